@@ -429,10 +429,16 @@ MADE = ("full", "scalar_tensor", "arange", "zeros", "ones")
 
 
 def torch_function(graph: Graph, *, exact: bool = False) -> Callable[..., Any]:
-    """The graph as a function of torch tensors, op by op; ``exact``: every float is a float64, those of the arguments, too."""
-    torch: Any = __import__("torch")
+    """The graph as a function of torch tensors, op by op; ``exact``: every float is a float64, those of the arguments, too.
 
-    def value(arg: Argument, made: dict[str, Any]) -> Any:
+    A module of ``torch.fx``: code of its own for each graph, without any look at the graph. A function that walks over the nodes would have
+    ``torch.compile`` trace this walk, and check at each call that no node has changed.
+    """
+    torch: Any = __import__("torch")
+    fx: Any = __import__("torch.fx").fx
+    made: dict[str, Any] = {}
+
+    def value(arg: Argument) -> Any:
         match arg:
             case Name(text=text) if text in made:
                 return made[text]
@@ -440,25 +446,31 @@ def torch_function(graph: Graph, *, exact: bool = False) -> Callable[..., Any]:
                 kind: Any = getattr(torch, text, text)
                 return torch.float64 if exact and text.startswith(("float", "bfloat")) else kind
             case tuple():
-                return [value(x, made) for x in cast("Arguments", arg)]
+                return [value(x) for x in cast("Arguments", arg)]
             case _:
                 return arg
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
-        made = dict(zip((n.name for n in graph.inputs), arrays, strict=True))
-        for n in graph.nodes:
-            if n.op:
-                name, _, overload = n.op.partition(".")
-                options = {k: "none" if k == "approximate" and v is None else value(v, made) for k, v in n.options}
-                args = [value(x, made) for x in n.args]
-                if name in MADE:
-                    options["device"] = arrays[0].device if arrays else "cuda"
-                if name == "clone":  # the graph was traced with the strides that this gives
-                    made[n.name] = args[0].contiguous() if not args[0].is_contiguous() else args[0].clone()
-                elif name == "view":
-                    made[n.name] = args[0].reshape(args[1])
-                else:
-                    made[n.name] = getattr(getattr(torch.ops.aten, name), overload or "default")(*args, **options)
-        return tuple(made[name] for name in graph.outputs)
+    code = fx.Graph()
+    arrays = [code.placeholder(n.name) for n in graph.inputs]
+    made.update((n.name, array) for n, array in zip(graph.inputs, arrays, strict=True))
+    device = code.call_function(getattr, (arrays[0], "device")) if arrays else "cuda"
+    for n in graph.nodes:
+        if n.op:
+            name, _, overload = n.op.partition(".")
+            options = {k: "none" if k == "approximate" and v is None else value(v) for k, v in n.options}
+            args = [value(x) for x in n.args]
+            if name in MADE:
+                options["device"] = device
+            if name == "clone":  # the graph was traced with the strides that this gives
+                made[n.name] = code.call_function(row_major, (args[0],))
+            elif name == "view":
+                made[n.name] = code.call_method("reshape", (args[0], args[1]))
+            else:
+                made[n.name] = code.call_function(getattr(getattr(torch.ops.aten, name), overload or "default"), tuple(args), options)
+    code.output(tuple(made[name] for name in graph.outputs))
+    return cast("Callable[..., Any]", fx.GraphModule(torch.nn.Module(), code))
 
-    return call
+
+def row_major(x: Any) -> Any:
+    """A copy of a tensor, or of a strided one as a row-major one."""
+    return x.clone() if x.is_contiguous() else x.contiguous()

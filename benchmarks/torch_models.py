@@ -3,21 +3,23 @@
     python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--options '{"products": true}'] [--mode reduce-overhead]
 
 Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
-a factor.
-Times are medians of 20 times of 3 calls between events, taken in turn. ``--host`` runs the reference on the host, for small sizes: no times.
+a factor. Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU.
+``--host`` runs the reference on the host, for small sizes: no times.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import cProfile
 import json
 import math
+import pstats
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -220,19 +222,36 @@ def timed(run: Callable[[], Any]) -> Callable[[], float]:
     return once
 
 
-def profile(name: str, run: Callable[[], Any]) -> None:
-    """Print the kernels of a call that take longest, and the time that the host needs to launch all."""
-    start = time.perf_counter()
-    run()
-    host = time.perf_counter() - start
+def host_time(run: Callable[[], Any]) -> float:
+    """Microseconds that the host needs for a call, on a GPU that has nothing else to do: the median of 20."""
+    found: list[float] = []
+    for _ in range(20):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        found.append((time.perf_counter() - start) * 1e6)
     torch.cuda.synchronize()
+    return statistics.median(found)
+
+
+def profile(name: str, run: Callable[[], Any]) -> None:
+    """Print the kernels of a call that take longest, and the functions of Python in which the host spends most."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         run()
         torch.cuda.synchronize()
     rows = sorted(((e.self_device_time_total, e.count, e.key) for e in seen.key_averages()), reverse=True)
-    print(f"  {name}: host {host * 1e6:.0f} us, kernels {sum(r[0] for r in rows):.0f} us")
+    print(f"  {name}: kernels {sum(r[0] for r in rows):.0f} us")
     for spent, count, key in rows[:9]:
         print(f"    {spent:8.1f} us x{count} {key[:90]}")
+    calls = cProfile.Profile()
+    for _ in range(50):
+        torch.cuda.synchronize()
+        calls.enable()
+        run()
+        calls.disable()
+    functions = cast("dict[tuple[str, int, str], tuple[int, int, float, float, Any]]", pstats.Stats(calls).__dict__["stats"])
+    for (file, line, function), (_, count, spent, _, _) in sorted(functions.items(), key=lambda kv: -kv[1][2])[:14]:
+        print(f"    host {spent / 50 * 1e6:7.1f} us x{count / 50:g} {'/'.join(file.split('/')[-2:])}:{line} {function[:70]}")
 
 
 def measure(name: str, case: Case, given: Any) -> float | None:
@@ -280,13 +299,14 @@ def measure(name: str, case: Case, given: Any) -> float | None:
             t = timed(run)()
             if turn >= 3:
                 times[k].append(t)
+    hosts = ", ".join(f"{k} {host_time(run):.0f}" for k, run in runs.items())
     if given.profile:
         for k, run in runs.items():
             profile(k, run)
     medians = {k: statistics.median(v) for k, v in times.items()}
     print(row, *(f"{k} {v:.0f} us" for k, v in medians.items()), f"eager/taskfuse {medians['eager'] / medians['taskfuse']:.2f}", end=" ")
     ratio = medians["Inductor"] / medians["taskfuse"] if "Inductor" in medians else None
-    print(f"Inductor/taskfuse {ratio:.2f}" if ratio else "", flush=True)
+    print(f"Inductor/taskfuse {ratio:.2f}" if ratio else "", f"host us: {hosts}", flush=True)
     return ratio
 
 

@@ -107,41 +107,45 @@ class Compiled:
 
 def compiled(graph: Graph) -> Compiled:
     """Compile for both, with one call each."""
+    lap = Laps(f"{graph.name} compiled")
     args, eager = arguments(graph), torch_function(graph)
-    start = time.perf_counter()
+    lap("inputs")
     run = tf.compile(fusion(graph), backend="cuda")
+    searched = lap("tf.compile")
     run(*args)
-    torch.cuda.synchronize()
-    middle = time.perf_counter()
+    ours = searched + lap("its first call")
     fast = torch.compile(eager, dynamic=False)
     fast(*args)
-    torch.cuda.synchronize()
-    return Compiled(graph, run, eager, fast, middle - start, time.perf_counter() - middle)
+    theirs = lap("torch.compile and its first call")
+    lap.tell()
+    return Compiled(graph, run, eager, fast, ours, theirs)
 
 
 class Laps:
-    """Seconds of the parts of a measurement, told to stderr: a run has a limit, and one should see what takes long."""
+    """Seconds of the parts of what is done with a graph, told to stderr: a run has a limit, and one should see what takes long."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._parts: list[str] = []
         self._last = time.perf_counter()
 
-    def __call__(self, part: str) -> None:
+    def __call__(self, part: str) -> float:
+        """The seconds since the part before."""
         torch.cuda.synchronize()
         now = time.perf_counter()
-        self._parts.append(f"{part} {now - self._last:.1f}")
-        self._last = now
+        taken, self._last = now - self._last, now
+        self._parts.append(f"{part} {taken:.1f}")
+        return taken
 
     def tell(self) -> None:
         """Print them."""
-        print(f"  {self._name}: {', '.join(self._parts)} s", file=sys.stderr, flush=True)
+        print(f"  {self._name}, seconds: {', '.join(self._parts)}", file=sys.stderr, flush=True)
 
 
 def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]:
     """Measure one graph: its line, and torch's time compiled over ours."""
     graph, run, eager, fast = made.graph, made.run, made.eager, made.fast
-    lap = Laps(graph.name)
+    lap = Laps(f"{graph.name} measured")
     first = arguments(graph)
     wanted = eager(*first)
     size = sum(t.numel() * t.element_size() for t in (*first, *wanted))
@@ -195,11 +199,13 @@ def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, flo
         rates: bytes and operations of a product, per second.
     """
     by_name = {g.name: g for g in graphs()}
-    settings: Any = torch._dynamo.config
-    settings.recompile_limit = settings.accumulated_recompile_limit = len(by_name)  # one function runs all graphs
     inductor: Any = torch._inductor.config
     inductor.compile_threads = 1  # else each of these processes starts one for each core
     mine: list[Compiled] = []
+    lap = Laps(f"process {multiprocessing.current_process().name}")
+    torch.zeros(1, device="cuda")
+    lap("context")
+    lap.tell()
     while (name := names.get()) is not None:
         if time.time() > limits.compiling:
             results.put((name, f"  {name:34} not compiled in time", None, None))

@@ -19,7 +19,7 @@ from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Operand, Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.kir.walk import accesses, own_symbols
@@ -240,7 +240,7 @@ class Uses:
                 for operand, there in chosen(node.stmt, context):
                     self._operand(node, operand, there)
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
-            case Gather(out=out, source=source, values=values, width=width):
+            case GatherCopy(out=out, source=source, values=values, width=width):
                 for v in values:
                     self._operand(node, v.source, context)
                 # where values say the index, it may be any
@@ -248,7 +248,7 @@ class Uses:
                 index = index if width == 1 else (*index[:-1], None)
                 self._add(node, source.buffer, index, False, Engine.THREAD, context)
                 self._vector(node, out, width, True)
-            case Update(out=out, combine=combine, source=source, values=values):
+            case AtomicUpdate(out=out, combine=combine, source=source, values=values):
                 for operand in (source, *(v.source for v in values)):
                     self._operand(node, operand, context)
                 index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in out.index)

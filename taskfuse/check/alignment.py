@@ -25,7 +25,7 @@ from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitut
 from taskfuse.ir.shared_layouts import CHUNK, ROWS, Major, swizzle_period
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AsyncCopy, For, Gather, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, For, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
@@ -56,7 +56,7 @@ class Need:
 
 def needs_alignment(stmt: Stmt) -> bool:
     """True if a statement moves several bytes of tensors that a launch must have aligned."""
-    return isinstance(stmt, VectorCopy | AsyncCopy | TmaLoad | TmaStore) or (isinstance(stmt, Gather) and stmt.width > 1)
+    return isinstance(stmt, VectorCopy | AsyncCopy | TmaLoad | TmaStore) or (isinstance(stmt, GatherCopy) and stmt.width > 1)
 
 
 def aligned(tree: StatementTree) -> Iterator[Obligation]:
@@ -83,7 +83,7 @@ def aligned(tree: StatementTree) -> Iterator[Obligation]:
 def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
     """The alignment that the accesses of a statement need."""
     match node.stmt:
-        case VectorCopy(out=out, source=source, width=width) | AsyncCopy(out=out, source=source, width=width) | Gather(out=out, source=source, width=width):
+        case VectorCopy(out=out, source=source, width=width) | AsyncCopy(out=out, source=source, width=width) | GatherCopy(out=out, source=source, width=width):
             size = width * storage.sizes[out.buffer]
             for access in (out, source):
                 if width > 1:

@@ -14,7 +14,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, conjuncts, const, ge, is_multiple, lt, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.walk import accesses, own_symbols
@@ -196,11 +196,11 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
         case Choose(out=out):
             yield from ((o, 1, there) for o, there in chosen(node.stmt, context) if isinstance(o, Access) and o.index)
             yield out, 1, context
-        case Gather(out=out, source=source, values=values, width=width):
+        case GatherCopy(out=out, source=source, values=values, width=width):
             yield from ((v.source, 1, context) for v in values)
             yield source, width, within(context, node.stmt)
             yield out, width, context
-        case Update(out=out, source=source, values=values):
+        case AtomicUpdate(out=out, source=source, values=values):
             yield from ((v.source, 1, context) for v in values)
             yield source, 1, context
             yield out, 1, within(context, node.stmt)
@@ -228,7 +228,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield from ((a, 1, context) for a in (*read, *written))
 
 
-def within(context: Context, stmt: Gather | Update) -> Context:
+def within(context: Context, stmt: GatherCopy | AtomicUpdate) -> Context:
     """What holds where a gather reads, or an update is made: its values are inside their extents."""
     return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 

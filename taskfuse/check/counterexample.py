@@ -28,7 +28,7 @@ from taskfuse.kir import Kernel, walk
 from taskfuse.kir.channels import ring_text
 from taskfuse.kir.clusters import constant_shape, needs_cluster
 from taskfuse.kir.declarations import HostParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -140,7 +140,7 @@ class Run:
         if together(e.stmt) and not self.barriers.meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
             return False
         match e.stmt:
-            case Compute() | Choose() | Gather() | Update() | VectorCopy() | LdMatrix() | StMatrix():
+            case Compute() | Choose() | GatherCopy() | AtomicUpdate() | VectorCopy() | LdMatrix() | StMatrix():
                 self.shadow.touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
                 return True
             case Barrier():

@@ -39,7 +39,7 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
 from taskfuse.kir.declarations import HostParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, For, Gather, If, Stmt, Update
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, For, GatherCopy, If, Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
 from taskfuse.kir.walk import definition_expressions
@@ -188,13 +188,13 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 yield from demands(e)
             if not _is_at_least(count, 1):
                 yield Demand("counts", f"the count of {slot.name}:", count, 1)
-        case Update(out=out, source=source, values=found):
+        case AtomicUpdate(out=out, source=source, values=found):
             for e in (*source.index, *(e for v in found for e in (*v.source.index, v.extent))):
                 yield from demands(e)
             inside = tuple(c for v in found for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))
             for e in out.index:
                 yield from _under(inside, demands(e))
-        case Gather(out=out, source=source, values=found):
+        case GatherCopy(out=out, source=source, values=found):
             for e in (*out.index, *(e for v in found for e in (*v.source.index, v.extent))):
                 yield from demands(e)
             inside = tuple(c for v in found for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))

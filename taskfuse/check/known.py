@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -46,7 +46,7 @@ class Rules:
 
 RULES: Mapping[type[Stmt], Rules] = {
     **dict.fromkeys((For, Bind, If), Rules()),
-    **dict.fromkeys((Compute, Choose, Gather, Update, VectorCopy, AsyncCopy, TmaStore), Rules()),
+    **dict.fromkeys((Compute, Choose, GatherCopy, AtomicUpdate, VectorCopy, AsyncCopy, TmaStore), Rules()),
     **dict.fromkeys((InitBarrier, CursorInit), Rules()),
     **dict.fromkeys((TmaLoad, Barrier, Arrive, ArriveAsync, Expect, Wait, Release, Acquire, Advance), Rules(orders=True)),
     **dict.fromkeys((FenceInit, FenceProxyAsync), Rules(orders=True)),

@@ -116,7 +116,7 @@ class Races:
         return r.never or (generic and r.equal >= THREADS | BLOCKS)
 
     def _by_rings(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
-        """True only if one of two accesses of an element is over when a position of a ring completes, and the other one comes behind a wait for that."""
+        """True only if one of two accesses of an element is over when a position of a ring completes, and the other one follows a wait for that."""
         return any(
             self._sections.inside(x, ring.producer, visit) and self._ring_order.comes_first(ring, visit, x, y, equal)
             for x, y in ((a, b), (b, a))

@@ -40,9 +40,8 @@ class Rings:
 
     Attributes:
         rings: the disciplined ones.
-        once: which mbarrier, a name and a slot, that completes once a statement uses.
+        once: the statements that use an mbarrier which completes once, and which it is.
         obligations: what was shown.
-        trailing: slot symbol of a cursor -> the rings' endpoints with it.
         slot_release, arrivals: the rules for threads and their arrivals, and for the numbers of these.
         refilled: mbarriers of loads that a thread which waits for them starts ahead.
     """
@@ -368,7 +367,7 @@ class Rings:
         return skeleton(self.tree.root, ops, self.paths)
 
     def _trail(self, e: Endpoint) -> None:
-        """The release cursor makes the moves of the other one, so many positions later, in the same loops."""
+        """The release cursor makes the moves of the other one, some positions later, in the same loops."""
         e.lag = max(v.lag for v in visits(e.releases))
         match_trailing(e.traversal, e.releases)
 

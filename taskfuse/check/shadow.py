@@ -16,7 +16,7 @@ from taskfuse.check.trace import GRAIN, Clock, Event
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Update
+from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.kir.operands import Queue
 
 
@@ -63,7 +63,7 @@ class Shadow:
         is_async = component >= self._time.size
         time = int(clock[component]) if is_async else self._time.tick(t)
         cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
-        combined = e.stmt.combine if isinstance(e.stmt, Update) and write else None
+        combined = e.stmt.combine if isinstance(e.stmt, AtomicUpdate) and write else None
         in_async_proxy = is_async and component not in self._time.copies
         written, read = (component, time, e, not in_async_proxy), (time, e)
         for at in cells:

@@ -20,7 +20,7 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue, SemaphoreSlot
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -166,13 +166,13 @@ class Trace:
                         self._access(stmt, case.operand, left[holds], write=False)
                     left = left[~holds]
                 self._access(stmt, out, ids, write=True)
-            case Gather(out=out, values=found, width=width):
+            case GatherCopy(out=out, values=found, width=width):
                 # which element it reads depends on data: none is looked at, so that what is found holds whatever the data
                 for v in found:
                     self._access(stmt, v.source, ids, write=False)
                 self._access(stmt, out, ids, write=True, width=width)
                 self._touched.begin_at(stmt, out, ids, width * self._touched.sizes[out.buffer])
-            case Update(source=source, values=found):
+            case AtomicUpdate(source=source, values=found):
                 for access in (source, *(v.source for v in found)):
                     self._access(stmt, access, ids, write=False)
                 self._update(stmt, ids)
@@ -287,7 +287,7 @@ class Trace:
         elements: list[Ints] = [np.arange(p, p + width) for p in place.tolist()]
         self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
 
-    def _update(self, stmt: Update, ids: Ints) -> None:
+    def _update(self, stmt: AtomicUpdate, ids: Ints) -> None:
         """Elements that threads may combine something with, whatever other threads' data are. None if the integers that say so may not be any."""
         sources = [v.source.buffer for v in stmt.values]
         if len({*sources}) < len(sources) or not {p.name for p in self.kernel.inputs if p.name not in self.memory}.issuperset(sources):

@@ -43,13 +43,23 @@ def kept(begin: Array, before: Array, size: int, active: Array) -> Array:
 
 
 def passes(begin: Array, size: int, active: Array) -> Array:
-    """Cycles of Shared memory that each row takes: the most words that one bank has to find, for as many lanes as 128 bytes serve at once."""
+    """Cycles of Shared memory that each row takes: the words that all lanes want, 32 at a time, and for as many lanes as 128 bytes serve at once, further ones
+    for the words that one bank has to find after another."""
     words = np.where(active, begin // BANK_BYTES, -1)
+    wide = max(size // BANK_BYTES, 1)
+    together = max(BANKS // wide, 1)
+    groups = words.reshape(-1, together)
+    waits = _most_in_a_bank(groups, wide) - 1
+    later = np.maximum(waits, 0).reshape(len(words), -1).sum(axis=1)
+    return np.maximum(-(-wide * distinct(words, active) // BANKS), 1) + later
+
+
+def _most_in_a_bank(words: Array, wide: int) -> Array:
+    """Of the accesses of each row of lanes that begin at ``words``, negative for lanes without one: how many different ones begin in one bank, at most."""
     found = np.sort(words, axis=1)
     new = found >= 0
     new[:, 1:] &= found[:, 1:] != found[:, :-1]
     used = np.zeros((len(found), BANKS), np.int64)
     rows = np.broadcast_to(np.arange(len(found))[:, None], found.shape)
-    np.add.at(used, (rows[new], found[new] % BANKS), 1)
-    wide = max(size // BANK_BYTES, 1)
-    return np.maximum(used.max(axis=1), -(-wide * new.sum(axis=1) // BANKS)) if wide == 1 else np.maximum(-(-wide * new.sum(axis=1) // BANKS), 1)
+    np.add.at(used, (rows[new], found[new] // wide * wide % BANKS), 1)
+    return used.max(axis=1)

@@ -23,7 +23,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
@@ -62,7 +62,7 @@ class _Trip(NamedTuple):
     step: Array
 
 
-class _Walk:
+class _LaunchWalk:
     """The counts of one launch, for each row."""
 
     def __init__(self, kernel: Kernel, launch: Launch, target: Target) -> None:
@@ -139,7 +139,7 @@ class _Walk:
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:
         """Whether threads wait for Global memory in a body."""
-        found = (a for s in walk(body) if isinstance(s, Compute | Choose | Gather | Update | VectorCopy) for a in accesses(s)[1])
+        found = (a for s in walk(body) if isinstance(s, Compute | Choose | GatherCopy | AtomicUpdate | VectorCopy) for a in accesses(s)[1])
         return any(self.places[a.buffer].memory is MemoryType.Global for a in found)
 
     def _statement(self, stmt: Stmt, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
@@ -156,7 +156,7 @@ class _Walk:
                 self._access(stmt.out, 1, 1, at, times, loops)
                 self.instructions += 2 * len(cases) * warp
                 return
-            case Gather(values=values):
+            case GatherCopy(values=values):
                 env = dict(at.env)
                 for v in values:
                     self._access(v.source, 1, 0, at, times, loops)
@@ -167,7 +167,7 @@ class _Walk:
                 self.chain += LOAD_CYCLES * (1 if not loops else 0)
                 self.instructions += 3 * warp
                 return
-            case Update(values=values):
+            case AtomicUpdate(values=values):
                 env = dict(at.env)
                 for v in values:
                     self._access(v.source, 1, 0, at, times, loops)
@@ -288,7 +288,7 @@ def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Targ
         target: the GPU.
     """
     launch = Launch.of(kernel, extents or {}, target)
-    found = _Walk(kernel, launch, target)
+    found = _LaunchWalk(kernel, launch, target)
     sample = found.sample
     with np.errstate(all="ignore"):
         found.body(kernel.body, Evaluation(sample.env), np.where(sample.active, 1.0, 0.0), ())

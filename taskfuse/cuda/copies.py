@@ -15,7 +15,7 @@ from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import TRUE, ZERO, Facts, is_multiple, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.variant import ArgumentLayout
 
@@ -48,7 +48,7 @@ def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: TextScope,
     return True
 
 
-def gather(w: Writer, stmt: Gather, scope: TextScope) -> None:
+def gather(w: Writer, stmt: GatherCopy, scope: TextScope) -> None:
     """The values, then, if all are inside their extents, the elements there; else zeros."""
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
@@ -72,7 +72,7 @@ def gather(w: Writer, stmt: Gather, scope: TextScope) -> None:
     w.line(scope, "}")
 
 
-def update(w: Writer, stmt: Update, scope: TextScope) -> None:
+def update(w: Writer, stmt: AtomicUpdate, scope: TextScope) -> None:
     """The values, then, if all are inside their extents, one instruction."""
     helper = ptx.update(stmt.combine, w.places[stmt.out.buffer].dtype)
     if not stmt.values:
@@ -88,7 +88,7 @@ def update(w: Writer, stmt: Update, scope: TextScope) -> None:
     w.line(scope, "}")
 
 
-def _inside(w: Writer, stmt: Gather | Update, scope: TextScope) -> str:
+def _inside(w: Writer, stmt: GatherCopy | AtomicUpdate, scope: TextScope) -> str:
     """The condition that all values, which are read here, are inside their extents."""
     conditions: list[str] = []
     for v in stmt.values:
@@ -99,7 +99,7 @@ def _inside(w: Writer, stmt: Gather | Update, scope: TextScope) -> str:
     return " && ".join(conditions)
 
 
-def _found(w: Writer, stmt: Gather | Update, scope: TextScope) -> TextScope:
+def _found(w: Writer, stmt: GatherCopy | AtomicUpdate, scope: TextScope) -> TextScope:
     """The scope in which the symbols of a statement have their values."""
     indices = scope.indices
     wide = {v.symbol for v in stmt.values if indices.wide and indices.ranges.of(v.extent)[1] > INT32[1]}
@@ -143,7 +143,7 @@ def async_copy(w: Writer, stmt: AsyncCopy, scope: TextScope) -> None:
     _elements(w, stmt, scope, lambda out, source, inner: f"{helper.name}({', '.join((w.address(out, inner), w.address(source, inner), *valid))});")
 
 
-def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | Gather, scope: TextScope, line: Callable[[Access, Access, TextScope], str]) -> None:
+def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | GatherCopy, scope: TextScope, line: Callable[[Access, Access, TextScope], str]) -> None:
     """A copy element by element: ``line`` gives the text of one."""
     var = w.names.alias(ELEMENT, "e")
     each: dict[str, Range] = {ELEMENT: (0, stmt.width - 1)}

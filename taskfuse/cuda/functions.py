@@ -2,7 +2,7 @@
 
 Semantics are those of the NumPy implementations in ``ELEMENTWISE``. docs/math.md has the errors of the float functions.
 
-Rows of the table call device functions, too: what is not an operator and no function of CUDA. In these ``T`` is the type of the operands, ``U`` the type in
+Rows of the table also call device functions, where CUDA has neither operator nor function. In these ``T`` is the type of the operands, ``U`` the type in
 which it wraps (:func:`taskfuse.cuda.c_types.wrapping_type`). A row uses an operand once; what uses it more often is a device function.
 """
 

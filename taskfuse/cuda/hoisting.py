@@ -75,7 +75,7 @@ class Divisions:
 
 
 def _exists(e: Element) -> bool:
-    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the one behind it."""
+    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the next one."""
     place = e.index if isinstance(e.index, UpperBound) else e.index - 1
     return isinstance(place, UpperBound) and place.tensor is e.tensor and place.size is e.size
 

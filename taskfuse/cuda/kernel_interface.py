@@ -9,7 +9,7 @@ from taskfuse.cuda.layout import vector_bytes_of
 from taskfuse.cuda.ranges import INT64, fits
 from taskfuse.kir import Kernel, accesses, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Gather, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, GatherCopy, VectorCopy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class KernelInterface:
 
 
 def interface_of(kernel: Kernel) -> KernelInterface:
-    """The interface of a kernel that is there."""
+    """The interface of a kernel that has been made."""
     accessed = frozenset(a.buffer for s in walk(kernel) for side in accesses(s) for a in side)
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
 
@@ -56,7 +56,7 @@ def _vectors(kernel: Kernel) -> dict[str, int]:
     itemsizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
     found: dict[str, list[int]] = {}
     for stmt in walk(kernel):
-        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, Gather) and stmt.width > 1):
+        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, GatherCopy) and stmt.width > 1):
             for access in (stmt.out, stmt.source):
                 if access.buffer in itemsizes:
                     found.setdefault(access.buffer, []).append(stmt.width * itemsizes[access.buffer])

@@ -35,7 +35,7 @@ from taskfuse.ir.scalar import (
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
-from taskfuse.kir.nodes import For, Gather, Stmt, Update
+from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import own_symbols
@@ -175,7 +175,8 @@ def _fit(body: tuple[Stmt, ...], ranges: IntegerRanges) -> Iterator[bool]:
     for stmt in body:
         if isinstance(stmt, CursorInit):
             ranges = ranges.child(cursor_ranges(stmt))
-        own = ranges.child({name: ranges.below(extent) for name, extent in own_symbols(stmt).items()}) if isinstance(stmt, Gather | Update) else ranges
+        symbols = own_symbols(stmt)
+        own = ranges.child({name: ranges.below(extent) for name, extent in symbols.items()}) if symbols else ranges
         yield all(own.fits(e) for e in expressions(stmt))
         inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
         for b in bodies(stmt):

@@ -21,7 +21,7 @@ from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Elemen
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
@@ -148,9 +148,9 @@ class StatementPrinter:
                 self._shuffle(stmt, scope)
             case VectorCopy():
                 copies.vector_copy(w, stmt, scope)
-            case Gather():
+            case GatherCopy():
                 copies.gather(w, stmt, scope)
-            case Update():
+            case AtomicUpdate():
                 copies.update(w, stmt, scope)
             case AsyncCopy():
                 copies.async_copy(w, stmt, scope)
@@ -359,7 +359,7 @@ def _vectors(kernel: Kernel) -> dict[str, int]:
     sizes = {b.name: b.dtype.itemsize for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
     found: dict[str, int] = {}
     for stmt in walk(kernel):
-        if isinstance(stmt, VectorCopy | Gather):
+        if isinstance(stmt, VectorCopy | GatherCopy):
             for access in (stmt.out, stmt.source):
                 if access.buffer in sizes:
                     found[access.buffer] = max(found.get(access.buffer, 1), stmt.width * sizes[access.buffer])

@@ -16,6 +16,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, Sym, evaluate, shape_text, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import Values
+from taskfuse.location import caller
 
 Argument = npt.ArrayLike
 
@@ -26,6 +27,19 @@ def check_count(fusion: Fusion, given: int) -> None:
     if given != len(wanted):
         takes = ", ".join(wanted) or "none"
         raise FusionError(fusion=fusion.name, reason=f"takes {len(wanted)} arguments, got {given}", help=f"the arguments are: {takes}")
+
+
+def in_order(fusion: Fusion, given: Sequence[Argument], named: Mapping[str, Argument]) -> tuple[Argument, ...]:
+    """The arguments of a call by position: ``given``, then those passed by their names, as far as these are all.
+
+    Raises :class:`FusionError` for a name that is not that of an argument after ``given``.
+    """
+    names = fusion.arguments[len(given) :]
+    for name in named:
+        if name not in names:
+            help = f"the arguments are: {', '.join([*map(repr, (*fusion.inputs, *fusion.scalars)), *fusion.integers]) or 'none'}"
+            raise FusionError(fusion=fusion.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
+    return (*given, *(named[name] for name in names)) if named and len(named) == len(names) else (*given,)
 
 
 def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], integers: Sequence[object], values: Values) -> dict[str, int]:

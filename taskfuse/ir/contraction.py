@@ -109,8 +109,18 @@ def factors(fusion: Fusion, expr: MathExpr, reads: Sequence[Read] | None = None)
     if not isinstance(expr, Reduction) or len(reads) != 2:
         return None
     first, second = (place for place, operand in enumerate(expr.operands) if isinstance(operand, Read))
+    return classified(expr.output, (reads[0], reads[1]), (first, second))
+
+
+def classified(result: TensorView, reads: tuple[Read, Read], places: tuple[int, int]) -> Factors:
+    """The factors of a contraction that reads two elements at points of its iteration space.
+
+    Args:
+        result: what it makes.
+        reads, places: see :class:`Factors`.
+    """
     a, b = map(axes_of, reads)
-    root = expr.output.root
+    root = result.root
     summed = tuple(p for p, axis in enumerate(root) if axis.is_reduction)
     batch = tuple(p for p in range(len(root)) if p not in summed and (p in a) == (p in b))
-    return Factors(reads[0], reads[1], (first, second), a - b, b - a, summed, batch, a & b)
+    return Factors(*reads, places, a - b, b - a, summed, batch, a & b)

@@ -22,6 +22,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import (
     Assemble,
     Finder,
+    FirstValid,
     Fold,
     Gather,
     IndexValue,
@@ -33,7 +34,6 @@ from taskfuse.ir.expr import (
     Reduction,
     ScalarRead,
     Scan,
-    Select,
     Update,
     View,
     operand_dtype,
@@ -95,7 +95,7 @@ class _Reference:
         match expr:
             case Pointwise():
                 return self.pointwise(expr, space)
-            case Select():
+            case FirstValid():
                 return self.select(expr, space)
             case Reduction():
                 return self.reduction(expr, space)
@@ -123,7 +123,7 @@ class _Reference:
         args = [self.operand(o, space) for o in expr.operands]
         return np.broadcast_to(self.values.apply(expr.op, args, dtypes, expr.op.compute_dtype(dtypes, out), out), space)
 
-    def select(self, expr: Select, space: tuple[int, ...]) -> Array:
+    def select(self, expr: FirstValid, space: tuple[int, ...]) -> Array:
         # a 0-d space is taken for one of a single point: NumPy finds no positions in a 0-d array
         result = np.zeros(space or (1,), self.values.storage(expr.output.dtype))
         free = np.ones(space or (1,), np.bool_)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Read:
     """The element of ``tensor`` at ``index`` (one expression per logical axis).
 
-    ``valid`` says for which iterations that element exists; it is not read elsewhere (only in :class:`Select`).
+    ``valid`` says for which iterations that element exists; it is not read elsewhere (only in :class:`FirstValid`).
     """
 
     tensor: TensorView
@@ -89,7 +89,7 @@ class Pointwise:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Select:
+class FirstValid:
     """``output[i...]`` = the first operand that is valid at ``i...`` (``cat`` in gather form, ``pad``); ``label`` is its printed name."""
 
     output: TensorView
@@ -136,7 +136,7 @@ class View:
 class Assemble:
     """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
 
-    Parts that are an :class:`Update` come last, behind one part that is all of the output: each of their points is combined with the element at its place,
+    Parts that are an :class:`Update` come last, after one part that is all of the output: each of their points is combined with the element at its place,
     which has the symbols of its values, or with none where a value is outside. Several may have one place. All other parts have different places.
 
     Attributes:
@@ -237,7 +237,7 @@ class Fold:
     location: Location | None = None
 
 
-MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Update | Scan | Fold
+MathExpr = Pointwise | FirstValid | Reduction | View | Assemble | Gather | Update | Scan | Fold
 Finder = Gather | Update
 """Expressions whose maps have symbols of values."""
 
@@ -267,7 +267,7 @@ def op_text(expr: MathExpr) -> str:
             return expr.op.name
         case Reduction():
             return f"reduce {expr.combine.name}" if len(expr.operands) == 1 else f"reduce {expr.combine.name} of {expr.body.name}"
-        case Select() | View():
+        case FirstValid() | View():
             return expr.label
         case Assemble():
             return "assemble"
@@ -295,7 +295,7 @@ def is_copy(expr: MathExpr) -> bool:
 def padded_read(expr: MathExpr | None) -> Read | None:
     """The element that a copy takes where it exists, if it copies elements of one tensor, and is 0 where they do not exist."""
     match expr:
-        case Select(operands=(Read() as read, Literal(value=value))) if is_same_number(value, 0):
+        case FirstValid(operands=(Read() as read, Literal(value=value))) if is_same_number(value, 0):
             return read
         case _:
             return None
@@ -338,7 +338,7 @@ def rebuilt(
     index: Callable[[Expr], Expr] = _same_index,
     output: TensorView | None = None,
 ) -> MathExpr:
-    """``expr`` with other parts in the place of its own.
+    """``expr`` with other parts than its own.
 
     Args:
         read: what is read instead.
@@ -358,5 +358,5 @@ def rebuilt(
             return replace(expr, output=made, parts=tuple(map(read, expr.parts)), places=tuple(tuple(map(index, place)) for place in expr.places))
         case Gather() | Update():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), extents=tuple(map(index, expr.extents)))
-        case Pointwise() | Select() | Reduction() | Scan() | Fold():
+        case Pointwise() | FirstValid() | Reduction() | Scan() | Fold():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

@@ -22,7 +22,7 @@ from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, shape_text, sym
 from taskfuse.ir.strides import declared_strides, may_be_equal
-from taskfuse.ir.tables import Table
+from taskfuse.ir.tables import TableRange
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -81,7 +81,7 @@ class Fusion:
         self.outputs: list[TensorView] = []
         self.results: list[Result] = []
         self.strides: dict[TensorView, tuple[Expr, ...]] = {}
-        self.tables: dict[TensorView, Table] = {}
+        self.tables: dict[TensorView, TableRange] = {}
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
         self.integers: list[str] = []
@@ -107,9 +107,8 @@ class Fusion:
         """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside one."""
         fusion = _current.get()
         if fusion is None:
-            raise FusionError(
-                fusion="?", reason="no fusion is open here", help="make inputs and constants inside `with tf.Fusion(...) as fusion:`", location=caller()
-            )
+            help = "make inputs and constants inside `with tf.Fusion(...) as fusion:`"
+            raise FusionError(fusion="?", reason="no fusion is open here", help=help, location=caller())
         return fusion
 
     # -- building -------------------------------------------------------------------------------------------------------------------
@@ -358,12 +357,10 @@ class Fusion:
     def exprs(self) -> tuple[MathExpr, ...]:
         """Every expression, producers first, else in the order their outputs were made."""
         if self._exprs is None:
-            self._exprs = tuple(self._definitions[tv] for tv in producers_first(self._tensors.values(), self._inputs_of) if tv in self._definitions)
+            made = self._definitions
+            order = producers_first(self._tensors.values(), lambda tv: [r.tensor for r in reads(made[tv]) if r.tensor in made] if tv in made else [])
+            self._exprs = tuple(made[tv] for tv in order if tv in made)
         return self._exprs
-
-    def _inputs_of(self, tv: TensorView) -> list[TensorView]:
-        expr = self._definitions.get(tv)
-        return [] if expr is None else [r.tensor for r in reads(expr) if r.tensor in self._definitions]
 
     def is_view(self, tv: TensorView) -> bool:
         """True if ``tv`` is a map without storage and code: defined by a view, not an output, claimed by no task, and given no memory."""
@@ -381,14 +378,7 @@ class Fusion:
 
     def evaluate(self, *args: NDArray[Any] | float | int, values: Values | None = None, **named: Any) -> tuple[NDArray[Any], ...]:
         """Compute the math in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
-        names = self.arguments[len(args) :]
-        for name in named:
-            if name not in names:
-                help = f"the arguments are: {', '.join([*map(repr, (*self.inputs, *self.scalars)), *self.integers]) or 'none'}"
-                raise FusionError(fusion=self.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
-        if named and len(named) == len(names):
-            args = (*args, *(named[name] for name in names))
-        return readers().evaluate(self, args, {} if values is None else {"values": values})
+        return readers().evaluate(self, args, named, {} if values is None else {"values": values})
 
     def __str__(self) -> str:
         return readers().text(self)
@@ -440,8 +430,7 @@ class Fusion:
         """
         number = count.__index__() if isinstance(count, SupportsIndex) else 0
         if not 1 <= number <= MAX_RESIDENT:
-            reason, help = f"{count!r} resident blocks of a multiprocessor", f"use 1 to {MAX_RESIDENT}"
-            raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
+            raise FusionError(fusion=self.name, reason=f"{count!r} resident blocks of a multiprocessor", help=f"use 1 to {MAX_RESIDENT}", location=caller())
         self.residents = number
 
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:

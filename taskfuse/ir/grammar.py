@@ -27,6 +27,7 @@ from taskfuse.ir.syntax import (
     BoundAxis,
     ClauseWord,
     DimText,
+    FirstValidText,
     FoldText,
     FusionText,
     GatherText,
@@ -42,7 +43,6 @@ from taskfuse.ir.syntax import (
     ScalarText,
     ScanText,
     ScheduleText,
-    SelectText,
     TaskText,
     TensorText,
     TransformText,
@@ -52,7 +52,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
-from taskfuse.ir.tables import RISING, Table
+from taskfuse.ir.tables import RISING, TableRange
 from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType
 
@@ -167,10 +167,10 @@ class _Grammar(FusionReader):
         strides = self.bracketed(self.expression) if self.take(STRIDES) else None
         return replace(text, strides=strides, table=self.table() if self.take(TABLE) else None)
 
-    def table(self) -> Table:
+    def table(self) -> TableRange:
         low = self.expression()
         self.expect("..")
-        return Table(low, self.expression(), self.take(RISING))
+        return TableRange(low, self.expression(), self.take(RISING))
 
     def result(self) -> ResultText:
         name = self.tensor_name()
@@ -203,7 +203,7 @@ class _Grammar(FusionReader):
         match word:
             case ValueWord.SELECT:
                 label = self.name("selection").text
-                return SelectText(label, self.bracketed(lambda: self.operand(dtype), "(", ")"))
+                return FirstValidText(label, self.bracketed(lambda: self.operand(dtype), "(", ")"))
             case ValueWord.VIEW:
                 label = self.name("view").text
                 self.expect("(")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from taskfuse.errors import FusionError, TaskError
-from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
+from taskfuse.ir.axes import Axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.expr import Assemble, Fold, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, Update, View
+from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
 from taskfuse.ir.syntax import (
     AssembleText,
-    AxisName,
-    AxisText,
     BoundAxis,
+    FirstValidText,
     FoldText,
     FusionText,
     GatherText,
@@ -30,23 +27,19 @@ from taskfuse.ir.syntax import (
     ReductionText,
     ScanText,
     ScheduleText,
-    SelectText,
     TaskText,
     TensorText,
-    TransformText,
     UpdateText,
     ViewText,
-    default_outputs,
-    make_transform,
 )
 from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
+from taskfuse.ir.text_axes import TextAxes, counted_axes
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import Location
 
 _FILE = "<fusion text>"
-_LOST = re.compile(r"x\d+")
 
 
 def parse_fusion(text: str, file: str = _FILE) -> Fusion:
@@ -62,115 +55,10 @@ def parse_fusion(text: str, file: str = _FILE) -> Fusion:
         FusionError: an input is made an output, or one tensor twice.
         TaskError: a task or group breaks a law.
     """
-    return _Builder(read_fusion(text), file).build()
+    return _FusionBuilder(read_fusion(text), file).build()
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The axis at ``place`` among the outputs of a transform."""
-
-    by: TransformText
-    place: int
-
-
-class _Axes:
-    """The axes of all tensors, made on demand, since a foreign axis may name an axis of any other tensor."""
-
-    def __init__(self, text: FusionText) -> None:
-        self._tensors = {t.name.text: t for t in text.tensors}
-        self._origins: dict[str, dict[str, AxisText | _Made]] = {}
-        self._axes: dict[tuple[str, str], Axis] = {}
-        self._transforms: dict[int, Transform] = {}
-        self._lost: dict[str, Axis] = {}
-        self._open: set[tuple[str, str]] = set()
-        schedules = {s.tensor.text: s for s in text.schedules}
-        for t in text.tensors:
-            known: dict[str, AxisText | _Made] = {f"a{k}": a for k, a in enumerate(_root(t))}
-            self._origins[t.name.text] = known
-            schedule = schedules.get(t.name.text)
-            if schedule is not None:
-                self._declare(t.name.text, schedule, known)
-
-    def _declare(self, tensor: str, schedule: ScheduleText, known: dict[str, AxisText | _Made]) -> None:
-        def declare(name: Name, origin: AxisText | _Made) -> None:
-            if name.text in known:
-                raise name.token.error(f"{tensor} has an axis '{name.text}' already")
-            known[name.text] = origin
-
-        for name, origin in schedule.foreign:
-            declare(name, origin)
-        for t in schedule.transforms:
-            for a in t.inputs:
-                if a.text not in known:
-                    raise a.token.error(f"{tensor} has no axis '{a.text}' here")
-            for k, out in enumerate(t.outputs):
-                declare(out.name, _Made(t, k))
-
-    def named(self, name: AxisName) -> Axis:
-        """The axis of any tensor, or one that no tensor has any more: only which names are equal matters for those."""
-        if name.tensor is None:
-            if not _LOST.fullmatch(name.axis.text):
-                raise name.axis.token.error(f"'{name.axis.text}' names no tensor: write an axis as tv0.a0")
-            return self._lost.setdefault(name.axis.text, axis(1))
-        if name.tensor.text not in self._tensors:
-            raise name.tensor.token.error(f"there is no tensor '{name.tensor.text}'")
-        return self.of(name.tensor.text, name.axis)
-
-    def of(self, tensor: str, name: Name) -> Axis:
-        """The axis of a tensor."""
-        origin = self._origins[tensor].get(name.text)
-        if origin is None:
-            raise name.token.error(f"{tensor} has no axis '{name.text}'")
-        key = (tensor, name.text)
-        if key in self._axes:
-            return self._axes[key]
-        if key in self._open:
-            raise name.token.error(f"axis '{name.text}' of {tensor} comes from itself")
-        self._open.add(key)
-        match origin:
-            case AxisText():
-                self._axes[key] = axis(origin.extent, origin.kind, None if origin.source is None else self.named(origin.source))
-            case _Made():
-                made = self.transform(tensor, origin.by)
-                for out, a in zip(origin.by.outputs, made.outputs, strict=True):
-                    self._axes[(tensor, out.name.text)] = a
-        self._open.discard(key)
-        return self._axes[key]
-
-    def transform(self, tensor: str, t: TransformText) -> Transform:
-        """The transform that ``t`` describes."""
-        found = self._transforms.get(id(t))
-        if found is None:
-            inputs = tuple(self.of(tensor, a) for a in t.inputs)
-            default = default_outputs(t.word, inputs, t.arguments, t.inner)
-            outputs = tuple(axis(*(made if out.made is None else out.made)) for out, made in zip(t.outputs, default, strict=True))
-            found = self._transforms[id(t)] = make_transform(t.word, inputs, t.arguments, outputs)
-        return found
-
-    def root(self, t: TensorText) -> tuple[Axis, ...]:
-        """The root domain of a tensor."""
-        return tuple(self.of(t.name.text, Name(f"a{k}", t.name.token)) for k in range(len(_root(t))))
-
-
-def _root(t: TensorText) -> tuple[AxisText, ...]:
-    """The root axes of a tensor: as given, else its shape with the reduction axes at their positions."""
-    over = t.value.over if isinstance(t.value, ReductionText | FoldText) else ()
-    if t.root is not None:
-        if over:
-            raise over[0][2].error(f"{t.name.text} has a root domain of its own, which tells the reduction axes")
-        return t.root
-    axes = [AxisText(e, AxisKind.ITERATION, None) for e in t.shape]
-    size = len(axes) + len(over)
-    taken: set[int] = set()
-    for position, extent, token in sorted(over, key=lambda r: r[0]):
-        if position >= size or position in taken:
-            raise token.error(f"i{position} is given twice" if position in taken else f"{t.name.text} has {_axes_text(size)}, the last is i{size - 1}")
-        taken.add(position)
-        axes.insert(position, AxisText(extent, AxisKind.REDUCTION, None))
-    return tuple(axes)
-
-
-class _Builder:
+class _FusionBuilder:
     def __init__(self, text: FusionText, file: str) -> None:
         self.text = text
         self.file = file
@@ -202,7 +90,7 @@ class _Builder:
             self._check_symbols(t.name.token, t.shape, 0)
             self.declared[t.name.text] = t
         schedules = self._schedules()
-        axes = _Axes(text)
+        axes = TextAxes(text)
         for t in self._order():
             tv = fusion.new_tensor(axes.root(t), t.dtype, name=t.name.text, location=self._location(t.name.token))
             self.tensors[t.name.text] = tv
@@ -282,7 +170,7 @@ class _Builder:
 
     # -- schedules ------------------------------------------------------------------------------------------------------------------
 
-    def _schedule(self, t: TensorText, text: ScheduleText | None, axes: _Axes) -> None:
+    def _schedule(self, t: TensorText, text: ScheduleText | None, axes: TextAxes) -> None:
         tv = self.tensors[t.name.text]
         if t.root is not None and (text is None or text.logical is None):
             raise t.name.token.error(f"{tv.name} has a root domain of its own: its SCHEDULE line must give the logical domain")
@@ -313,7 +201,7 @@ class _Builder:
         self._bind(schedule, tv.name, (*(text.loop or ()), *text.bind, *(text.allocation or ())), axes)
         tv.schedule = schedule
 
-    def _bind(self, schedule: TensorSchedule, tensor: str, bound: Iterable[BoundAxis], axes: _Axes) -> None:
+    def _bind(self, schedule: TensorSchedule, tensor: str, bound: Iterable[BoundAxis], axes: TextAxes) -> None:
         for b in bound:
             if b.ptype is ParallelType.Serial:
                 continue
@@ -347,8 +235,8 @@ class _Builder:
         match t.value:
             case PointwiseText():
                 return Pointwise(tv, t.value.op, operands(t.value.operands), location)
-            case SelectText():
-                return Select(tv, t.value.label, operands(t.value.operands), location)
+            case FirstValidText():
+                return FirstValid(tv, t.value.label, operands(t.value.operands), location)
             case ReductionText():
                 return Reduction(tv, t.value.combine, t.value.body, operands(t.value.operands), t.value.init, location)
             case ViewText():
@@ -360,7 +248,7 @@ class _Builder:
                     values = len(update.extents) if isinstance(update, Update) else 0
                     self._check_symbols(p.name.token, place, part.tensor.ndim, values)
                     if len(place) != tv.ndim:
-                        raise p.name.token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the place of {p.name.text} has {len(place)}")
+                        raise p.name.token.error(f"{tv.name} has {counted_axes(tv.ndim)}, the place of {p.name.text} has {len(place)}")
                 return Assemble(tv, parts, t.value.places, location)
             case GatherText(table=table, values=values, extents=extents):
                 self._check_symbols(t.name.token, extents, 0)
@@ -373,7 +261,7 @@ class _Builder:
                 return Update(tv, combine, (into, *operands((operand,)), *reads), extents, location)
             case ScanText(combine=combine, operand=operand, axis=axis, token=token):
                 if axis >= space:
-                    raise token.error(f"{tv.name} has {_axes_text(space)}, there is no i{axis}")
+                    raise token.error(f"{tv.name} has {counted_axes(space)}, there is no i{axis}")
                 return Scan(tv, combine, operands((operand,)), axis, location, t.value.is_exclusive)
             case FoldText(axis=axis, token=token):
                 if [k for k, a in enumerate(tv.root) if a.is_reduction] != [axis]:
@@ -402,16 +290,16 @@ class _Builder:
             raise token.error(f"{tv.name} is defined below this line")
         size = tv.ndim if space is None else space
         if text.index is None and tv.ndim != size:
-            raise token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the iteration space has {size}: give the index")
+            raise token.error(f"{tv.name} has {counted_axes(tv.ndim)}, the iteration space has {size}: give the index")
         index = tuple(iteration_symbol(k) for k in range(size)) if text.index is None else text.index
         if len(index) != tv.ndim:
-            raise token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the index has {len(index)}")
+            raise token.error(f"{tv.name} has {counted_axes(tv.ndim)}, the index has {len(index)}")
         self._check_symbols(token, (*index, text.valid), size, values)
         return Read(tv, index, text.valid)
 
     # -- tasks ----------------------------------------------------------------------------------------------------------------------
 
-    def _build_tree(self, axes: _Axes) -> None:
+    def _build_tree(self, axes: TextAxes) -> None:
         if not self.text.nodes:
             return
         groups: list[tuple[GroupText, Group]] = []
@@ -453,7 +341,3 @@ class _Builder:
                 if n.budget is not None:
                     node.registers(n.budget or None)
                 nodes[n.name.text] = node
-
-
-def _axes_text(count: int) -> str:
-    return f"{count} {'axis' if count == 1 else 'axes'}"

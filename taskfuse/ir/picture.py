@@ -22,10 +22,10 @@ _KEY = "an arrow: reads; orange: through a channel, between roles; thick frame: 
 
 def fusion_picture(fusion: Fusion) -> str:
     """The picture as SVG, without views, which have no code: edges lead from the tensor behind a view to its readers."""
-    return _Picture(fusion).draw()
+    return _FusionPicture(fusion).draw()
 
 
-class _Picture:
+class _FusionPicture:
     """One picture in progress."""
 
     def __init__(self, fusion: Fusion) -> None:

@@ -17,6 +17,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
     Finder,
+    FirstValid,
     Fold,
     Gather,
     IndexValue,
@@ -28,7 +29,6 @@ from taskfuse.ir.expr import (
     Reduction,
     ScalarRead,
     Scan,
-    Select,
     Update,
     View,
     map_exprs,
@@ -51,7 +51,7 @@ def fusion_to_text(fusion: Fusion) -> str:
     Raises :class:`FusionError` for a fusion that has none: a tensor without a definition that is not an input, or a domain with an axis that
     is neither a root axis, nor foreign, nor made by a transform.
     """
-    return "\n".join(_Printer(fusion).text())
+    return "\n".join(_FusionPrinter(fusion).text())
 
 
 def readable_order(fusion: Fusion) -> list[TensorView]:
@@ -89,7 +89,7 @@ def _exprs(items: Iterable[Expr]) -> str:
     return _list(map(str, items))
 
 
-class _Printer:
+class _FusionPrinter:
     def __init__(self, fusion: Fusion) -> None:
         self.fusion = fusion
         self.axes = {tv: self._name_axes(tv) for tv in fusion.tensors()}
@@ -204,7 +204,7 @@ class _Printer:
         match expr:
             case Pointwise():
                 return f"{expr.op.name}({self._operands(expr.operands, space, dtype)})"
-            case Select():
+            case FirstValid():
                 return f"select {quoted(expr.label)}({self._operands(expr.operands, space, dtype)})"
             case Reduction():
                 text = f"reduce {expr.combine.name} of {expr.body.name}({self._operands(expr.operands, space, dtype)})"

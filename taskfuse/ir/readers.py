@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.ir.arguments import in_order
 from taskfuse.ir.calls import bind_fusion_readers
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
@@ -50,9 +52,11 @@ class Readers:
         tensor = view if found is None else found.tensor
         return tensor if tensor.is_input else None
 
-    def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    def evaluate(
+        self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], named: Mapping[str, Any], options: dict[str, Any]
+    ) -> tuple[np.ndarray, ...]:
         """:func:`taskfuse.ir.evaluate.evaluate`."""
-        return evaluate(fusion, args, **options)
+        return evaluate(fusion, in_order(fusion, args, named), **options)
 
 
 bind_fusion_readers(Readers())

@@ -1,4 +1,4 @@
-"""Tiles of ragged rows: groups of rows that lie one behind the other, cut into tiles that begin at the first row of each group.
+"""Tiles of ragged rows: groups of rows that lie one after the other, cut into tiles that begin at the first row of each group.
 
 Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, group g has the tiles w from ``t[g]//d + g`` on, as many as it needs: it has
 ``t[g + 1]//d + g + 1 - (t[g]//d + g)`` numbers for them, which is what it needs, or one more. So the tiles of all groups have the numbers 0 to
@@ -38,7 +38,7 @@ class RowTiles:
         return self.rows // self.size + self.groups
 
     def offset(self, group: Expr) -> Expr:
-        """The first row of a group; behind the last group, the number of rows."""
+        """The first row of a group; for the number of groups, the number of rows."""
         return element(self.offsets, group, self.groups + 1, 0, self.rows)
 
     def number(self, group: Expr) -> Expr:
@@ -55,7 +55,7 @@ class RowTiles:
         return (tile - group) * self.size + self.offset(group) % self.size
 
     def end(self, tile: Expr) -> Expr:
-        """Behind the last row that belongs to a tile: no more than :meth:`first` if it has none."""
+        """One past the last row of a tile: no more than :meth:`first` if it has none."""
         return minimum(self.first(tile) + self.size, self.offset(self.group(tile) + 1))
 
     def start(self, tile: Expr) -> Expr:

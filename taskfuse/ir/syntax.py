@@ -18,7 +18,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.scalar import Expr, Token, ceildiv
-from taskfuse.ir.tables import Table
+from taskfuse.ir.tables import TableRange
 from taskfuse.ir.types import MemoryType, ParallelType
 
 
@@ -181,7 +181,7 @@ class PointwiseText:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectText:
+class FirstValidText:
     """``select label(operands...)``."""
 
     label: str
@@ -258,7 +258,7 @@ class FoldText:
     token: Token
 
 
-ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | UpdateText | ScanText | FoldText
+ValueText = PointwiseText | FirstValidText | ReductionText | ViewText | AssembleText | GatherText | UpdateText | ScanText | FoldText
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class TensorText:
     shape: tuple[Expr, ...]
     root: tuple[AxisText, ...] | None = None
     strides: tuple[Expr, ...] | None = None
-    table: Table | None = None
+    table: TableRange | None = None
     value: ValueText | None = None
     origin: Name | None = None
     owner: Name | None = None

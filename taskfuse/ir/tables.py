@@ -12,7 +12,7 @@ RISING = "rising"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableRange:
     """The range of the elements of an input of one axis of integers.
 
     An element outside it is clamped where an expression reads it, so no access leaves its tensor whatever a table holds.
@@ -33,9 +33,9 @@ class Table:
         """Its expressions."""
         return self.low, self.high
 
-    def mapped(self, change: Callable[[Expr], Expr]) -> Table:
+    def mapped(self, change: Callable[[Expr], Expr]) -> TableRange:
         """The table with ``change`` applied to its expressions."""
-        return Table(change(self.low), change(self.high), self.rises)
+        return TableRange(change(self.low), change(self.high), self.rises)
 
     def __str__(self) -> str:
         return f"{self.low}..{self.high}{f' {RISING}' if self.rises else ''}"

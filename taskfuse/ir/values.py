@@ -137,7 +137,7 @@ class Native:
 def _float_to_integer(array: npt.NDArray[np.float64], target: DType) -> Array:
     """Truncated and clamped to the range, NaN to 0, as the conversion instructions do; plain conversion would be undefined."""
     whole = np.where(np.isnan(array), 0.0, np.trunc(array))
-    # the greatest 64-bit integers are no float64: what reaches the float above them is clamped by hand
+    # float64 does not have the greatest 64-bit integers: values that reach the float above them are clamped here
     above = whole >= float(target.max_value)
     below = whole <= float(target.min_value)
     inside = np.where(above | below, 0.0, whole).astype(target.numpy)

@@ -17,6 +17,7 @@ from taskfuse.ir.axes import Axis, Rasterize, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import (
     Assemble,
+    FirstValid,
     Fold,
     Gather,
     IndexValue,
@@ -27,7 +28,6 @@ from taskfuse.ir.expr import (
     Reduction,
     ScalarRead,
     Scan,
-    Select,
     Update,
     View,
     operand_dtype,
@@ -114,7 +114,7 @@ class _Comparison:
                 _equal("function", "copy", rule.op.name)
                 _equal("dtype of the function", d.dtype, rule.dtype)
                 self._operands(expr.operands, rule.operands)
-            case Select(), Pick() as rule:
+            case FirstValid(), Pick() as rule:
                 self._operands(expr.operands, [c.operand for c in rule.cases])
                 conditions = [self._seen(o)[2] if isinstance(o, Read) else TRUE for o in expr.operands]
                 _equal("conditions", conditions, [c.cond for c in rule.cases])

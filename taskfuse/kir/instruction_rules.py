@@ -11,7 +11,7 @@ from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment, swizz
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -139,9 +139,9 @@ def vector_copies_are_vectors(subject: VectorCopy, scope: Scope) -> str | None:
     return None
 
 
-def values_have_symbols(subject: Gather | Update, scope: Scope) -> str | None:
+def values_have_symbols(subject: GatherCopy | AtomicUpdate, scope: Scope) -> str | None:
     """Each value has a symbol of its own, which nothing but the index that it is for has: what a gather reads, and what an update changes."""
-    if isinstance(subject, Gather) and not subject.values:
+    if isinstance(subject, GatherCopy) and not subject.values:
         return "a gather without values"
     symbols = [v.symbol for v in subject.values]
     for symbol in symbols:
@@ -149,23 +149,23 @@ def values_have_symbols(subject: Gather | Update, scope: Scope) -> str | None:
             return NO_NAME.format(symbol)
         if symbol in scope.symbols or symbol in scope.declarations.cursors or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
             return f"the symbol '{symbol}' is already defined here"
-    other, does = (subject.out, "read") if isinstance(subject, Gather) else (subject.source, "updated")
+    other, does = (subject.out, "read") if isinstance(subject, GatherCopy) else (subject.source, "updated")
     outside = (*other.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
     used = next((s for s in symbols if any(s in e.free for e in outside)), None)
     return None if used is None else f"'{used}' is used outside the index that is {does}"
 
 
-def values_are_integers(subject: Gather | Update, scope: Scope) -> str | None:
+def values_are_integers(subject: GatherCopy | AtomicUpdate, scope: Scope) -> str | None:
     """A value is an integer that 64 bits with a sign hold."""
     for v in subject.values:
         dtype = scope.declarations.dtype(v.source.buffer)
         if dtype is None or not dtype.is_integer or dtype is uint64:
-            what = "a gather" if isinstance(subject, Gather) else "an update"
+            what = "a gather" if isinstance(subject, GatherCopy) else "an update"
             return f"a value of {what} is an integer of at most 64 bits with a sign, and '{v.source.buffer}' is {dtype}"
     return None
 
 
-def gathers_are_vectors(subject: Gather, scope: Scope) -> str | None:
+def gathers_are_vectors(subject: GatherCopy, scope: Scope) -> str | None:
     """A gather does not convert; several elements are a vector, at one value of every symbol."""
     out, source, width = subject.out, subject.source, subject.width
     to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
@@ -180,7 +180,7 @@ def gathers_are_vectors(subject: Gather, scope: Scope) -> str | None:
     return None
 
 
-def updates_are_atomic(subject: Update, scope: Scope) -> str | None:
+def updates_are_atomic(subject: AtomicUpdate, scope: Scope) -> str | None:
     """PTX ISA, "red": an element in Global memory, of a type that the device combines in one step; without conversion."""
     d, out, source = scope.declarations, subject.out, subject.source
     if d.memory(out.buffer) is not MemoryType.Global:

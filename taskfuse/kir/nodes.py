@@ -89,7 +89,7 @@ class Choose(WritingStmt):
 
 
 @dataclass(frozen=True, slots=True)
-class Gather(WritingStmt):
+class GatherCopy(WritingStmt):
     """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
 
     The symbols mean something in ``source`` alone. Where one of them is outside its ``[0, extent)``, zeros are written and ``source`` is not
@@ -104,7 +104,7 @@ class Gather(WritingStmt):
 
 
 @dataclass(frozen=True, slots=True)
-class Update(WritingStmt):
+class AtomicUpdate(WritingStmt):
     """An element in Global memory combined with ``source`` where it lies, in one step that no access of another thread comes between (PTX ISA, "red").
 
     The symbols mean something in ``out`` alone. Where one of them is outside its ``[0, extent)``, nothing is done. It orders nothing.
@@ -178,5 +178,5 @@ class TmaStore(WritingStmt):
     source: Access
 
 
-Stmt = For | Bind | If | Compute | Choose | Gather | Update | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt
+Stmt = For | Bind | If | Compute | Choose | GatherCopy | AtomicUpdate | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt
 """The closed set of all statements."""

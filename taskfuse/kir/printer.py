@@ -40,7 +40,7 @@ def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str]
 
 def stmt_text(stmt: Stmt, kernel: Kernel) -> Quote:
     """The first line of a statement, as it stands in the text of ``kernel`` (without indentation and comment)."""
-    printer = _Printer(kernel)
+    printer = _KernelPrinter(kernel)
     printer.stmt(stmt, 0)
     text = next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
     return Quote(text, stmt.location)
@@ -48,7 +48,7 @@ def stmt_text(stmt: Stmt, kernel: Kernel) -> Quote:
 
 def body_lines(body: Body, kernel: Kernel) -> list[str]:
     """The lines of some statements, as they would stand in the body of ``kernel``."""
-    printer = _Printer(kernel)
+    printer = _KernelPrinter(kernel)
     printer.body(body, 0)
     return printer.lines
 
@@ -72,7 +72,7 @@ class LineMap:
 
 def layout(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> LineMap:
     """Print a kernel and remember where each statement and declaration is."""
-    printer = _Printer(kernel, witness=witness, path=path)
+    printer = _KernelPrinter(kernel, witness=witness, path=path)
     printer.header()
     printer.body(kernel.body, 0)
     return LineMap(printer.lines, printer.statements, printer.declarations, printer.definitions)
@@ -83,7 +83,7 @@ def block_threads(block: Dim3) -> Expr:
     return block[0] * block[1] * block[2]
 
 
-class _Printer(OperandPrinter):
+class _KernelPrinter(OperandPrinter):
     def __init__(self, kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> None:
         super().__init__(frozenset(b.name for b in kernel.buffers if not MEDIA[b.memory].has_addresses))
         self.kernel = kernel

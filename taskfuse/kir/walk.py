@@ -10,7 +10,7 @@ from taskfuse.ir.combine import depends_on_order
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Bind, For, Gather, If, Stmt, Update
+from taskfuse.kir.nodes import AtomicUpdate, Bind, For, GatherCopy, If, Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole
@@ -169,13 +169,13 @@ def held(stmt: Stmt) -> Holds | None:
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:
     """The symbols that mean something in a statement itself alone, each in ``[0, extent)`` where it is used."""
-    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, Gather | Update) else {}
+    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, GatherCopy | AtomicUpdate) else {}
 
 
 def is_deterministic(kernel: Kernel) -> bool:
     """True if the results depend on the arguments alone: no update is by a function whose rounding shows the order in which terms come."""
     dtypes = {d.name: d.dtype for d in (*kernel.inputs, *kernel.outputs, *kernel.buffers)}
-    return not any(depends_on_order(s.combine, dtypes[s.out.buffer]) for s in walk(kernel) if isinstance(s, Update))
+    return not any(depends_on_order(s.combine, dtypes[s.out.buffer]) for s in walk(kernel) if isinstance(s, AtomicUpdate))
 
 
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:

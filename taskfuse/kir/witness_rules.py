@@ -15,7 +15,7 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -246,7 +246,7 @@ def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:
 
 @cache
 def _point(rank: int) -> frozenset[str]:
-    """The indices of a point of an iteration space of so many axes, as names."""
+    """The indices of a point of an iteration space with this number of axes, as names."""
     return frozenset(map(str, iteration_point(rank)))
 
 
@@ -307,13 +307,13 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
             return f"a product of matrices adds terms: it stands for 'term', not for '{content.value}'"
-        case Update() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
+        case AtomicUpdate() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
-        case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, Update):
+        case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, AtomicUpdate):
             return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so"
         case Choose() | Shuffle() if content is Content.TERM:
             return "this adds nothing to what was there, so it stands for no 'term'"
-        case Gather() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:
+        case GatherCopy() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:
             return f"this copies elements: they stand for 'value', not for '{content.value}'"
         case _:
             return None
@@ -350,7 +350,7 @@ def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Sc
 def _tile(stmt: WritingStmt, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
-        case Gather(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
+        case GatherCopy(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
             return () if width == 1 else (width,)
         case Wgmma(row=row, n=n, k=k) | Mma(row=row, n=n, k=k):
             return row.m, n, k

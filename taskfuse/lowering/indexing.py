@@ -39,7 +39,7 @@ class Indexer:
     """Storage and accesses of all tensors of a fusion, for one order of its nest.
 
     Attributes:
-        index maps: the indices around the code of each tensor.
+        index_maps: the indices around the code of each tensor.
         memory: tensor -> where it lives.
         slots: the slots of rings; ``None`` as long as they are not known.
         placed: a part of an assembly -> the whole, and the part's place in it.

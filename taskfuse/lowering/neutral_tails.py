@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Reduction, Select, View, is_same_number
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import (
@@ -70,7 +70,7 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
             return moved(inner)
         case Pointwise(op=op, operands=(Read() as inner,)) if op in _SAME:
             return moved(inner)
-        case Select(operands=operands):
+        case FirstValid(operands=operands):
             ends: list[Expr] = []
             for o in operands:
                 if isinstance(o, Literal) and is_same_number(o.value, neutral):

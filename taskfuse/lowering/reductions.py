@@ -81,7 +81,7 @@ def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], part
     stored = [JoinStep([statements.store(tv, loops)])] if statements.accumulator(tv) != tv.name else []
     if isinstance(statements.definition(tv), Fold):  # a thread has all of it
         return stored
-    join = _Join(statements, tv, loops, partials)
+    join = _JoinSteps(statements, tv, loops, partials)
     reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction and not join.is_alone(p, a)]
     steps: list[JoinStep] = []
     if partials.warps is not None:
@@ -94,7 +94,7 @@ def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], part
     return [*steps, *stored]
 
 
-class _Join:
+class _JoinSteps:
     """The steps for one reduction, each for one element of its result."""
 
     def __init__(self, statements: Statements, tv: TensorView, loops: dict[Axis, Expr], partials: Partials) -> None:

@@ -17,6 +17,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import (
     Assemble,
+    FirstValid,
     Fold,
     Gather,
     IndexValue,
@@ -27,7 +28,6 @@ from taskfuse.ir.expr import (
     Reduction,
     ScalarRead,
     Scan,
-    Select,
     Update,
     View,
     operand_dtype,
@@ -184,7 +184,7 @@ class Statements:
         operands, valid = self.operands(tv, index_map)
         operands = [self.tiles.existing(tv, o, index_map.facts) if isinstance(o, Access) else o for o in operands]
         match expr:
-            case Select():
+            case FirstValid():
                 cases = tuple(ChoiceCase(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
                 stmt = Choose(out, expr.label, cases)
             case Pointwise():
@@ -227,10 +227,10 @@ class Statements:
         """``index_map``, an index map of ``tv``; without the guards that its code does not need."""
         return index_map.unguarded() if self.tiles.are_computed(tv) else self.tails.widened(tv, index_map)
 
-    def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
+    def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.GatherCopy:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
-        return kir.Gather(out, source, self._found(tv, expr.extents, values), width)
+        return kir.GatherCopy(out, source, self._found(tv, expr.extents, values), width)
 
     def _found(self, tv: TensorView, extents: Sequence[Expr], values: Sequence[Access]) -> tuple[GatherValue, ...]:
         symbols = self.indexer.index_maps.value_symbols(tv)
@@ -243,7 +243,7 @@ class Statements:
         if not isinstance(target, Access) or not isinstance(source, Access):
             raise refused(tv, "what it combines with an element is a constant", "make it a tensor: tf.full(...)")
         found = self._found(tv, expr.extents, [v for v in values if isinstance(v, Access)])
-        return self.statement(tv, kir.Update(self.indexer.write(tv, index_map), expr.combine, source, found), index_map, index_map.guards)
+        return self.statement(tv, kir.AtomicUpdate(self.indexer.write(tv, index_map), expr.combine, source, found), index_map, index_map.guards)
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
@@ -325,9 +325,9 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-            case kir.Gather():
+            case kir.GatherCopy():
                 writes, reads = (stmt.out,), (stmt.source, *(v.source for v in stmt.values))
-            case kir.Update():
+            case kir.AtomicUpdate():
                 writes, reads = (stmt.out,), (stmt.out, stmt.source, *(v.source for v in stmt.values))
             case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)

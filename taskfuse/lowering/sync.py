@@ -23,7 +23,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import Stmt, Update
+from taskfuse.kir.nodes import AtomicUpdate, Stmt
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
 from taskfuse.lowering.access_threads import AccessThreads, Touch
@@ -88,7 +88,7 @@ class _Use:
     @property
     def is_update(self) -> bool:
         """True for what an update combines with something: nothing need order such accesses among themselves."""
-        return isinstance(self.stmt.stmt, Update) and self.access == self.stmt.stmt.out
+        return isinstance(self.stmt.stmt, AtomicUpdate) and self.access == self.stmt.stmt.out
 
     @property
     def queue(self) -> Queue | None:
@@ -196,7 +196,7 @@ class Synchronizer:
                 self._choose_forms(block)
 
     def _medium(self, buffer: str) -> Medium:
-        """That of a buffer; what is not declared yet is in registers."""
+        """That of a buffer; one that is not declared yet is in registers."""
         return MEDIA[self._memory.get(buffer, MemoryType.Local)]
 
     def _block(self, nodes: list[PNode], node: Node) -> _Block:

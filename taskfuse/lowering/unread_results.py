@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from taskfuse.ir.axes import iteration_point
-from taskfuse.ir.expr import Read, Select
+from taskfuse.ir.expr import FirstValid, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, and_, conjuncts, ge, integers_of, le, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import resolve, storage_uses
@@ -23,7 +23,7 @@ def condition_of_reads(fusion: Fusion, tv: TensorView) -> Expr | None:
     if tv.is_output:
         return None
     for use in storage_uses(fusion, tv):
-        if not isinstance(use, Select):
+        if not isinstance(use, FirstValid):
             return None
         for operand in use.operands:
             read = resolve(fusion, operand) if isinstance(operand, Read) else None

@@ -6,6 +6,7 @@ from taskfuse.ir.axes import Axis, Rasterize, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import (
     Assemble,
+    FirstValid,
     Fold,
     Gather,
     IndexValue,
@@ -16,7 +17,6 @@ from taskfuse.ir.expr import (
     Reduction,
     ScalarRead,
     Scan,
-    Select,
     Update,
     View,
     operand_dtype,
@@ -81,7 +81,7 @@ def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
             return Apply(expr.op, operands, expr.op.compute_dtype(tuple(operand_dtype(o) for o in expr.operands), tv.dtype))
         case View():
             return Apply(ELEMENTWISE["copy"], operands, tv.dtype)
-        case Select():
+        case FirstValid():
             conditions = (o.valid if isinstance(o, Read) else TRUE for o in resolved)
             return Pick(tuple(ChoiceCase(c, o) for c, o in zip(conditions, operands, strict=True)))
         case Reduction():

@@ -14,7 +14,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, IntLike, free_symbols, lt, maximum, parse_expr, prove, simplify, sym, wrap
-from taskfuse.ir.tables import Table
+from taskfuse.ir.tables import TableRange
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, check_divisors, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
@@ -107,7 +107,7 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
 
 
 def _expression(op: str, fusion: Fusion, value: object) -> Expr:
-    """An integer as an expression; its symbols become dimensions of ``fusion``. Raises :class:`ShapeError` if it is none."""
+    """An integer as an expression; its symbols become dimensions of ``fusion``. Raises :class:`ShapeError` for other values."""
     match value:
         case Dim():
             _declare(fusion, value.bound)
@@ -184,7 +184,7 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
     least, most = (_expression("table", fusion, e) for e in (low, high))
     for e in (least, most):
         check_divisors("table", f"bound {e}", e, fusion.facts())
-    known = Table(least, most, rising)
+    known = TableRange(least, most, rising)
     made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
     fusion.tables[made] = known
     return made

@@ -90,7 +90,7 @@ def _numeric(dtypes: Sequence[DType]) -> DType | None:
 @op(OpKind.SCAN, _numeric, torch="", numpy="")
 @axial
 def decayed_sum(x: TensorView, decay: TensorView, axis: int = -1, init: int | float = 0) -> TensorView:
-    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence behind its last input.
+    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence after its last input.
 
     Softmax in one walk rescales its sum so (Milakov and Gimelshein, arXiv:1805.02867), and so do linear attention and state-space models. Otherwise as
     :func:`fold`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from taskfuse.dtypes import result_type
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import axis, iteration_symbol
-from taskfuse.ir.expr import Read, Select
+from taskfuse.ir.expr import FirstValid, Read
 from taskfuse.ir.scalar import ZERO, Expr, IntLike, element, lt, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -53,7 +53,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
     found = Read(values, (start + points[1], *points[2:]), lt(points[1], end - start))
     location = caller()
     out = fusion.new_tensor([axis(e) for e in shape], values.dtype, location=location)
-    return fusion.define(Select(out, "jagged_to_padded_dense", (found, literal("jagged_to_padded_dense", padding_value, values.dtype)), location))
+    return fusion.define(FirstValid(out, "jagged_to_padded_dense", (found, literal("jagged_to_padded_dense", padding_value, values.dtype)), location))
 
 
 def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:

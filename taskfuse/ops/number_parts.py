@@ -48,7 +48,7 @@ def isreal(x: TensorView) -> TensorView:
 
 @op(OpKind.COMPOSITE, floating_only, numpy="")
 def frac(x: TensorView) -> TensorView:
-    """``x - trunc(x)``: the part behind the point, of the sign of ``x``; NaN of infinity. Raises :class:`DTypeError` unless ``x`` is a float."""
+    """``x - trunc(x)``: the fractional part, with the sign of ``x``; NaN of infinity. Raises :class:`DTypeError` unless ``x`` is a float."""
     check_tensor("frac", x)
     if not x.dtype.is_float:
         raise dtype_error("frac", f"{typed(x)} has no part behind the point", "cast to a float first")

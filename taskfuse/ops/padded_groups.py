@@ -9,7 +9,7 @@ from __future__ import annotations
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, result_type
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import axis, iteration_point
-from taskfuse.ir.expr import Read, Select
+from taskfuse.ir.expr import FirstValid, Read
 from taskfuse.ir.scalar import ZERO, Expr, and_, ceildiv, element, ge, is_multiple, le, lt, maximum, prove, sym, upper_bound, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -89,7 +89,7 @@ def grouped_matmul_aligned(a: TensorView, b: TensorView, ends: TensorView, dtype
     Args:
         a: the rows, group by group.
         b: the matrices.
-        ends: a table of 0 and behind it the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. Of which group a tile is, is
+        ends: a table of 0 and then the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. Of which group a tile is, is
             unspecified if they fall.
         dtype: of the result; by default the promoted dtype.
         tile: what the first row of each group is a multiple of. It divides M.
@@ -158,4 +158,4 @@ def _kept(name: str, product: TensorView, belongs: Expr, dtype: DType) -> Tensor
     location = caller()
     out = product.fusion.new_tensor([axis(e) for e in product.shape], product.dtype, location=location)
     found = Read(product, iteration_point(product.ndim), belongs)
-    return cast_tensor(product.fusion.define(Select(out, name, (found, literal(name, 0, product.dtype)), location)), dtype)
+    return cast_tensor(product.fusion.define(FirstValid(out, name, (found, literal(name, 0, product.dtype)), location)), dtype)

@@ -57,7 +57,7 @@ def interpolate(x: TensorView, size: Sequence[IntLike | str], mode: Interpolatio
 
     Raises:
         ShapeError: if there are too many sizes, or an extent is not provably positive.
-        DTypeError: for another mode, or ``linear`` of a tensor that is no float.
+        DTypeError: for another mode, or ``linear`` of a tensor of integers.
     """
     check_tensor("interpolate", x)
     try:

@@ -87,7 +87,7 @@ def nonzero(x: TensorView, size: IntLike | str, fill: int = -1) -> TensorView:
 
     NumPy and torch return as many rows as there are such elements: with ``jnp.nonzero``, ``size`` is stated as it is here. Their number is ``tf.sum(x != 0)``.
 
-    Raises :class:`ShapeError` if ``x`` is 0-d, or ``size`` is no extent.
+    Raises :class:`ShapeError` if ``x`` is 0-d, or ``size`` is not an extent.
     """
     check_tensor("nonzero", x)
     if not x.ndim:

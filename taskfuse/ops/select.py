@@ -13,7 +13,7 @@ from taskfuse.dtypes import DType, result_type
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Operand, Read, Select, View
+from taskfuse.ir.expr import Assemble, FirstValid, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, IntLike, and_, eq, le, lt, prove, wrap
@@ -275,7 +275,7 @@ def _between(position: Expr, start: Expr, end: Expr, total: Expr) -> Expr:
 def define_select(fusion: Fusion, label: str, shape: Shape, operands: Sequence[Operand], dtype: DType) -> TensorView:
     location = caller()
     out = fusion.new_tensor([axis(e) for e in shape], dtype, location=location)
-    return fusion.define(Select(out, label, tuple(operands), location))
+    return fusion.define(FirstValid(out, label, tuple(operands), location))
 
 
 def _assemble(fusion: Fusion, shape: Shape, parts: Sequence[TensorView], places: Sequence[tuple[Expr, ...]], dtype: DType) -> TensorView:

@@ -31,10 +31,10 @@ class _Bar:
 
 def timeline_picture(timeline: Recording, blocks: int) -> str:
     """See :meth:`taskfuse.reports.timeline.Timeline.draw`."""
-    return _Picture(timeline, blocks).draw()
+    return _TimelinePicture(timeline, blocks).draw()
 
 
-class _Picture:
+class _TimelinePicture:
     """One picture in progress."""
 
     def __init__(self, timeline: Recording, blocks: int) -> None:

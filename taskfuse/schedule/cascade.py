@@ -1,6 +1,6 @@
 """cascade: reductions along one axis, of which later ones read earlier ones, as one walk over the axis.
 
-Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is cut in chunks. Behind each one, r is a running maximum, and y the sum of terms that were taken
+Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is split into chunks. After each, r is a running maximum, y the sum of terms that were taken
 with it; when it grows from r to r', what has been summed is multiplied by the repair ``h(r, r')``, for which ``g(x, r) * h(r, r') = g(x, r')``
 (:mod:`taskfuse.schedule.repairs`). So y is a fold, and every tensor is read once (Milakov and Gimelshein, arXiv:1805.02867, for the normalizer of softmax;
 Dao et al., arXiv:2205.14135, for its product with V). A later reduction that reads y as a factor, ``sum of u(x_j) * k(y)``, waits with it: it is
@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select
+from taskfuse.ir.expr import FirstValid, Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
@@ -32,7 +32,7 @@ COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
 
 def cascade(reductions: object, chunk: object) -> tuple[TensorView, ...]:
-    """Make one walk of several reductions along one axis; the results stay those tensors, each computed behind the last chunk.
+    """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
 
@@ -240,7 +240,7 @@ class _Cascade:
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
         inside = replace(operand, valid=lt(iteration_symbol(k) * self.chunk + iteration_symbol(k + 1), self.extent))
-        made = self._define(Select(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
+        made = self._define(FirstValid(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
         return Read(made, _point(len(root)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
@@ -296,7 +296,7 @@ class _Cascade:
         return self._chunked[tv, place]
 
     def _run(self, tv: TensorView, expr: Reduction, part: TensorView, k: int) -> None:
-        """The running maximum behind each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""
+        """The running maximum after each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""
         shape = [*(a.extent for a in tv.logical), self.chunks]
         here = _point(len(shape))
         read = Read(part, (*here[:k], here[-1], *here[k:-1]))

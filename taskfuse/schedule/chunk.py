@@ -12,7 +12,7 @@ from typing import NamedTuple
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.expr import Literal, Operand, Pointwise, Read, Scan, Select
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Scan
 from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, ge, is_multiple, lt, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -56,10 +56,10 @@ def chunk_scan(tv: TensorView, extent: object) -> Chunks:
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")
     fusion.check()
-    return _Chunking(tv, definition, definition.operands[0], extent).run()
+    return _ScanChunking(tv, definition, definition.operands[0], extent).run()
 
 
-class _Chunking:
+class _ScanChunking:
     """One call."""
 
     def __init__(self, tv: TensorView, scan: Scan, source: Read, extent: int) -> None:
@@ -94,7 +94,7 @@ class _Chunking:
         self._define(Scan(sums, combine, (self._here(totals),), k, self.scan.location))
         before = self._new(self.totals_shape)
         earlier = Read(sums, (*place[:k], place[k] - 1, *place[k + 1 :]), ge(place[k], 1))
-        self._define(Select(before, "pad", (earlier, self._neutral(before)), self.scan.location))
+        self._define(FirstValid(before, "pad", (earlier, self._neutral(before)), self.scan.location))
         self._join(before, local)
         return Chunks(terms, local, totals, sums, before)
 
@@ -110,7 +110,7 @@ class _Chunking:
             self._pointwise(terms, ELEMENTWISE["copy"], moved)
         else:
             inside = Read(moved.tensor, moved.index, and_(moved.valid, lt(element, self.whole)))
-            self._define(Select(terms, "pad", (inside, self._neutral(terms)), self.scan.location))
+            self._define(FirstValid(terms, "pad", (inside, self._neutral(terms)), self.scan.location))
         return terms
 
     def _join(self, before: TensorView, local: TensorView) -> None:
@@ -147,7 +147,7 @@ class _Chunking:
     def _pointwise(self, tv: TensorView, op: Elementwise, *operands: Operand) -> None:
         self._define(Pointwise(tv, op, operands, self.scan.location))
 
-    def _define(self, expr: Pointwise | Select | Scan) -> None:
+    def _define(self, expr: Pointwise | FirstValid | Scan) -> None:
         self.tv.fusion.define(expr)
         if expr.output is not self.tv:
             join_task(expr.output, self.tv)  # before anything reads it: half of a scan elsewhere would be a cycle

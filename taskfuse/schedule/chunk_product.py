@@ -2,7 +2,7 @@
 
 ``y[m, n] = sum of a[m, k] * b[k, n]`` becomes ``parts[b, e, i, j]``, the terms that item e of block b takes of element (i, j) of its tile, and
 ``y[m, n]``, the sum of the parts of its tile in the order of k. Where an item begins and ends is a function of b and e (:mod:`taskfuse.ir.shares`): its
-factors are zeros behind its end, so the loop over k ends there.
+factors are zeros past its end, so the loop over k ends there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.calls import ProductOrder
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Literal, Read, Reduction, Select
+from taskfuse.ir.expr import FirstValid, Literal, Read, Reduction
 from taskfuse.ir.scalar import Const, Expr, and_, const, eq, lt, substitute
 from taskfuse.ir.shares import Shares
 from taskfuse.ir.tensor import TensorView
@@ -58,7 +58,7 @@ def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[object, ...])
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")
     tv.fusion.check()
     rows, columns, steps = (-(-n // t) for n, t in zip(extents, sizes, strict=True))
-    return _Chunking(tv, definition, extents, (sizes[0], sizes[1], sizes[2]), columns, order.shares(rows * columns, steps)).run()
+    return _ProductChunking(tv, definition, extents, (sizes[0], sizes[1], sizes[2]), columns, order.shares(rows * columns, steps)).run()
 
 
 def _product(call: Call) -> tuple[Reduction, tuple[int, int, int]]:
@@ -81,7 +81,7 @@ def _product(call: Call) -> tuple[Reduction, tuple[int, int, int]]:
     return definition, (extents[0], extents[1], extents[2])
 
 
-class _Chunking:
+class _ProductChunking:
     """One call."""
 
     def __init__(self, tv: TensorView, product: Reduction, extents: tuple[int, int, int], tile: tuple[int, int, int], columns: int, shares: Shares) -> None:
@@ -142,4 +142,4 @@ class _Chunking:
     def _select(self, shape: tuple[Expr, ...], read: Read) -> TensorView:
         """What is read, and zeros where that is not valid."""
         out = self.tv.fusion.new_tensor([axis(e) for e in shape], read.tensor.dtype, location=caller(), origin=self.tv)
-        return self.tv.fusion.define(Select(out, "pad", (read, Literal(0 if not out.dtype.is_float else 0.0, out.dtype)), self.product.location))
+        return self.tv.fusion.define(FirstValid(out, "pad", (read, Literal(0 if not out.dtype.is_float else 0.0, out.dtype)), self.product.location))

@@ -10,6 +10,8 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.call import Call, constant, described
 
+LANES = (ParallelType.TIDz, ParallelType.TIDy, ParallelType.TIDx)
+"""The indices of a thread, from the one that differs least between neighbors."""
 FRAGMENT_ROWS, FRAGMENT_HALF, FRAGMENT_COLUMNS, FRAGMENT_PAIR = 16, 8, 8, 2
 
 
@@ -28,6 +30,21 @@ def padded(elements: int) -> AllocationLayout:
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
         builder = allocation(tensor)
         return builder.pad(-1, elements)(tensor)
+
+    return layout
+
+
+def by_threads() -> AllocationLayout:
+    """Elements of neighboring threads side by side: the tile's axes in their order, then those on TIDz, TIDy and TIDx, then the innermost, if no thread
+    index is bound to it. A warp that accesses vectors along the innermost axis then finds them in different banks, or in as few passes as they take."""
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        builder = allocation(tensor)
+        bound = [tensor.schedule.ptype(a) for a in builder.axes]
+        own = [k for k, p in enumerate(bound) if p not in LANES]
+        vector = own[-1:] if own and own[-1] == len(bound) - 1 else []
+        lanes = sorted((k for k, p in enumerate(bound) if p in LANES), key=lambda k: LANES.index(bound[k]))
+        return builder.reorder([*(k for k in own if k not in vector), *lanes, *vector])(tensor)
 
     return layout
 

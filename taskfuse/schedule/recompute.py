@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from taskfuse.dtypes import bool_
 from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
+from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
@@ -34,7 +34,7 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     """See :meth:`TensorView.recompute`.
 
     Raises:
-        ScheduleError: if a reader does not read ``tv``, gathers of it what is not computed elementwise, is an assembly of parts, shares loops already,
+        ScheduleError: if a reader does not read ``tv``, gathers elements of it and is not computed elementwise, is an assembly of parts, shares loops already,
             or has not the extents of the first.
         TaskError: if a law of tasks and groups is broken.
     """
@@ -157,9 +157,9 @@ class _Clones:
             definition = self.fusion.definition(tv)
             operands: tuple[Operand, ...]
             match definition:
-                case Pointwise(operands=given) | Select(operands=given):
+                case Pointwise(operands=given) | FirstValid(operands=given):
                     operands = tuple(self._operand(o, index, valid) for o in given)
-                    if isinstance(definition, Select) and valid is not TRUE and isinstance(given[-1], Read):
+                    if isinstance(definition, FirstValid) and valid is not TRUE and isinstance(given[-1], Read):
                         operands = (*operands, _nothing(tv))  # where the element does not exist, no part has it
                     made = self._define(tv, definition, operands)
                 case Gather() if valid is TRUE:
@@ -227,7 +227,7 @@ class _Clones:
         """A tensor with what ``reader`` reads, padded with 0."""
         new = self.fusion.new_tensor([axis(a.extent) for a in reader.root], read.tensor.dtype, location=caller(), origin=read.tensor)
         join_task(new, reader)
-        return self.fusion.define(Select(new, "pad", (read, _nothing(read.tensor)), new.location))
+        return self.fusion.define(FirstValid(new, "pad", (read, _nothing(read.tensor)), new.location))
 
     def _operand(self, operand: Operand, index: tuple[Expr, ...], valid: Expr) -> Operand:
         at = {f"i{k}": e for k, e in enumerate(index)}
@@ -247,23 +247,23 @@ class _Clones:
                 return operand
 
     def _is_leaf(self, tv: TensorView) -> bool:
-        return not isinstance(self.fusion.definition(tv), Pointwise | Select | Gather)
+        return not isinstance(self.fusion.definition(tv), Pointwise | FirstValid | Gather)
 
     def _leaf(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """A copy; of nothing, where the element does not exist."""
         new, location = self._new(tv), caller()
         if valid is TRUE:
             return self.fusion.define(Pointwise(new, ELEMENTWISE["copy"], (Read(tv, index),), location))
-        return self.fusion.define(Select(new, "pad", (Read(tv, index, valid), _nothing(tv)), location))
+        return self.fusion.define(FirstValid(new, "pad", (Read(tv, index, valid), _nothing(tv)), location))
 
-    def _define(self, tv: TensorView, definition: Pointwise | Select, operands: tuple[Operand, ...]) -> TensorView:
+    def _define(self, tv: TensorView, definition: Pointwise | FirstValid, operands: tuple[Operand, ...]) -> TensorView:
         new, location = self._new(tv), caller()
         expr: MathExpr
         match definition:
             case Pointwise():
                 expr = Pointwise(new, definition.op, operands, location)
-            case Select():
-                expr = Select(new, definition.label, operands, location)
+            case FirstValid():
+                expr = FirstValid(new, definition.label, operands, location)
         return self.fusion.define(expr)
 
     def _new(self, tv: TensorView, reduced: tuple[Axis, ...] = ()) -> TensorView:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Operand, Pointwise, Read, Select, View
+from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, Operand, Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, substitute, wrap
@@ -113,7 +113,7 @@ def _find(tv: TensorView) -> tuple[_Part, ...] | None:
     expr = tv.definition
     if isinstance(expr, View):
         return _tiles(tv, expr.operand)
-    if not isinstance(expr, Select) or len(expr.operands) < 2:
+    if not isinstance(expr, FirstValid) or len(expr.operands) < 2:
         return None
     for d, along in enumerate(tv.root):
         parts: list[_Part] = []

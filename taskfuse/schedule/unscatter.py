@@ -10,7 +10,7 @@ then combined with the first part. Nothing is updated then, and the result does 
 from __future__ import annotations
 
 from taskfuse.ir.axes import axis, iteration_symbol
-from taskfuse.ir.expr import Assemble, Literal, Pointwise, Read, Select, Update
+from taskfuse.ir.expr import Assemble, FirstValid, Literal, Pointwise, Read, Update
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, eq, le, lt, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import broadcast_read
@@ -35,7 +35,7 @@ def unscatter(tv: TensorView) -> TensorView:
     if updates:
         return _gathered(call, expr, updates)
     operands = tuple(_operand(call, part, place) for part, place in zip(expr.parts, expr.places, strict=True))
-    fusion.define(Select(tv, "cat", operands, expr.location))
+    fusion.define(FirstValid(tv, "cat", operands, expr.location))
     return tv
 
 

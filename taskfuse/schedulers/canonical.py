@@ -19,7 +19,7 @@ from math import prod
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.contraction import axes_of_index, factors
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import needed, producers, resolve, storage_reads, storage_uses, strided
@@ -114,9 +114,9 @@ def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr) -> bool
 
 
 def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView]) -> bool:
-    """True for what is not an elementwise function of a product, or is read in place; and for what reductions read, which takes more points than there are."""
+    """True for tensors other than elementwise functions of a product, for those read in place, and for those that reductions read, at more points."""
     expr = fusion.definition(reader)
-    return read.tensor not in after or not isinstance(expr, Pointwise | Select | View) or is_aligned(read, reader)
+    return read.tensor not in after or not isinstance(expr, Pointwise | FirstValid | View) or is_aligned(read, reader)
 
 
 # -- before products ----------------------------------------------------------------------------------------------------------------------

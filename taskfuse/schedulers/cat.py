@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from taskfuse.ir.expr import Select
+from taskfuse.ir.expr import FirstValid
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import const, is_multiple
@@ -103,7 +103,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
 def _concatenation(fusion: Fusion) -> TensorView | None:
     """The first concatenation that every output is, or is an elementwise function of."""
     for expr in needed(fusion):
-        if isinstance(expr, Select) and is_concatenation(expr.output):
+        if isinstance(expr, FirstValid) and is_concatenation(expr.output):
             trial, tensors = copy_fusion(fusion)
             tensors[expr.output].scatter()
             if all(out not in {e.output for e in needed(trial)} for out in trial.outputs):

@@ -13,7 +13,7 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.contraction import MatrixAxes, computes, factors
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, Select, View, reads
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
@@ -298,7 +298,7 @@ def _behind(
         after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
         if isinstance(expr, Reduction) and not after and len(sources) == 1 and among(sources[0], [*results, *epilogue]):
             reductions.append(expr)
-        elif not isinstance(expr, Pointwise | View | Select):
+        elif not isinstance(expr, Pointwise | View | FirstValid):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)

@@ -3,7 +3,7 @@
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
 Shared memory, of the operands' traffic from the second-level cache, and a minimum per step. Then comes the epilogue, during
 which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
-than its bytes from DRAM. Clusters that load shared operands once were measured to be no faster for it, since the cache serves neighbors
+than its bytes from DRAM. Measured: clusters that load shared operands once are not faster for it, since the cache serves neighbors
 that ask for the same data at once; but their blocks begin and end together.
 
 The figures are those of the target (:class:`taskfuse.target.ProductFigures`). The model differs from the 160 times of an H200 in
@@ -93,7 +93,7 @@ LANES = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MatmulProblem:
     """A matrix product with numbers for its extents.
 
     Attributes:
@@ -169,7 +169,7 @@ class Problem:
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
 
     def matrices_of(self, rows: int) -> int:
-        """Matrices with the columns that so many elements of the batch one after another take."""
+        """Matrices with the columns that this many consecutive elements of the batch take."""
         if self.ragged is not None:
             return self.ragged.matrices(rows)
         return ceil(rows * self.matrices / self.batch) if self.shares_columns else 1
@@ -205,7 +205,7 @@ class TileTime:
 
     Attributes:
         products: of its steps of k.
-        epilogue: of what comes behind.
+        epilogue: of what follows.
         bound: what a step of k waits for.
     """
 
@@ -214,7 +214,7 @@ class TileTime:
     bound: str
 
 
-def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
+def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     """What one tile of ``problem`` takes."""
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
@@ -256,7 +256,7 @@ def tile_time(problem: Problem, config: MatmulConfig) -> TileTime:
     return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
 
 
-def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
+def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
     waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
@@ -277,7 +277,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     return Estimate(config, us, waves, problem.used(config) / (waves * config.blocks), bound)
 
 
-def _elements(problem: Problem, config: MatmulConfig) -> float:
+def _elements(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Elements that cross between the chip and its memory: all once. But blocks with ragged rows do not keep step, as some pass over tiles without rows: then
     the cache serves about half of those that read the same columns, and the rest load them again."""
     tiles = problem.ragged
@@ -291,20 +291,20 @@ def _elements(problem: Problem, config: MatmulConfig) -> float:
     return tiles.rows * (problem.k + problem.n) + max(matrices, times) * problem.n * problem.k
 
 
-def _read_at_once(problem: Problem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
-    """Rows and columns of tiles that a wave of blocks reads, in groups of so many rows."""
+def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
+    """Rows and columns of tiles that a wave of blocks reads, in groups of rows."""
     rows, columns = _rows(problem, config), ceil(problem.n / config.tile_n)
     at_once = blocks // config.cluster
     width = min(columns, ceil(at_once / min(group, rows)))
     return min(rows, ceil(at_once / width)), width
 
 
-def _rows(problem: Problem, config: MatmulConfig) -> int:
+def _rows(problem: MatmulProblem, config: MatmulConfig) -> int:
     """Rows of tiles, or of clusters, from which a group takes some."""
     return ceil(problem.m / (config.tile_m * config.cluster)) * (problem.batch if problem.shares_columns else 1)
 
 
-def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
+def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Cycles that the math of an epilogue takes for 64 x 64 elements: one wait for what it reads beside the product, or one for each access where there is no
     room for a piece of it and a condition stands around each; and instructions, which few warps issue one after another."""
     elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
@@ -318,7 +318,7 @@ def _beside_cycles(problem: Problem, config: MatmulConfig) -> float:
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
 
-def candidates(problem: Problem) -> Iterator[MatmulConfig]:
+def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
@@ -349,7 +349,7 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
 
 
-def _holds_several(problem: Problem, config: MatmulConfig) -> bool:
+def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
     """Whether a tile has several contractions without spills: of 94 kernels with two, and one to three inputs of the epilogue, the others
     spilled 8 to 452 bytes; in turns also those with more accumulators than one contraction may have (``kernel.resources``, NVRTC 13.0)."""
     counts, total = problem.counts, config.accumulators * problem.counts.results
@@ -360,7 +360,7 @@ def _holds_several(problem: Problem, config: MatmulConfig) -> bool:
     return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2) or total <= MAX_ACCUMULATORS[2] // 2
 
 
-def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
+def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands, as DeepGEMM chooses between groups of 8 and of 16
     (``Scheduler``, candidates of its swizzle); before that, of ragged rows, such that the block with most tiles has fewest."""
     tile_m = config.tile_m * config.cluster
@@ -379,7 +379,7 @@ def group_of(problem: Problem, config: MatmulConfig, blocks: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def rank(problem: Problem) -> tuple[Estimate, ...]:
+def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
     """All candidates, the fastest first; ties go to more blocks, then to the larger tile."""
     found = [estimate(problem, config) for config in candidates(problem)]
     return tuple(sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n)))))

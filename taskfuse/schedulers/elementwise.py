@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple, simplify, substitute, sym
@@ -32,7 +32,7 @@ SECTOR_BYTES = 32
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
 """A point along an axis: of which vector it is, and its place in that."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
-"""Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
+"""Share of the bandwidth that loads reach, by their bytes. Assumed, not measured: it ranks schedules."""
 
 
 def stored(fusion: Fusion) -> tuple[TensorView, ...]:
@@ -152,7 +152,7 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
 def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:
     """True if what is read of one tensor can be computed at the reader's points; a gather, only where all of them have an element."""
     match fusion.definition(reads[0].tensor):
-        case Pointwise() | Select():
+        case Pointwise() | FirstValid():
             return True
         case Gather():
             return all(read.valid is TRUE for read in reads)
@@ -169,7 +169,7 @@ def check_new(fusion: Fusion, before: int, reader: TensorView) -> None:
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
     """True if the code of ``tv`` is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
     expr = fusion.definition(tv)
-    if expr is None or not (isinstance(expr, Select) or is_copy(expr)):
+    if expr is None or not (isinstance(expr, FirstValid) or is_copy(expr)):
         return False
     return all(p.is_input for p in producers(fusion, tv)) and all(isinstance(o, Read | Literal) for o in expr.operands)
 
@@ -181,7 +181,7 @@ def leaf_of(fusion: Fusion, tv: TensorView) -> Leaf:
     reads = storage_reads(fusion, expr)
     if isinstance(expr, Gather):
         return Leaf(tv, reads[:1], True, reads[1:])
-    return Leaf(tv, reads, not isinstance(expr, Select))
+    return Leaf(tv, reads, not isinstance(expr, FirstValid))
 
 
 def divides(width: int, extent: Expr, facts: Facts) -> bool:

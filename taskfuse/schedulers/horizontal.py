@@ -78,7 +78,7 @@ def horizontal(
         )
     if isinstance(members, Fusion):
         return members
-    joined = _Join(members, name, shared).run()
+    joined = _FusionJoin(members, name, shared).run()
     joined.resident_blocks(expected.joint.residents)
     return joined
 
@@ -95,7 +95,7 @@ def _listed(
 ) -> tuple[Fusion, HorizontalCost] | None:
     """Matrix products on one list of tiles, and their expected cost; ``None`` for other fusions."""
     target = as_target(target)
-    join = _Join(fusions, name, shared)
+    join = _FusionJoin(fusions, name, shared)
     if any(f.has_schedule for f in join.fusions):
         return None
     joined = join.unscheduled()
@@ -103,7 +103,7 @@ def _listed(
         chosen = products(joined, sizes=sizes, target=target)
     except UnsupportedError:
         return None
-    extents = _Join(fusions, name, shared).extents(sizes, target)
+    extents = _FusionJoin(fusions, name, shared).extents(sizes, target)
     loads: list[Load] = []
     alone: list[float] = []
     for member, fusion in join.members.items():
@@ -118,7 +118,7 @@ def _members(
 ) -> tuple[list[Fusion], HorizontalCost]:
     """The fusions with schedules, and their expected cost; ``sizes`` has the names of the joined fusion."""
     target = as_target(target)
-    joined = _Join(fusions, name, _names(name, shared))
+    joined = _FusionJoin(fusions, name, _names(name, shared))
     return schedule_members(name, joined.members, joined.extents(sizes, target), target)
 
 
@@ -148,7 +148,7 @@ class _Names:
         return free
 
 
-class _Join:
+class _FusionJoin:
     """One call in progress."""
 
     def __init__(self, fusions: object, name: str, shared: Iterable[str]) -> None:

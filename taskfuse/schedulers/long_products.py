@@ -18,7 +18,7 @@ from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.canonical import operands
-from taskfuse.schedulers.cost import Problem, rank
+from taskfuse.schedulers.cost import MatmulProblem, rank
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.simt_gemm import simt_us
@@ -69,7 +69,7 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     def us(chunks: int) -> float:
         if not is_fast:
             return simt_us((batch * chunks, m, n, k // chunks), expr.output.dtype.itemsize, target)
-        return rank(Problem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target))[0].us
+        return rank(MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target))[0].us
 
     def both(chunks: int) -> float:
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize

@@ -15,7 +15,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
-from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
+from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
@@ -96,7 +96,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 def _planned(
     fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None
-) -> tuple[MatrixProduct, Problem, tuple[Estimate, ...]]:
+) -> tuple[MatrixProduct, MatmulProblem, tuple[Estimate, ...]]:
     """The product, its problem, and all parameters with their estimates, the fastest first."""
     product = find(fusion)
     check_types(fusion, product, tf32)
@@ -111,14 +111,14 @@ def _planned(
     return product, problem, ranked
 
 
-def size_of(p: Problem) -> str:
+def size_of(p: MatmulProblem) -> str:
     """Its extents, in words."""
     rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
     size = " x ".join(map(str, [*rows, p.n, p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
-def _expected(p: Problem, e: Estimate) -> str:
+def _expected(p: MatmulProblem, e: Estimate) -> str:
     tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
@@ -160,7 +160,7 @@ def _what_there_is(sums: DType | None) -> str:
     return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
-def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target, ragged: RaggedTiles | None = None) -> Problem:
+def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] | None, target: Target, ragged: RaggedTiles | None = None) -> MatmulProblem:
     """The product with numbers for its extents."""
     extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_staged for out in product.outputs)
@@ -191,7 +191,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     by_columns = any(not b.is_k_major for _, b in product.factors)
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
-    return Problem(
+    return MatmulProblem(
         m,
         n,
         k,

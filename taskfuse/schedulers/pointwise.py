@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -141,7 +141,7 @@ def check(fusion: Fusion, kind: str) -> None:
         expr = trial.definition(tv)
         if isinstance(expr, Gather) and (source := table(trial, expr)) is not None and not source.is_input:
             raise refuse(fusion, kind, f"{tv.name} reads {source.name} at computed indices", "tf.compile makes several kernels")
-        if not isinstance(expr, Pointwise | Select | View | Gather):
+        if not isinstance(expr, Pointwise | FirstValid | View | Gather):
             what = "a reduction" if isinstance(expr, Reduction) else "a concatenation in scatter form" if isinstance(expr, Assemble) else "not elementwise"
             raise refuse(fusion, kind, f"{tv.name} is {what}", "tf.schedulers.auto asks other schedulers")
     for expr in needed(trial):

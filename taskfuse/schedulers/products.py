@@ -18,7 +18,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.contraction import MatrixProduct, apart, find
-from taskfuse.schedulers.cost import Problem, group_of
+from taskfuse.schedulers.cost import MatmulProblem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, estimate_list, order_of, rank_lists, work_list
 from taskfuse.schedulers.schedule import Chosen, Offer, check_call, refuse, tries_parameters
@@ -78,7 +78,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 def _planned(
     fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool
-) -> tuple[list[MatrixProduct], list[Problem], tuple[ListEstimate, ...]]:
+) -> tuple[list[MatrixProduct], list[MatmulProblem], tuple[ListEstimate, ...]]:
     """The products, their problems, and all parameters with their estimates, the fastest first."""
     found = [find(fusion, outputs) for outputs in _parts(fusion)]
     for product in found:
@@ -90,7 +90,7 @@ def _planned(
     return found, problems, rank_lists(problems)
 
 
-def _check_claims(problems: Sequence[Problem], config: ProductsConfig) -> None:
+def _check_claims(problems: Sequence[MatmulProblem], config: ProductsConfig) -> None:
     """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
     one, room = config.of_one(1), problems[0].target.limits.block_shared
     claims = CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
@@ -101,7 +101,7 @@ def _check_claims(problems: Sequence[Problem], config: ProductsConfig) -> None:
         )
 
 
-def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[Problem], config: ProductsConfig) -> None:
+def _apply(script: Script, found: Sequence[MatrixProduct], problems: Sequence[MatmulProblem], config: ProductsConfig) -> None:
     """Make the calls, product after product in the order of the list."""
     scheduled: list[WarpSpecialized] = []
     start: Expr = const(0)
@@ -125,7 +125,7 @@ def _tiles(product: MatrixProduct, config: ProductsConfig) -> Expr:
     return total
 
 
-def _expected(problems: Sequence[Problem], e: ListEstimate) -> str:
+def _expected(problems: Sequence[MatmulProblem], e: ListEstimate) -> str:
     listed = work_list(problems, e.config)
     return (
         f"{e.tiles} tiles, {listed.waves} wave{'s' if listed.waves > 1 else ''}, the longest of {e.config.blocks} blocks {e.imbalance:.2f} times the mean; "

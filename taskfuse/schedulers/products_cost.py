@@ -14,12 +14,11 @@ from typing import ClassVar
 import numpy as np
 
 from taskfuse.schedulers.config import SPAN, MatmulConfig
-from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, Problem, tile_time
+from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, tile_time
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT
-from taskfuse.tiles import Problem as Extents
-from taskfuse.tiles import WorkList, sort_problems
+from taskfuse.tiles import Problem, WorkList, sort_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class ProductsConfig(Parameters):
         self.of_one(1)
 
     def of_one(self, group: int) -> MatmulConfig:
-        """The parameters of one product, whose tiles stand in groups of so many rows."""
+        """The parameters of one product, whose tiles stand in groups of rows."""
         return MatmulConfig(self.tile_m, self.tile_n, self.tile_k, self.warpgroups, self.stages, self.in_flight, group, self.blocks)
 
     @property
@@ -86,21 +85,21 @@ class ListEstimate(Option[ProductsConfig]):
         return f"{shape}  {self.tiles:5}  {self.most:4}  {self.imbalance:9.2f}  {'sorted' if c.is_sorted else 'given'}"
 
 
-def order_of(problems: Sequence[Problem], config: ProductsConfig) -> tuple[int, ...]:
+def order_of(problems: Sequence[MatmulProblem], config: ProductsConfig) -> tuple[int, ...]:
     """The products in the order of the list."""
     return sort_problems([_extents(p) for p in problems]) if config.is_sorted else tuple(range(len(problems)))
 
 
-def _extents(p: Problem) -> Extents:
-    return Extents(p.m, p.n, p.k, p.batch)
+def _extents(p: MatmulProblem) -> Problem:
+    return Problem(p.m, p.n, p.k, p.batch)
 
 
-def work_list(problems: Sequence[Problem], config: ProductsConfig) -> WorkList:
+def work_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> WorkList:
     """The tiles of some products in the order in which the blocks walk them."""
     return WorkList(tuple(_extents(problems[k]) for k in order_of(problems, config)), (config.tile_m, config.tile_n), config.blocks)
 
 
-def estimate_list(problems: Sequence[Problem], config: ProductsConfig) -> ListEstimate:
+def estimate_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> ListEstimate:
     """The time of ``config`` for some products."""
     target, figures = problems[0].target, problems[0].target.products
     listed = work_list(problems, config)
@@ -113,7 +112,7 @@ def estimate_list(problems: Sequence[Problem], config: ProductsConfig) -> ListEs
     return ListEstimate(config, us, listed.tiles, int(counts.sum(axis=0).max()), float(cycles.max() / cycles.mean()))
 
 
-def configurations(problems: Sequence[Problem]) -> Iterator[ProductsConfig]:
+def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig]:
     """What the model chooses from: tiles that suit all products, with the stages that fit, in the given order and sorted."""
     target = problems[0].target
     itemsize, staged = problems[0].itemsize, max(p.staged for p in problems)
@@ -132,7 +131,7 @@ def configurations(problems: Sequence[Problem]) -> Iterator[ProductsConfig]:
             yield ProductsConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, stages, 1, min(target.sms, tiles), is_sorted)
 
 
-def rank_lists(problems: Sequence[Problem]) -> tuple[ListEstimate, ...]:
+def rank_lists(problems: Sequence[MatmulProblem]) -> tuple[ListEstimate, ...]:
     """All candidates, the fastest first; of equals the larger tile, in the given order."""
     found = [estimate_list(problems, config) for config in configurations(problems)]
     return tuple(sorted(found, key=lambda e: (e.us, -e.config.tile_m * e.config.tile_n, e.config.is_sorted)))

@@ -47,10 +47,10 @@ def partition(fusion: Fusion, sizes: Mapping[str, int] | None = None, target: Ta
     if fusion.tasks.nodes:
         name = fusion.tasks.nodes[0].name
         raise TaskError(node=name, reason=f"fusion '{fusion.name}' has tasks already", help="partition it before its first task is made", location=caller())
-    return _Search(fusion, sizes, target).run()
+    return _PartitionSearch(fusion, sizes, target).run()
 
 
-class _Search:
+class _PartitionSearch:
     """One proposal in progress."""
 
     def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:

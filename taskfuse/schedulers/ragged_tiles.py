@@ -55,7 +55,7 @@ class RaggedTiles:
         return _most(self, height, columns, group, blocks)
 
     def matrices(self, tiles: int) -> int:
-        """Matrices that so many tiles one after another are multiplied with."""
+        """Matrices that this many consecutive tiles are multiplied with."""
         per_group = self.rows // self.size / self.groups + 1
         return min(self.groups, ceil(tiles / per_group))
 

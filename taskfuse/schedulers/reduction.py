@@ -12,7 +12,7 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, bounds
-from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.storage import needed, reads_of, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
@@ -186,6 +186,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
         common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and among(tv, space.loads)),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
+        values=len({read.tensor for tv in wide if not tv.is_input for read in reads_of(fusion, tv)} & (private - wide)),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),

@@ -24,6 +24,12 @@ SPAN_ELEMENTS = 64
 """The fewest adjacent elements that the threads of a row load together, so that whole sectors of memory are read."""
 BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 6, 4, 18, 8
 """Registers of a thread: for indices; per input, for addresses; for counters and addresses of a loop over a row; per load of a step."""
+SHORT_ROW = 4
+"""The most vectors of a row that one thread has."""
+IN_FLIGHT = 64
+"""The most bytes that a thread loads at once of several short rows."""
+FULL = 4
+"""Bytes of an element as it is computed."""
 SHORT_WALK = 8
 """The most trips of a loop over a row that the C++ compiler unrolls; it then loads ahead."""
 MOST_REGISTERS = 248
@@ -47,6 +53,7 @@ class RowProblem:
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
+        values: of a row that its elements are computed with: inputs and what is computed of these and of results.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         functions: of each element, such as exponentials, each computed once.
         repeated: those that later phases compute again, by what is kept.
@@ -67,6 +74,7 @@ class RowProblem:
     stored: float | None = None
     common: tuple[int, ...] = ()
     reductions: int = 1
+    values: int = 0
     held: tuple[tuple[Keep, int], ...] = ()
     functions: int = 0
     repeated: tuple[tuple[Keep, int], ...] = ()
@@ -126,9 +134,9 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     """Registers of a thread that let it hold all that is live, in the phase where that is most.
 
     A row that is kept, or so short that the C++ compiler keeps it: its elements in float32, since the assembler holds what several phases
-    compute of one element rather than to compute it again, and as they were loaded, beside what is computed at the moment and what other
-    blocks found. Else: what is loaded at once, and one vector in float32, before and after an operation. In both, for each of the kept axes'
-    elements of a thread, the results of the reductions and the partial result of one.
+    compute of one element rather than to compute it again, and as they were loaded, if that is narrower, or all that is kept of them; beside what
+    is computed at the moment and what other blocks found. Else: what is loaded at once, and one vector in float32, before and after an operation.
+    In both, for each of the kept axes' elements of a thread, the values of a row and the partial result of one.
     """
     width = problem.width
     loaded = sum(_vector_registers(width, size) for size in problem.loads)
@@ -139,18 +147,21 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
         # where a row has no last vector for some threads, guards split its walk: half of what rows share is loaded before its use, and results wait
         is_full = problem.vectors % (config.threads * config.blocks) == 0
         guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
-        found = guarded + share * (width + loaded) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
+        narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)  # what is loaded in float32 is not held twice
+        held = _vector_registers(width, problem.bytes_held(Keep.REGISTERS))
+        found = guarded + share * max(max(width, loaded - narrow) + narrow, held) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
     if config.keep is not Keep.REGISTERS:
         loaded += common
         trips = ceil(share / config.unroll)
-        together = config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
+        together = config.each * config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
         found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
-    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (problem.reductions + 1) * problem.results
+    values = max(problem.reductions * config.each, problem.values)
+    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (values + 1) * problem.results
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 
 def _is_kept(problem: RowProblem, share: int) -> bool:
-    """True if rows of so many vectors of a thread fit its registers."""
+    """True if rows of this many vectors of a thread fit its registers."""
     return problem.phases > 1 and problem.is_constant and share * problem.width <= MOST_ELEMENTS
 
 
@@ -194,7 +205,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     """The same, with the registers of a thread and the resident blocks."""
     target, figures = problem.target, problem.target.rows
     threads = config.threads * config.rows
-    total = ceil(problem.row_vectors / config.rows) * config.blocks
+    total = ceil(problem.row_vectors / (config.rows * config.each)) * config.blocks
     held = max(1, min(most, ceil(total / target.sms)) if problem.has_constant_rows else most)  # no more than there are: threads then have more registers
     together = min(total, target.sms * held)
     waves = total / together if total > 4 * together else ceil(total / together)
@@ -205,12 +216,12 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     loaded = float(elements * problem.load_bytes) if problem.loaded is None else problem.loaded
     stored = float(elements * problem.store_bytes) if problem.stored is None else problem.stored
     again = (walks - 1) * loaded
-    rows_at_once = together * config.rows // config.blocks * problem.results
+    rows_at_once = together * config.rows * config.each // config.blocks * problem.results
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
     per_element = problem.phases * figures.instructions + functions * figures.function_instructions
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
-    thread = trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
+    thread = config.each * trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config) + figures.store_cycles
     if total < target.sms:  # blocks alone on their multiprocessors: no other block waits while they move what they move, at the rate of one
         cycles += (loaded + again + stored) / (total * target.l2_bytes_per_cycle)
@@ -241,6 +252,7 @@ def _exchange(problem: RowProblem, config: RowConfig) -> float:
 def candidates(problem: RowProblem) -> Iterator[RowEstimate]:
     """The configurations that the model chooses from, with their estimates."""
     fewest = min(SPAN_ELEMENTS // problem.width, WARP, 1 << (problem.vectors - 1).bit_length()) if problem.is_inner else 1
+    yield from _short(problem)
     for threads in (1 << k for k in range(fewest.bit_length() - 1, MAX_THREADS.bit_length())):
         if threads >= 2 * problem.vectors and threads > fewest:
             break
@@ -251,6 +263,18 @@ def candidates(problem: RowProblem) -> Iterator[RowEstimate]:
                     held = _residents(problem, config, needed)
                     if held > 0 and _fits(problem, config, held):
                         yield _estimate(problem, config, needed, held)
+
+
+def _short(problem: RowProblem) -> Iterator[RowEstimate]:
+    """Rows so short that one thread has several: neighboring threads have neighboring rows, no thread waits for another, and each has more loads in flight."""
+    if not problem.is_constant or problem.phases > 1 or problem.vectors > SHORT_ROW:
+        return
+    asked = problem.vectors * problem.width * problem.load_bytes
+    for rows in (FEWEST_THREADS, 2 * FEWEST_THREADS):
+        for each in (1, 2, 4):
+            config = RowConfig(1, rows, problem.vectors, 1, Keep.NOTHING, each)
+            if each == 1 or (each * asked <= IN_FLIGHT and problem.row_vectors >= rows * each * problem.target.sms):
+                yield estimate(problem, config)
 
 
 def _rows(problem: RowProblem, threads: int) -> list[int]:
@@ -287,7 +311,7 @@ def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator
 
 
 def _fits(problem: RowProblem, config: RowConfig, held: int) -> bool:
-    """True if blocks that wait for each other are all on the device at once, so many on a multiprocessor."""
+    """True if blocks that wait for each other are all on the device at once, this many on a multiprocessor."""
     return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * held
 
 

@@ -1,7 +1,7 @@
 """The schedule of a fusion with reductions: rows over blocks and threads, the elements of a row over threads, loads, vectors.
 
-    inner (the contiguous axis is reduced)    [rows: BIDx, TIDy | row: BIDy, trip, unroll, TIDx, vector]
-    outer (it is kept)                        [rows: BIDx, TIDx | row: BIDy, trip, unroll, TIDy | vector]
+    inner (the contiguous axis is reduced)    [rows: BIDx, TIDy, each | row: BIDy, trip, unroll, TIDx, vector]
+    outer (it is kept)                        [rows: BIDx, TIDx, each | row: BIDy, trip, unroll, TIDy | vector]
 
 Each phase walks a row once. Loads of ``unroll`` vectors are issued together; a row that is kept in registers has one trip, so all of its loads
 come before the first use. The schedule consists of public scheduling calls, which a :class:`~taskfuse.schedulers.script.Script` writes down.
@@ -21,12 +21,13 @@ from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedulers.elementwise import leaf_of, vector_fits
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
-from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.space import Space, is_in_place
 from taskfuse.target import ASYNC_BYTES, MAX_GRID, MAX_THREADS, VECTOR_BYTES
 
@@ -41,6 +42,7 @@ class RowConfig(Parameters):
         unroll: vectors of a row that each thread loads at once; a row kept in registers has no others.
         blocks: blocks that share a row; several wait at a grid barrier, so all must be resident at once.
         keep: where a row is kept between phases.
+        each: rows, or vectors of rows, of each thread: where one thread has whole rows, and these are short, it loads several at once.
     """
 
     threads: int = 256
@@ -48,11 +50,14 @@ class RowConfig(Parameters):
     unroll: int = 2
     blocks: int = 1
     keep: Keep = Keep.NOTHING
+    each: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
         if self.threads * self.rows > MAX_THREADS:
             raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
+        if self.each > 1 and self.threads * self.blocks > 1:
+            raise self.error(f"{self.each} rows of each thread", "one thread has a row then: threads=1, blocks=1")
         if self.blocks > MAX_GRID[1]:
             raise self.error(f"{self.blocks} blocks of each row", f"a grid has at most {MAX_GRID[1]} along y")
 
@@ -60,7 +65,8 @@ class RowConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
-        return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
+        each = f", {self.each} for each thread" if self.each > 1 else ""
+        return f"{self.threads} threads per row, {self.rows} rows per block{each}{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
 
 
 def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
@@ -170,7 +176,9 @@ class RowSchedule:
         self._arrange(ref)
         has_rows = bool(space.kept)
         types = [P.BIDx, P.TIDy if space.is_inner else P.TIDx][: has_rows * (1 + (config.rows > 1))]
-        outer = self.resident = len(types)
+        self.resident = len(types)
+        types += [P.Unroll] * (config.each > 1)
+        outer = len(types)
         r = script.on(ref)
         r.split(outer, config.threads)
         if config.keep is not Keep.REGISTERS:
@@ -179,7 +187,7 @@ class RowSchedule:
             r.split(outer, config.blocks).reorder({outer + 1: outer})
             types.append(P.BIDy)
         types += [P.Serial] * (1 if config.keep is Keep.REGISTERS else 2)
-        self.together = len(types) - 1
+        self.together = self.resident if config.each > 1 else len(types) - 1
         types.append(P.TIDx if space.is_inner else P.TIDy)
         wide, rows = space.having(self.fusion, space.reduced), space.having(self.fusion, space.kept)
         self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
@@ -224,14 +232,22 @@ class RowSchedule:
             r.merge(0)
         for _ in range(reduced - 1):
             r.merge(min(kept, 1))
-        if kept and self.config.rows > 1:
-            r.split(0, self.config.rows)
+        rows, each = self.config.rows, self.config.each
+        if kept and each > 1:
+            r.split(0, rows * each).split(1, rows)
+            r.reorder([0, 2, 1, *range(3, len(ref.loop))] if rows > 1 else {})
+        elif kept and rows > 1:
+            r.split(0, rows)
 
     # -- vectors and inlining -------------------------------------------------------------------------------------------------------
 
     def _vectors(self) -> None:
         """Vectors between memory and registers, and asynchronous copies into Shared memory."""
         contiguous = self.space.having(self.fusion, [self.space.contiguous])
+        if self.shared:
+            self.script.comment("what is kept: neighboring threads in different banks")
+            for tv in self.shared:
+                self.script.on(tv).set_allocation_domain(Spelled(layouts.by_threads(), "tf.layouts.by_threads()"))
         self.script.comment("vectors")
         for tv in (*self.shared, *self.loads, *self.stores):
             chunk = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import Pointwise, Scan, Select, View
+from taskfuse.ir.expr import FirstValid, Pointwise, Scan, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Sym
@@ -138,7 +138,7 @@ def _check(fusion: Fusion) -> None:
     recompute_all(Script(trial), trial)
     for expr in needed(trial):
         tv = expr.output
-        if not isinstance(expr, Pointwise | Select | View | Scan):
+        if not isinstance(expr, Pointwise | FirstValid | View | Scan):
             raise refuse(fusion, "scan", f"{tv.name} is neither a scan nor elementwise", "tf.schedulers.auto asks other schedulers")
         if isinstance(expr, Scan) and expr.axis != len(tv.root) - 1:
             raise refuse(

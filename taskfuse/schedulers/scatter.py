@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from taskfuse.ir.expr import Assemble, Gather, Pointwise, Select, Update, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, needed, storage_uses, table
@@ -112,7 +112,7 @@ def _check(fusion: Fusion) -> None:
         if any(has_code(trial, use) for use in storage_uses(trial, out)):
             raise refuse(fusion, "scatter", f"{out.name} is read", "tf.compile makes several kernels")
     for expr in needed(trial):
-        if not isinstance(expr, Pointwise | Select | View | Gather | Update):
+        if not isinstance(expr, Pointwise | FirstValid | View | Gather | Update):
             raise refuse(fusion, "scatter", f"{expr.output.name} is not elementwise", "tf.compile makes several kernels")
         source = table(trial, expr)
         if isinstance(expr, Gather) and source is not None and not source.is_input:

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from math import inf, prod
 from typing import Any
 
-from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select
+from taskfuse.ir.expr import Assemble, FirstValid, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import made_from, needed, producers, storage_reads
@@ -25,7 +25,7 @@ from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.schedule import Chosen, Sizes
-from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, Rows, Ways
+from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, RowViews, Ways
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.target import Target
 
@@ -54,7 +54,7 @@ class Search:
     ) -> None:
         self.fusion = fusion
         self.parts = Parts(fusion)
-        self.rows = Rows(fusion)
+        self.rows = RowViews(fusion)
         self.known = known
         self.moves = moved
         self.sizes = sizes
@@ -298,7 +298,7 @@ class Search:
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
         expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
-        if not isinstance(expr, Pointwise | Select) or not isinstance(use, Pointwise | Select):
+        if not isinstance(expr, Pointwise | FirstValid) or not isinstance(use, Pointwise | FirstValid):
             return False
         found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
         return bool(found) and all(found)

@@ -32,7 +32,7 @@ SLACK = 1.5
 """A kernel that takes at most this many times as long as its bytes, or its arithmetic, is not segmented."""
 
 
-class Rows:
+class RowViews:
     """The views that kernels of a fusion, which does not change, may take as arrays of rows."""
 
     def __init__(self, fusion: Fusion) -> None:
@@ -176,7 +176,7 @@ class Ways:
         tensors: of the segment, producers first.
     """
 
-    def __init__(self, known: KnownCandidates, parts: Parts, rows: Rows, tensors: Sequence[TensorView]) -> None:
+    def __init__(self, known: KnownCandidates, parts: Parts, rows: RowViews, tensors: Sequence[TensorView]) -> None:
         self.tensors = tensors
         self._known = known
         self._parts = parts
@@ -261,7 +261,7 @@ class Ways:
         return self._plain.alike.has_products or (bool(self._views) and self._of_views().alike.has_products)
 
     def _made(self) -> SegmentStep | None:
-        """The fastest, scheduled: what has a price only may turn out to be none."""
+        """The fastest, scheduled: a candidate that has only a price may turn out to be impossible."""
         while True:
             found = self._fastest()
             best = found.best

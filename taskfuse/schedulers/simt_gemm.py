@@ -1,4 +1,5 @@
-"""``tf.schedulers.simt_gemm``: a matmul on CUDA cores, for types that tensor cores do not support, such as float32 in full precision.
+"""``tf.schedulers.simt_gemm``: contractions on CUDA cores: products of types that tensor cores do not support, such as float32 in full precision, and
+reductions of any other function of pairs, such as distances (:mod:`taskfuse.schedulers.pairs`).
 
     result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
@@ -16,20 +17,17 @@ from functools import partial
 from math import ceil, prod
 
 from taskfuse.ir import atoms
-from taskfuse.ir.axes import iteration_position
-from taskfuse.ir.contraction import MatrixAxes, factors
-from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
-from taskfuse.ir.storage import made_from, needed, storage_reads, storage_uses
+from taskfuse.ir.storage import made_from, needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.elementwise import divides, is_aligned, registers
-from taskfuse.schedulers.factors import at_axes, chosen_by_batch
+from taskfuse.schedulers.elementwise import divides, registers
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, find, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -66,46 +64,11 @@ class SimtGemmConfig(Parameters):
         return f"tiles of {tile}, {self.stages} in the ring, {self.rows} x {self.columns} elements of a thread"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Factor:
-    """A factor.
-
-    Attributes:
-        tensor: the input.
-        position: of the operand of the contraction that reads it.
-        is_whole: it is read at axes of the contraction alone (:class:`taskfuse.schedulers.contraction.Operand`).
-        is_k_major: k is its last axis.
-        vector: elements of one copy.
-    """
-
-    tensor: TensorView
-    position: int
-    is_whole: bool
-    is_k_major: bool
-    vector: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Problem:
-    """The contraction of a fusion.
-
-    Attributes:
-        axes: of the contraction.
-        a, b: the factors with its rows and with its columns.
-        vector: elements of a vector in registers.
-    """
-
-    axes: MatrixAxes
-    a: _Factor
-    b: _Factor
-    vector: int
-
-
 @tries_parameters
 def simt_gemm(
     fusion: Fusion, config: SimtGemmConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[SimtGemmConfig]:
-    """Schedule one contraction of two inputs of any dtypes, with an elementwise epilogue, on CUDA cores.
+    """Schedule one contraction of two inputs of any dtypes, by any function of a pair, with an elementwise epilogue, on CUDA cores.
 
     Args:
         fusion: it is changed.
@@ -121,6 +84,7 @@ def simt_gemm(
     if ragged_tiles.find(fusion, extent) is not None:
         _planned(ragged_tiles.stored_by_tiles(fusion), extent)
         ragged_tiles.store_by_tiles(script)
+    settle(script)
     problem, options = _planned(fusion, extent)
     axes = problem.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
@@ -140,94 +104,20 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     check_call(fusion, "simt_gemm", None, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
     planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
+    planned, _ = copy_fusion(planned)
+    settle(Script(planned))
     return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
 
 
-def _planned(fusion: Fusion, extent: Sizes) -> tuple[_Problem, list[Option[SimtGemmConfig]]]:
+def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[SimtGemmConfig]]]:
     """The problem, and all parameters with their estimates, the fastest first."""
-    problem = _find(fusion)
+    problem = find(fusion)
     axes = problem.axes
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
     found = (_option(problem, c, extent) for c in _candidates(axes.result.dtype.itemsize, extent.target))
     return problem, sorted(found, key=lambda option: option.us)
-
-
-# -- the problem ------------------------------------------------------------------------------------------------------------------------
-
-
-def _find(fusion: Fusion) -> _Problem:
-    expr = _contraction(fusion)
-    result = expr.output
-    found = factors(fusion, expr)
-    if found is None:
-        raise refuse(fusion, "simt_gemm", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
-    if not found.make_a_matrix:
-        raise refuse(fusion, "simt_gemm", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
-    if max(found.rows) > max(found.columns):
-        found = found.swapped()
-    for a in result.root:
-        if not prove(ge(a.extent, 1), fusion.facts()):
-            raise refuse(fusion, "simt_gemm", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
-    axes = found.as_matrices(result)
-    are_whole = [_check_factor(fusion, read, result, row, axes) for read, row in ((found.a, axes.m), (found.b, axes.n))]
-    widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
-    a, b = (
-        _Factor(r.tensor, place, whole, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
-        for r, place, whole in zip((found.a, found.b), found.places, are_whole, strict=True)
-    )
-    return _Problem(axes, a, b, min(4, VECTOR_BYTES // widest))
-
-
-def _contraction(fusion: Fusion) -> Reduction:
-    """The one reduction. Checks that all other tensors read at their own points."""
-    found: list[Reduction] = []
-    for expr in needed(fusion):
-        if isinstance(expr, Reduction):
-            found.append(expr)
-        elif not isinstance(expr, Pointwise | View):
-            raise refuse(fusion, "simt_gemm", f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
-    if len(found) != 1:
-        raise refuse(fusion, "simt_gemm", f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
-    (contraction,) = found
-    behind = {contraction.output}
-    for expr in needed(fusion):
-        reads = storage_reads(fusion, expr)
-        for read in reads if expr is not contraction else ():
-            if not read.tensor.is_input and not is_aligned(read, expr.output):
-                reason = f"{expr.output.name} reads {read.tensor.name} at points other than its own"
-                raise refuse(fusion, "simt_gemm", reason, "leave it to a fusion of its own")
-        if any(read.tensor in behind for read in reads):
-            behind.add(expr.output)
-        elif expr is not contraction:
-            raise refuse(fusion, "simt_gemm", f"{expr.output.name} does not need the product", "leave it to a fusion of its own")
-    return contraction
-
-
-def _check_factor(fusion: Fusion, read: Read, result: TensorView, row: int, axes: MatrixAxes) -> bool:
-    """Whether a factor is read at axes of the contraction alone.
-
-    Raises:
-        UnsupportedError: it is computed or read elsewhere, too, or other axes than those of the batch decide where it is read.
-    """
-    tv = read.tensor
-    positions = [iteration_position(e) for e in read.index]
-    if not tv.is_input or len(storage_uses(fusion, tv)) > 1:
-        raise refuse(fusion, "simt_gemm", f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
-    known = [p for p in positions if p is not None]
-    whole = at_axes(result, read)
-    is_found = all(w or c for w, c in zip(whole, chosen_by_batch(read, row, axes), strict=True)) and whole[-1]
-    if not is_found or read.valid is not TRUE or len(set(known)) != len(known):
-        raise refuse(fusion, "simt_gemm", f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
-    return all(whole)
-
-
-def _vector(fusion: Fusion, tv: TensorView) -> int:
-    vector = VECTOR_BYTES // tv.dtype.itemsize
-    while vector > 1 and not is_multiple(tv.shape[-1], vector, fusion.facts()):
-        vector //= 2
-    return vector
 
 
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
@@ -239,13 +129,13 @@ def _candidates(itemsize: int, target: Target) -> list[SimtGemmConfig]:
     return [SimtGemmConfig(rows, columns) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
 
 
-def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
-    """The option with its time: full waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever is longer."""
+def _option(problem: PairReduction, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
+    """The option with its time: full waves of blocks at the rate of instructions of pairs, or the bytes of factors and result, whichever is longer."""
     axes = problem.axes
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
-    busy = _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target)
+    busy = problem.instructions * _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target)
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
     return Option(c, extent.target.kernel_us(busy, extent.target.dram_us(moved)), block=(SIDE, SIDE, 1))
 
@@ -277,7 +167,7 @@ def simt_us(size: tuple[int, int, int, int], itemsize: int, target: Target) -> f
 class _SimtGemm:
     """The calls."""
 
-    def __init__(self, script: Script, problem: _Problem, config: SimtGemmConfig) -> None:
+    def __init__(self, script: Script, problem: PairReduction, config: SimtGemmConfig) -> None:
         self.script = script
         self.fusion = script.fusion
         self.problem = problem
@@ -292,21 +182,24 @@ class _SimtGemm:
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        result = problem.axes.result
+        result, inner = problem.axes.result, problem.inner
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         registers(script, [out for out in self.stored if out is not result], [], self._together())
         is_one = problem.a.tensor is problem.b.tensor
+        readers = [acc if f.reader is result else f.reader for f in (problem.a, problem.b)]
         tiles = [
-            script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) if f.is_whole else script.through_view(acc, f.position)
-            for f in (problem.a, problem.b)
+            script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) if f.is_whole else script.through_view(reader, f.position)
+            for f, reader in zip((problem.a, problem.b), readers, strict=True)
         ]
         for tile in tiles:
             script.on(tile).set_memory_type(MemoryType.Shared)
-        behind = [e.output for e in needed(self.fusion) if not among(e.output, (acc, *tiles))]
-        self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
+        behind = [e.output for e in needed(self.fusion) if not among(e.output, (acc, *inner, *tiles))]
+        self._blocks(acc, behind)
+        self._propagate(readers, tiles, self.steps)  # while they read the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
-        self._threads(acc, factors, behind)
-        script.parallelize_like(acc, [*tiles, *factors, *behind])
+        self._threads(acc, behind)
+        self._propagate(readers, factors, self.steps + 3)
+        script.parallelize_like(acc, [*inner, *tiles, *factors, *behind])
         for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):
             self._tile(tile, factor)
         script.comment("vectors of factors")
@@ -316,24 +209,29 @@ class _SimtGemm:
         self._epilogue(acc, behind)
         script.resident_blocks(RESIDENT)
 
+    def _propagate(self, readers: Sequence[TensorView], tensors: Sequence[TensorView], position: int) -> None:
+        """Give what is read the first loops of its reader."""
+        for reader in dict.fromkeys(readers):
+            self.script.on(reader).propagate([tv for tv, r in zip(tensors, readers, strict=True) if r is reader], position)
+
     def _together(self) -> int:
         """Elements that a thread stores together."""
         p = self.problem
         fits = not p.b.is_k_major and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.stored)
         return self._group(p.b) if fits else 1
 
-    def _group(self, factor: _Factor) -> int:
+    def _group(self, factor: PairFactor) -> int:
         """Rows, or columns, of a thread that lie side by side."""
         if factor.is_k_major:
             return 1
         return min(self.problem.vector, self.config.columns if factor is self.problem.b else self.config.rows)
 
-    def _width(self, factor: _Factor) -> int:
+    def _width(self, factor: PairFactor) -> int:
         """Elements that a thread takes together from Shared memory."""
         width = self.problem.vector if factor.is_k_major else self._group(factor)
         return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
 
-    def _blocks(self, acc: TensorView, tiles: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
+    def _blocks(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, p, c = self.script, self.problem, self.config
         script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
         axes = p.axes
@@ -346,15 +244,16 @@ class _SimtGemm:
         call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
         for axis in range(self.heads):
             call.bind(axis, P.BIDx)
-        call.propagate(list(tiles), self.steps)
+        if inner := list(self.problem.inner):
+            call.propagate(inner)
         call.propagate(list(behind), self.heads)
 
-    def _threads(self, acc: TensorView, factors: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
+    def _threads(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, steps = self.script, self.steps
         script.comment("[.. | row, column of threads, k step | rows, columns, k of a thread]")
-        script.on(acc).split(steps + 2, self.problem.vector)
-        self._spread(acc, steps, True)
-        script.on(acc).propagate(list(factors), steps + 3)
+        for tv in (acc, *self.problem.inner):
+            script.on(tv).split(steps + 2, self.problem.vector)
+            self._spread(tv, steps, True)
         for tv in behind:
             self._spread(tv, self.heads, False)
 
@@ -376,7 +275,7 @@ class _SimtGemm:
         call.split(axis, group).split(axis, SIDE)
         return 3
 
-    def _tile(self, tile: TensorView, factor: _Factor) -> None:
+    def _tile(self, tile: TensorView, factor: PairFactor) -> None:
         script, c = self.script, self.config
         script.comment(f"{factor.tensor.name}: elements of a tile over all threads")
         call = script.on(tile)
@@ -410,6 +309,10 @@ class _SimtGemm:
         self._unroll(acc, self.steps + 2, 1)
         for tv in behind:
             self._unroll(tv, heads + 2, self._together() if among(tv, self.stored) else 1)
-        if inner := [tv for tv in behind if not among(tv, self.stored)]:
+        if inner := list(self.problem.inner):
+            for tv in inner:
+                self._unroll(tv, self.steps + 2, 1)
             script.inline_most(inner)
+        if between := [tv for tv in behind if not among(tv, self.stored)]:
+            script.inline_most(between)
         script.on(acc).inline_at(heads)  # after what reads it: two of these have its loops in common only if they are inlined into one another

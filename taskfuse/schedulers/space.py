@@ -108,7 +108,7 @@ def find(fusion: Fusion) -> Space:
     kept = (*single, *(space[k] for k in order if k not in reduced))
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
-    width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)
+    width = _width(fusion, memory, len(space), reference.root[(positions if inner else kept)[-1]].extent)
     moved = tuple(e.output for e in code if space.keys() == axes[e.output].keys() and _is_moved(fusion, e))
     return Space(reference.root, kept, positions, inner, loads, moved, width)
 
@@ -218,8 +218,11 @@ def _memory_order(
     return order, [(tv, own) for tv, own in memory if own and own[-1] == order[-1]]
 
 
-def _width(fusion: Fusion, memory: Sequence[tuple[TensorView, list[Key]]], extent: Expr) -> int:
-    """See :class:`Space`."""
+def _width(fusion: Fusion, memory: Sequence[tuple[TensorView, list[Key]]], axes: int, extent: Expr) -> int:
+    """See :class:`Space`. An array of all elements whose last axis has one is accessed element by element: neighboring threads then take neighbors, not
+    every fourth one."""
+    if any(tv.logical[-1].extent is ONE and len(own) == axes for tv, own in memory):
+        return 1
     width = VECTOR_BYTES // min((tv.dtype.itemsize for tv, _ in memory), default=VECTOR_BYTES)
     facts: Facts = fusion.facts()
     while width > 1 and not is_multiple(extent, width, facts):

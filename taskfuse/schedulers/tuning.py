@@ -122,7 +122,7 @@ def tune(
     chosen = scheduler(base, sizes=sizes)
     expected = {repr(a.config): a.us for a in chosen.alternatives}
     wanted = [a.config for a in chosen.alternatives] if configs is None else list(configs)
-    search = _Search(fusion, args, scheduler, sizes, fast_math, timer or _on_gpu)
+    search = _Tuner(fusion, args, scheduler, sizes, fast_math, timer or _on_gpu)
     notes = _Notes(_key(fusion, args, chosen.scheduler, sizes, fast_math, wanted)) if remember else None
     known = {} if notes is None else notes.read()
     start = time.monotonic()
@@ -157,7 +157,7 @@ def tune(
     return Tuned(best, scheduler(best, ran[0].config, sizes=sizes), (*ran, *failed), len(wanted) - len(trials))
 
 
-class _Search:
+class _Tuner:
     """Builds and measures candidates."""
 
     def __init__(self, fusion: Fusion, args: Sequence[Any], scheduler: Scheduler, sizes: Mapping[str, int] | None, fast_math: bool, timer: Timer) -> None:

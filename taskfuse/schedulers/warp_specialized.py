@@ -54,7 +54,7 @@ TURN = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FactorCopy:
     """A copy of a factor.
 
     Attributes:
@@ -160,15 +160,15 @@ class WarpSpecialized:
         for tv in (*(s.tensor for own in self.sources for s in own), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
-    def _sources(self) -> list[list[Source]]:
+    def _sources(self) -> list[list[FactorCopy]]:
         """The copies of the factors of each contraction; of one that several have in common the first has it."""
         product = self.product
-        found: list[list[Source]] = []
+        found: list[list[FactorCopy]] = []
         known: set[TensorView] = set()
         for result, two in zip([product.multiplied, *(other.axes.result for other in product.beside)], product.factors, strict=True):
             is_one = two[0].tensor is two[1].tensor
             own = [side for side, operand in enumerate(two) if not (product.shares_steps and operand.tensor in known)]
-            found.append([Source(self._source(result, two[side], is_one), two[side], is_rows=side == 0) for side in own])
+            found.append([FactorCopy(self._source(result, two[side], is_one), two[side], is_rows=side == 0) for side in own])
             known.update(operand.tensor for operand in two)
         return found
 
@@ -277,7 +277,7 @@ class WarpSpecialized:
         """The name of a ring that the products of a list have together, or those of one tile that walk along k one after another."""
         return () if self.turn is None and (not self.beside or self.product.shares_steps) else (name,)
 
-    def _pieces(self, source: Source) -> int:
+    def _pieces(self, source: FactorCopy) -> int:
         if source.operand.is_k_major:
             return 1
         tile = self.config.tile_m if source.is_rows else self.config.tile_n

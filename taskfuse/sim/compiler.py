@@ -40,7 +40,7 @@ class Label:
         self.pc = -1
 
 
-class _Compiler:
+class _KernelCompiler:
     """One kernel in progress."""
 
     def __init__(self, compiled: SimulatedKernel) -> None:
@@ -329,7 +329,7 @@ def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
     key = (id(kernel), values.name)
     found = _compiled.get(key)
     if found is None:
-        found = _compiled[key] = _Compiler(SimulatedKernel(kernel, values)).run()
+        found = _compiled[key] = _KernelCompiler(SimulatedKernel(kernel, values)).run()
         if len(_compiled) > _CACHED_KERNELS:
             _compiled.popitem(last=False)
     else:

@@ -9,7 +9,7 @@ import numpy as np
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.kir.nodes import Choose, Compute, Gather, Update, VectorCopy
+from taskfuse.kir.nodes import AtomicUpdate, Choose, Compute, GatherCopy, VectorCopy
 from taskfuse.kir.operands import Access, GatherValue, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_addresses, check_alignment
@@ -154,7 +154,7 @@ def _found(names: Names, values: Sequence[GatherValue]) -> Found:
     return run
 
 
-def gather(names: Names, stmt: Gather) -> Instruction:
+def gather(names: Names, stmt: GatherCopy) -> Instruction:
     """Every lane whose values are inside their extents reads, the others write 0."""
     out = names.site(stmt.out, stmt.width)
     source = ValueSite(names.numbers[stmt.source.buffer], tuple(map(names.expr, stmt.source.index)), stmt.width)
@@ -183,7 +183,7 @@ def gather(names: Names, stmt: Gather) -> Instruction:
     return run
 
 
-def update_element(names: Names, stmt: Update) -> Instruction:
+def update_element(names: Names, stmt: AtomicUpdate) -> Instruction:
     """Every lane whose values are inside their extents combines its element, one after the other; the others do nothing."""
     out = ValueSite(names.numbers[stmt.out.buffer], tuple(map(names.expr, stmt.out.index)))
     source, values, dtype, combine = names.site(stmt.source), _found(names, stmt.values), names.dtypes[stmt.out.buffer], stmt.combine
@@ -209,6 +209,6 @@ MEANINGS: Meanings = {
     Compute: Meaning(compute),
     Choose: Meaning(choose),
     VectorCopy: Meaning(vector_copy),
-    Gather: Meaning(gather),
-    Update: Meaning(update_element),
+    GatherCopy: Meaning(gather),
+    AtomicUpdate: Meaning(update_element),
 }

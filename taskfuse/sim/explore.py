@@ -88,10 +88,10 @@ def explore(
     if kernel.queues:
         reason = "which block claims which number is a choice that is not explored"
         raise SimulationError(kernel=kernel.name, reason=reason, notes=("simulate it with many seeds",))
-    return _Search(prepare(kernel, args, values, extents), limit, reduce, in_step, max_steps).run()
+    return _Exploration(prepare(kernel, args, values, extents), limit, reduce, in_step, max_steps).run()
 
 
-class _Search:
+class _Exploration:
     def __init__(self, launch: SimulatedLaunch, limit: int, reduce: bool, in_step: int, max_steps: int) -> None:
         self.launch = launch
         self.limit = limit

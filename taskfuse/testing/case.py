@@ -19,7 +19,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import producers
-from taskfuse.ir.tables import Table
+from taskfuse.ir.tables import TableRange
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
@@ -126,7 +126,7 @@ class Case:
             found[k] = hostile(rng, len(array), *self._range(known)).astype(tv.dtype.numpy)
         return found if broken else None
 
-    def _range(self, known: Table) -> tuple[int, int]:
+    def _range(self, known: TableRange) -> tuple[int, int]:
         return int(evaluate(known.low, self.sizes)), int(evaluate(known.high, self.sizes))
 
     def report(self) -> str:

@@ -13,7 +13,7 @@ from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import For, Gather, TmaLoad, TmaStore
+from taskfuse.kir.nodes import For, GatherCopy, TmaLoad, TmaStore
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Acquire, Barrier, Wait
 from taskfuse.testing.case import Case
@@ -188,7 +188,7 @@ def _features(case: Case) -> dict[str, bool]:
         "shared loops": any(tv.schedule.inline for tv in tensors),
         "a symbolic dimension": bool(sizes),
         "an extent of 0": 0 in extents,
-        "a gather": any(isinstance(s, Gather) for s in statements),
+        "a gather": any(isinstance(s, GatherCopy) for s in statements),
         "a scan": any(isinstance(e, Scan) for e in fusion.exprs()),
         "a reduction": any(a.is_reduction for tv in tensors for a in tv.root),
         "a thread or block reduction": any(a.is_reduction and tv.schedule.ptype(a).is_bound for tv in tensors for a in tv.loop),

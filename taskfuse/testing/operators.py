@@ -12,7 +12,7 @@ from dataclasses import replace
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Const, Expr, Mod, Sym, const, lt, substitute, sym
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
-from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, VectorCopy
 from taskfuse.kir.operands import BarrierSlot, Queue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import (
@@ -57,7 +57,7 @@ def _slot_of(stage: int, *, writes: bool) -> Edit:
     def apply(kernel: Kernel) -> Mutants:
         slots = {s.name: s.slots for s in walk(kernel) if isinstance(s, CursorInit)}
         for s in walk(kernel):
-            if not isinstance(s, (AsyncCopy, Compute, Choose, Gather, VectorCopy)):
+            if not isinstance(s, (AsyncCopy, Compute, Choose, GatherCopy, VectorCopy)):
                 continue
             for name, n in slots.items():
                 slot = sym(f"{name}.slot")
@@ -112,7 +112,7 @@ def _unguarded(kernel: Kernel) -> Mutants:
             isinstance(s, If)
             and len(s.branches) == 1
             and s.branches[0].label is None
-            and all(isinstance(t, (AsyncCopy, Compute, Choose, Gather, VectorCopy)) for t in s.branches[0].body)
+            and all(isinstance(t, (AsyncCopy, Compute, Choose, GatherCopy, VectorCopy)) for t in s.branches[0].body)
         ):
             yield at(kernel, s, s.branches[0].body)
 

@@ -56,7 +56,7 @@ class CaseOptions:
         tensor_cores: share of fusions with such products that use tensor cores where possible.
         batches, prologues, chains: share of products with a batch axis; of factors that are computed or views; of products that feed another product.
         orders: share of products whose output tiles are enumerated by one work axis.
-        turns: share of products with ping-pong warpgroups.
+        pingpong: share of products with ping-pong warpgroups.
         ragged: share of operands whose copies leave elements past the end of the tensor unwritten, or overhang their tiles.
         split_sums: share of products that spread the summed axis over threads or blocks.
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Scan, Select
+from taskfuse.ir.expr import Assemble, FirstValid, Pointwise, Reduction, Scan
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import has_code, storage_uses
@@ -27,7 +27,7 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
         if among(tv, ragged_rows(fusion)):
             recorder.attempt(tv, "scatter")
             continue
-        for call, kind in (("scatter", Select), ("unscatter", Assemble), ("chunk_scan", Scan)):
+        for call, kind in (("scatter", FirstValid), ("unscatter", Assemble), ("chunk_scan", Scan)):
             if isinstance(tv.definition, kind):
                 recorder.attempt(tv, call, *([chooser.pick((4, 2, 3, 5))] if kind is Scan else []))
                 break

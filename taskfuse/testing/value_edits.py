@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel, held, map_expressions, walk
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Descriptor, GatherValue, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.testing.mutations import Edit, Mutants, at
 
-Writer = Compute | Choose | Gather | Update | VectorCopy | AsyncCopy | TmaLoad | TmaStore | Wgmma | Mma | LdMatrix | StMatrix | Shuffle
+Writer = Compute | Choose | GatherCopy | AtomicUpdate | VectorCopy | AsyncCopy | TmaLoad | TmaStore | Wgmma | Mma | LdMatrix | StMatrix | Shuffle
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def reads(s: Writer) -> Iterator[EditSite]:
         case Choose():
             for k, c in enumerate(s.cases):
                 yield EditSite(c.operand, lambda new, k=k, c=c: replace(s, cases=(*s.cases[:k], ChoiceCase(c.cond, new), *s.cases[k + 1 :])))
-        case Gather() | Update():
+        case GatherCopy() | AtomicUpdate():
             yield EditSite(s.source, lambda new: replace(s, source=element(new)))
             for k, v in enumerate(s.values):
                 yield EditSite(

@@ -17,7 +17,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, and_, compare, const, eq, maximum, minimum, ne, not_, rebuild, substitute, sym
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Branch, Choose, Compute, For, GatherCopy, If, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
@@ -392,20 +392,20 @@ def _shifted_case(by: int) -> Callable[[tuple[ChoiceCase, ...]], Iterator[tuple[
 
 
 def _gathers(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    if isinstance(s, Gather | Update):
+    if isinstance(s, GatherCopy | AtomicUpdate):
         for k, v in enumerate(s.values):
             for other in (v.extent - 1, v.extent + 1):
                 yield replace(s, values=(*s.values[:k], GatherValue(v.symbol, v.source, other), *s.values[k + 1 :]))
-            named = s.source if isinstance(s, Gather) else s.out
+            named = s.source if isinstance(s, GatherCopy) else s.out
             at_first = Access(named.buffer, tuple(substitute(e, {v.symbol: const(0)}) if v.symbol in e.free else e for e in named.index))
-            yield replace(s, source=at_first) if isinstance(s, Gather) else replace(s, out=at_first)
+            yield replace(s, source=at_first) if isinstance(s, GatherCopy) else replace(s, out=at_first)
         for k in range(len(s.values) - 1):
             a, b = s.values[k : k + 2]
             yield replace(s, values=(*s.values[:k], replace(a, source=b.source), replace(b, source=a.source), *s.values[k + 2 :]))
 
 
 def _narrower(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    if isinstance(s, VectorCopy | AsyncCopy | Gather) and s.width > 1:
+    if isinstance(s, VectorCopy | AsyncCopy | GatherCopy) and s.width > 1:
         yield replace(s, width=s.width // 2)
 
 

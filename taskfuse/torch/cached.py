@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._inductor.output_code import OutputCode
 
-from taskfuse.torch.program import Program
+from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.settings import Settings
 
 
@@ -27,7 +27,7 @@ class TaskfuseCode(OutputCode):
         recorded: the same as a recorded CUDA graph; made again in each process.
     """
 
-    program: Program
+    program: GraphProgram
     recorded: Callable[[list[Any]], Any] | None = None
     _boxed_call: bool = True  # in the object itself: torch copies its attributes to what wraps it
 

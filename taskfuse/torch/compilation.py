@@ -14,11 +14,12 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.workers import compiled_elsewhere
-from taskfuse.torch.importer import Region, imported
+from taskfuse.torch.aliases import aliases
+from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.partition import Kind, Limits, Plan, emitted, outputs_of, planned
-from taskfuse.torch.program import Program, symbol_sources, written
+from taskfuse.torch.partition import GraphPartition, NodeKind, PartitionLimits, emitted, outputs_of, planned
+from taskfuse.torch.program import GraphProgram, symbol_sources, written
 from taskfuse.torch.settings import Settings
 
 
@@ -36,9 +37,9 @@ class GraphReport:
 
     kind: str
     ops: list[tuple[str, str, str, str]]
-    fusions: dict[int, tuple[Region, Compiled]]
+    fusions: dict[int, tuple[ImportedRegion, Compiled]]
     seconds: float
-    program: Program
+    program: GraphProgram
 
 
 Listener = Callable[[GraphReport], None]
@@ -49,7 +50,7 @@ _known: dict[tuple[str, str], Compiled] = {}
 _lock = threading.Lock()
 
 
-def program_of(gm: GraphModule, kind: str, settings: Settings) -> Program:
+def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     """Compile a functional graph whose nodes carry torch's metadata.
 
     Raises:
@@ -57,27 +58,28 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> Program:
     """
     start = time.perf_counter()
     graph = gm.graph
-    plan = planned(graph, Limits(settings.device, settings.products, settings.least, settings.most))
+    plan = planned(graph, PartitionLimits(settings.device, settings.products, settings.least, settings.most))
     regions = _regions(gm, plan)
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
         compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or str(r.fusion) != compiled[n].text}, settings)
-    _, later = symbol_sources(graph)
+    known, later = symbol_sources(graph)
+    views = aliases(graph, known)
     more = {number: [later[name] for name in region.integers if name in later] for number, region in regions.items()}
-    order = emitted(graph, plan, more)
-    program = written(gm, order, regions, compiled)
+    order = emitted(graph, plan, more, views)
+    program = written(gm, order, regions, compiled, views)
     report = GraphReport(kind, _lines(gm, plan), {n: (r, compiled[n]) for n, r in regions.items()}, time.perf_counter() - start, program)
     for listener in list(listeners):
         listener(report)
     return program
 
 
-def _regions(gm: GraphModule, plan: Plan) -> dict[int, Region]:
+def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]:
     """The fusion of each region; those of which none can be made are left to torch."""
     known, later = symbol_sources(gm.graph)
     while True:
-        found: dict[int, Region] = {}
+        found: dict[int, ImportedRegion] = {}
         refused: dict[int, str] = {}
         for number, outputs in enumerate(outputs_of(gm.graph, plan)):
             nodes = plan.regions[number]
@@ -87,7 +89,7 @@ def _regions(gm: GraphModule, plan: Plan) -> dict[int, Region]:
                 refused[number] = "nothing reads it"
                 continue
             try:
-                region = imported(nodes, outputs, lambda node: plan.kinds[node] is Kind.GLUE)
+                region = imported(nodes, outputs, lambda node: plan.kinds[node] is NodeKind.GLUE)
                 missing = [name for name in region.integers if name not in known and name not in later]
                 if missing:
                     refused[number] = f"no input says what {missing[0]} is"
@@ -102,7 +104,7 @@ def _regions(gm: GraphModule, plan: Plan) -> dict[int, Region]:
             plan.dissolve(number, reason)
 
 
-def _compiled(plan: Plan, regions: dict[int, Region], settings: Settings) -> dict[int, Compiled]:
+def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Compiled]:
     """The executables of regions, equal fusions once; regions without one are left to torch, unless that is an error."""
     key = {number: (str(region.fusion), settings.tag) for number, region in regions.items()}
     new = {key[number]: region for number, region in regions.items() if key[number] not in _known}
@@ -145,14 +147,14 @@ def _one(fusion: Fusion, arguments: dict[str, Any]) -> Any:
         return error
 
 
-def _lines(gm: GraphModule, plan: Plan) -> list[tuple[str, str, str, str]]:
+def _lines(gm: GraphModule, plan: GraphPartition) -> list[tuple[str, str, str, str]]:
     found: list[tuple[str, str, str, str]] = []
     for node in gm.graph.nodes:
         if node.op != "call_function":
             continue
         kind = plan.kinds[node]
         where = f"fusion {plan.region_of[node]}" if node in plan.region_of else kind.value
-        found.append((node.name, _op(node), where, plan.reasons.get(node, "") if kind is Kind.TORCH else ""))
+        found.append((node.name, _op(node), where, plan.reasons.get(node, "") if kind is NodeKind.TORCH else ""))
     return found
 
 

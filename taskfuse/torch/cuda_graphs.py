@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 log = logging.getLogger(__name__)
 
 
-class Recorder:
+class GraphRecorder:
     """Records the graphs of one function of ``torch.compile``: its forward and backward share a pool of memory.
 
     Args:

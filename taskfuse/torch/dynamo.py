@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from taskfuse.torch.cached import TaskfuseCode, caching
 from taskfuse.torch.compilation import program_of
-from taskfuse.torch.cuda_graphs import Recorder
+from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.settings import Settings, settings_of
 
@@ -42,7 +42,7 @@ def backend(gm: GraphModule, example_inputs: Sequence[Any], *, mode: str | None 
 
 def reset() -> None:
     """What ``torch._dynamo.reset`` does for this backend: recorded CUDA graphs are freed."""
-    Recorder.reset()
+    GraphRecorder.reset()
 
 
 backend.__dict__["reset"] = reset
@@ -54,7 +54,7 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
 
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     wanted = any(t.device.type == settings.device for t in tensors) or any(p.device.type == settings.device for p in gm.parameters())
-    recorder = Recorder(len(example_inputs)) if settings.cudagraphs else None
+    recorder = GraphRecorder(len(example_inputs)) if settings.cudagraphs else None
     with ExitStack() as stack:
         wrapped = caching(stack, settings)
         compilers = {kind: wrapped(partial(_code, kind=kind, settings=settings, recorder=recorder)) for kind in ("forward", "backward", "inference")}
@@ -70,7 +70,7 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
         )
 
 
-def _code(gm: GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Settings, recorder: Recorder | None) -> TaskfuseCode:
+def _code(gm: GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Settings, recorder: GraphRecorder | None) -> TaskfuseCode:
     """One graph of AOTAutograd, compiled."""
     code = TaskfuseCode(program_of(gm, kind, settings))
     if recorder is not None:

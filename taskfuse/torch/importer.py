@@ -21,14 +21,14 @@ from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
 from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
-from taskfuse.torch.rules.call import Call, Made
+from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.table import INTO, rule_of
 
 WRAPPERS = frozenset({"aten", "prims"})
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ImportedRegion:
     """A fusion of nodes, and what the graph passes to it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Region:
 
 
 def name_of(node: Node) -> tuple[str, str]:
-    """The name of the op of a node, and its overload. Raises :class:`Refused` if it is none of ATen."""
+    """The name of the op of a node, and its overload. Raises :class:`Refused` for an op that is not ATen's."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace not in WRAPPERS:
         raise Refused("it is no op of ATen")
@@ -81,7 +81,7 @@ def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]
     return [None if out is None or y is None else _checked(y, out) for y, out in zip(each, call.outs, strict=True)]
 
 
-def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any]) -> Call:
+def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any]) -> AtenCall:
     """The arguments of a node by the names of the schema."""
     given: dict[str, Any] = {}
     passed: set[str] = set()
@@ -91,7 +91,7 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any])
         given[argument.name] = _value(value, value_of)
         if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
             passed.add(argument.name)
-    return Call(name, overload, given, passed, outs_of(node))
+    return AtenCall(name, overload, given, passed, outs_of(node))
 
 
 def _is_default(value: Any, argument: Any) -> bool:
@@ -244,7 +244,7 @@ class Importer:
         return any(a is not b for a, b in zip(meta.strides, row_major(meta.shape), strict=True)) if plain else False
 
 
-def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[Node], bool]) -> Region:
+def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[Node], bool]) -> ImportedRegion:
     """The fusion of some nodes.
 
     Args:
@@ -271,11 +271,11 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
             fusion.dims.pop(name, None)
     if integers:
         return _with_integers(tuple(done), outputs, integers)
-    return Region(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided)
+    return ImportedRegion(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided)
 
 
-def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str]) -> Region:
-    """The fusion of nodes of which some symbols are no extents of inputs: the graph passes their values."""
+def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str]) -> ImportedRegion:
+    """The fusion of nodes with symbols that are not extents of inputs: the graph passes their values."""
     facts = {name: dim for node in nodes for value in _values(node) for name, dim in symbols_of(value)}
     with Importer("region") as building:
         for name in integers:
@@ -284,7 +284,7 @@ def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Seq
         for node in nodes:
             building.add(node)
         restrided = tuple(building.add_output(node) for node in outputs)
-    return Region(building.fusion, tuple(building.tensors), tuple(building.numbers), tuple(integers), tuple(outputs), tuple(nodes), restrided)
+    return ImportedRegion(building.fusion, tuple(building.tensors), tuple(building.numbers), tuple(integers), tuple(outputs), tuple(nodes), restrided)
 
 
 def _values(node: Node) -> list[Any]:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from taskfuse.torch.aliases import Alias
 from taskfuse.torch.importer import refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.rules.reductions import PRODUCTS
@@ -45,10 +46,10 @@ SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "na
 """Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
 
 NUMBER = "it is a number"
-"""Why torch runs what is no tensor."""
+"""Why torch runs a node whose value is not a tensor."""
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What becomes of a node."""
 
     GIVEN = "given"
@@ -58,7 +59,7 @@ class Kind(Enum):
 
 
 @dataclass(slots=True)
-class Plan:
+class GraphPartition:
     """What becomes of every node.
 
     Attributes:
@@ -68,7 +69,7 @@ class Plan:
         levels: of every node; those of a region's nodes are equal.
     """
 
-    kinds: dict[Node, Kind]
+    kinds: dict[Node, NodeKind]
     reasons: dict[Node, str]
     regions: list[list[Node]]
     levels: dict[Node, int]
@@ -77,14 +78,14 @@ class Plan:
     def dissolve(self, number: int, reason: str) -> None:
         """Leave the nodes of a region to torch after all."""
         for node in self.regions[number]:
-            self.kinds[node] = Kind.TORCH
+            self.kinds[node] = NodeKind.TORCH
             self.reasons[node] = reason
             self.region_of.pop(node, None)
         self.regions[number] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PartitionLimits:
     """How regions are made.
 
     Attributes:
@@ -114,14 +115,14 @@ def is_ordered(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded in target.tags or mutates(node) or bool(node.is_impure())
 
 
-def planned(graph: Graph, limits: Limits) -> Plan:
+def planned(graph: Graph, limits: PartitionLimits) -> GraphPartition:
     """The plan of a graph."""
-    plan = Plan({}, {}, [], {})
+    plan = GraphPartition({}, {}, [], {})
     known: dict[Any, str | None] = {}
     for node in graph.nodes:
         kind, reason = _kind(node, plan, limits, known)
         plan.kinds[node] = kind
-        if kind is Kind.TORCH:
+        if kind is NodeKind.TORCH:
             plan.reasons[node] = reason
     _level(graph, plan)
     _sink(graph, plan)
@@ -130,7 +131,7 @@ def planned(graph: Graph, limits: Limits) -> Plan:
             computing = [n for n in part if n.target is not getitem]
             if len(computing) < limits.least or all(_name(n) in CHEAP for n in computing):
                 for node in part:
-                    plan.kinds[node] = Kind.TORCH
+                    plan.kinds[node] = NodeKind.TORCH
                     plan.reasons[node] = "alone: nothing to fuse it with"
                 continue
             for node in part:
@@ -144,30 +145,30 @@ def _name(node: Node) -> str:
     return "" if schema is None else schema.name.split("::")[1]
 
 
-def _kind(node: Node, plan: Plan, limits: Limits, known: dict[Any, str | None]) -> tuple[Kind, str]:
+def _kind(node: Node, plan: GraphPartition, limits: PartitionLimits, known: dict[Any, str | None]) -> tuple[NodeKind, str]:
     if node.op in ("placeholder", "get_attr", "output"):
-        return Kind.GIVEN, ""
-    if node.target is getitem and plan.kinds.get(node.args[0]) in (Kind.MATH, Kind.GLUE):
+        return NodeKind.GIVEN, ""
+    if node.target is getitem and plan.kinds.get(node.args[0]) in (NodeKind.MATH, NodeKind.GLUE):
         return plan.kinds[node.args[0]], ""
     first = next((v for v in results(node) if isinstance(v, torch.Tensor)), None)
     if first is None and not isinstance(node.meta.get("val"), tuple | list):
-        return Kind.TORCH, NUMBER
+        return NodeKind.TORCH, NUMBER
     if mutates(node):
-        return Kind.TORCH, "it writes to its argument"
+        return NodeKind.TORCH, "it writes to its argument"
     if is_ordered(node):
-        return Kind.TORCH, "it has an effect, or draws random numbers"
+        return NodeKind.TORCH, "it has an effect, or draws random numbers"
     if first is None or first.device.type != limits.device:
-        return Kind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
+        return NodeKind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
     name = _name(node)
     if not limits.products and name in PRODUCTS:
-        return Kind.TORCH, "a product of matrices"
+        return NodeKind.TORCH, "a product of matrices"
     if name in SORTS:
-        return Kind.TORCH, "torch sorts with less work"
+        return NodeKind.TORCH, "torch sorts with less work"
     reason = refusal(node, known)
     if reason is not None:
-        return Kind.TORCH, reason
+        return NodeKind.TORCH, reason
     is_glue = name in GLUE and all(_is_plain(arg) for arg in node.all_input_nodes)
-    return (Kind.GLUE, "") if is_glue else (Kind.MATH, "")
+    return (NodeKind.GLUE, "") if is_glue else (NodeKind.MATH, "")
 
 
 def _is_plain(node: Node) -> bool:
@@ -182,7 +183,7 @@ def _is_plain(node: Node) -> bool:
     return True
 
 
-def _level(graph: Graph, plan: Plan) -> None:
+def _level(graph: Graph, plan: GraphPartition) -> None:
     """Levels of every node; see the module."""
     inside: dict[Node, int] = {}  # for readers in regions
     outside: dict[Node, int] = {}  # for torch
@@ -191,10 +192,10 @@ def _level(graph: Graph, plan: Plan) -> None:
         read_inside = max((inside[a] for a in node.all_input_nodes), default=0)
         read_outside = max((outside[a] for a in node.all_input_nodes), default=0)
         match plan.kinds[node]:
-            case Kind.MATH:
+            case NodeKind.MATH:
                 level = max(read_inside, floor)
                 inside[node] = outside[node] = level
-            case Kind.TORCH:
+            case NodeKind.TORCH:
                 level = max(read_outside, floor)
                 if mutates(node):
                     level = max(level, highest)
@@ -202,14 +203,14 @@ def _level(graph: Graph, plan: Plan) -> None:
                 if is_ordered(node):
                     ordered = level = max(level, ordered)
                 outside[node], inside[node] = level, level + 1
-            case Kind.GIVEN | Kind.GLUE:
+            case NodeKind.GIVEN | NodeKind.GLUE:
                 level = read_outside
                 inside[node], outside[node] = read_inside, read_outside
         plan.levels[node] = level
         highest = max(highest, level)
 
 
-def _sink(graph: Graph, plan: Plan) -> None:
+def _sink(graph: Graph, plan: GraphPartition) -> None:
     """Raise the level of nodes that nothing on their own level reads to that of their first readers, with which they then form a region.
 
     A reduction of what its own level computes stays: its result is smaller than what it reads.
@@ -222,17 +223,17 @@ def _sink(graph: Graph, plan: Plan) -> None:
         limit = min(known, default=None)
         levels = {level for user in node.users for level in joins[user]}
         match plan.kinds[node]:
-            case Kind.MATH:
+            case NodeKind.MATH:
                 own = plan.levels[node]
                 fused = any(plan.levels[s] == own for s in _sources(node, plan))
                 if limit is not None and limit > own and own not in levels and limit in levels and not (fused and _shrinks(node)):
                     plan.levels[node] = limit
                 latest[node], joins[node] = plan.levels[node], {plan.levels[node]}
-            case Kind.TORCH:
+            case NodeKind.TORCH:
                 latest[node], joins[node] = plan.levels[node], set()
-            case Kind.GLUE:
+            case NodeKind.GLUE:
                 latest[node], joins[node] = limit, levels
-            case Kind.GIVEN:
+            case NodeKind.GIVEN:
                 latest[node], joins[node] = None, set()
 
 
@@ -253,7 +254,7 @@ SHARED = 1 << 16
 """Elements of a tensor from which on its readers are fused, so that it is read once."""
 
 
-def _sources(node: Node, plan: Plan) -> Iterator[Node]:
+def _sources(node: Node, plan: GraphPartition) -> Iterator[Node]:
     """The nodes of regions that a node reads, through those that are computed again."""
     stack = list(node.all_input_nodes)
     seen: set[Node] = set()
@@ -263,15 +264,15 @@ def _sources(node: Node, plan: Plan) -> Iterator[Node]:
             continue
         seen.add(arg)
         match plan.kinds[arg]:
-            case Kind.MATH:
+            case NodeKind.MATH:
                 yield arg
-            case Kind.GLUE:
+            case NodeKind.GLUE:
                 stack += arg.all_input_nodes
             case _:
                 pass
 
 
-def _components(graph: Graph, plan: Plan) -> list[list[Node]]:
+def _components(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     """The nodes of each level that read one another."""
     parent: dict[Node, Node] = {}
 
@@ -282,7 +283,7 @@ def _components(graph: Graph, plan: Plan) -> list[list[Node]]:
         return node
 
     for node in graph.nodes:
-        if plan.kinds[node] is Kind.MATH:
+        if plan.kinds[node] is NodeKind.MATH:
             parent[node] = node
             for source in _sources(node, plan):
                 if plan.levels[source] == plan.levels[node]:
@@ -296,7 +297,7 @@ def _components(graph: Graph, plan: Plan) -> list[list[Node]]:
     return list(found.values())
 
 
-def _readers_of_large(nodes: Iterable[Node], plan: Plan) -> dict[tuple[Node, int], list[Node]]:
+def _readers_of_large(nodes: Iterable[Node], plan: GraphPartition) -> dict[tuple[Node, int], list[Node]]:
     """The nodes of a level that read one large tensor, which is most of what each of them reads."""
     found: dict[tuple[Node, int], list[Node]] = {}
     for node in nodes:
@@ -322,18 +323,18 @@ def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
     return [*pieces, rest]
 
 
-def outputs_of(graph: Graph, plan: Plan) -> list[list[Node]]:
-    """The nodes of each region whose tensors are read outside of it: by torch, by another region, or by the caller."""
+def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
+    """The nodes of each region whose tensors are read outside it: by torch, by another region, or by the caller."""
     readers: dict[Node, set[int]] = {}  # regions, or OUTSIDE; two suffice to know that there are several
     found: list[list[Node]] = [[] for _ in plan.regions]
     for node in reversed(graph.nodes):
         match plan.kinds[node]:
-            case Kind.MATH:
+            case NodeKind.MATH:
                 readers[node] = {plan.region_of[node]}
                 read = {r for user in node.users for r in readers[user]}
                 if read - readers[node] and isinstance(node.meta["val"], torch.Tensor):
                     found[plan.region_of[node]].append(node)
-            case Kind.GLUE:
+            case NodeKind.GLUE:
                 readers[node] = set(sorted({r for user in node.users for r in readers[user]})[:3])
             case _:
                 readers[node] = {OUTSIDE}
@@ -343,11 +344,12 @@ def outputs_of(graph: Graph, plan: Plan) -> list[list[Node]]:
 OUTSIDE = -1
 
 
-def emitted(graph: Graph, plan: Plan, more: Mapping[int, Sequence[Node]]) -> list[Node | int]:
+def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]], views: Mapping[Node, Alias]) -> list[Node | int]:
     """The order in which the graph runs: nodes of torch in their order, each region before its first reader, what torch need not run left out.
 
     Args:
         more: what regions read beside their tensors: the nodes that give their integers.
+        views: nodes that are made of one other node alone.
     """
     found: list[Node | int] = []
     done: set[Node | int] = set()
@@ -367,7 +369,7 @@ def emitted(graph: Graph, plan: Plan, more: Mapping[int, Sequence[Node]]) -> lis
                 done.add(at)
                 found.append(at)
                 continue
-            needed = read[at] if isinstance(at, int) else set(at.all_input_nodes)
+            needed = read[at] if isinstance(at, int) else {views[at].base} if at in views else set(at.all_input_nodes)
             if not isinstance(at, int) and at.op in ("placeholder", "get_attr"):
                 done.add(at)
                 continue
@@ -376,13 +378,13 @@ def emitted(graph: Graph, plan: Plan, more: Mapping[int, Sequence[Node]]) -> lis
 
     for node in graph.nodes:
         match plan.kinds[node]:
-            case Kind.TORCH if not isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
+            case NodeKind.TORCH if not isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat):
                 if mutates(node):
                     while next_pending < len(pending) and pending[next_pending][0] <= plan.levels[node]:
                         demand(pending[next_pending][1])
                         next_pending += 1
                 demand(node)
-            case Kind.GIVEN if node.op == "output":
+            case NodeKind.GIVEN if node.op == "output":
                 for arg in node.all_input_nodes:
                     demand(arg)
             case _:
@@ -390,7 +392,7 @@ def emitted(graph: Graph, plan: Plan, more: Mapping[int, Sequence[Node]]) -> lis
     return found
 
 
-def _read_by_region(nodes: Sequence[Node], plan: Plan) -> set[Node]:
+def _read_by_region(nodes: Sequence[Node], plan: GraphPartition) -> set[Node]:
     """What a region reads from outside."""
     own = set(nodes)
     found: set[Node] = set()
@@ -401,7 +403,7 @@ def _read_by_region(nodes: Sequence[Node], plan: Plan) -> set[Node]:
         if arg in own or arg in seen:
             continue
         seen.add(arg)
-        if plan.kinds[arg] is Kind.GLUE:
+        if plan.kinds[arg] is NodeKind.GLUE:
             stack += arg.all_input_nodes
         else:
             found.add(arg)

@@ -13,7 +13,7 @@ from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members
-from taskfuse.torch.partition import NUMBER, Kind
+from taskfuse.torch.partition import NUMBER, NodeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Report:
     @property
     def coverage(self) -> float:
         """The share of the ops that compute which are in fusions; 1 for a model without any."""
-        places = [where for graph in self.graphs for _, _, where, reason in graph.ops if where != Kind.GLUE.value and reason != NUMBER]
+        places = [where for graph in self.graphs for _, _, where, reason in graph.ops if where != NodeKind.GLUE.value and reason != NUMBER]
         return sum(where.startswith("fusion") for where in places) / len(places) if places else 1.0
 
     @property
@@ -50,7 +50,7 @@ class Report:
                 ops = Counter(op.removeprefix("aten.").split(".")[0] for _, op, where, _ in graph.ops if where == f"fusion {number}" and op != "getitem")
                 made = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in ops.items())
                 lines.append(f"  fusion {number}: {made}: {len(region.tensors)} tensors to {len(region.outputs)}; {_kernels(compiled)}")
-            left = Counter((op, reason) for _, op, where, reason in graph.ops if where == Kind.TORCH.value and reason != NUMBER)
+            left = Counter((op, reason) for _, op, where, reason in graph.ops if where == NodeKind.TORCH.value and reason != NUMBER)
             lines += [f"  torch: {op}{f' x{n}' if n > 1 else ''}: {reason}" for (op, reason), n in left.items()]
         lines.append(f"{self.coverage:.0%} of the ops that compute are in {self.fusions} fusions of {self.kernels} kernels")
         return "\n".join(lines)

@@ -38,3 +38,8 @@ def test_lanes_that_want_words_of_one_bank_wait_for_one_another() -> None:
     assert passes(132 * LANES, 4, ALL).tolist() == [1]
     assert passes(0 * LANES, 4, ALL).tolist() == [1]
     assert passes(16 * LANES, 16, ALL).tolist() == [4]
+    assert passes(8 * LANES, 8, ALL).tolist() == [2]
+    assert passes(128 * LANES, 16, ALL).tolist() == [32]  # eight lanes at a time, all in the first four banks
+    assert passes(144 * LANES, 16, ALL).tolist() == [4]
+    assert passes(16 * (LANES // 16), 16, ALL).tolist() == [1]
+    assert passes(256 * LANES, 8, FIRST).tolist() == [1]

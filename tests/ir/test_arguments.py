@@ -6,7 +6,7 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.dtypes import int8
 from taskfuse.errors import FusionError, InputError
-from taskfuse.ir.arguments import bind_shapes, check_count, scalar_argument
+from taskfuse.ir.arguments import bind_shapes, check_count, in_order, scalar_argument
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, sym
 from taskfuse.ir.values import NATIVE
@@ -114,3 +114,11 @@ def test_what_is_left_of_an_extent_beside_an_integer_is_solved() -> None:
 def extent(name: str, fusion: Fusion) -> Expr:
     fusion.add_dim(tf.dim(name, min=0))
     return sym(name)
+
+
+def test_arguments_by_name_follow_those_by_position() -> None:
+    fusion = inputs([4], [4], [4])
+    assert in_order(fusion, (1,), {"x2": 3, "x1": 2}) == (1, 2, 3)
+    assert in_order(fusion, (1,), {"x2": 3}) == (1,)  # how many are missing is told by check_count
+    with pytest.raises(FusionError, match="'x0' is not an argument that is left"):
+        in_order(fusion, (1,), {"x0": 2})

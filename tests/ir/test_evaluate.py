@@ -11,7 +11,7 @@ from taskfuse.ir.axes import AxisKind, axis, iteration_symbol, split_axes
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
-from taskfuse.ir.expr import IndexValue, Literal, Pointwise, Read, Reduction, Select
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import eq, sym, table
 from taskfuse.ir.values import MODULAR
@@ -134,7 +134,7 @@ def test_select_takes_the_first_valid_operand() -> None:
         i = iteration_symbol(0)
         out = fusion.new_tensor([axis(4)], float32)
         operands = (Read(a, (i - 2,), eq(i, 2)), Read(a, (i * 0,), eq(i % 2, 0)), IndexValue(i * 10))
-        fusion.add_output(fusion.define(Select(out, "choice", operands)))
+        fusion.add_output(fusion.define(FirstValid(out, "choice", operands)))
     assert evaluate(fusion, [np.array([7], "f")])[0].tolist() == [7, 10, 7, 30]
 
 

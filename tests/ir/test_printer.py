@@ -11,7 +11,7 @@ from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, axis, iteration_symbol, resize_axis
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, Literal, Pointwise, Read, Reduction, ScalarRead, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
@@ -243,7 +243,7 @@ def fields_of(cls: type) -> set[str]:
         (ScalarRead, "scalar", ""),
         (IndexValue, "index", ""),
         (Pointwise, "output op operands", "location"),
-        (Select, "output label operands", "location"),
+        (FirstValid, "output label operands", "location"),
         (Reduction, "output combine body operands init", "location"),
         (View, "output label operand", "location"),
         (Assemble, "output parts places", "location"),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from taskfuse.ir.scalar import const, substitute, sym
-from taskfuse.ir.tables import Table
+from taskfuse.ir.tables import TableRange
 
 M = sym("M")
 
 
 def test_text() -> None:
-    assert str(Table(const(-1), M - 1)) == "-1..M - 1"
+    assert str(TableRange(const(-1), M - 1)) == "-1..M - 1"
 
 
 def test_other_expressions() -> None:
-    table = Table(const(0), M)
+    table = TableRange(const(0), M)
     assert table.expressions == (const(0), M)
-    assert table.mapped(lambda e: substitute(e, {"M": 8})) == Table(const(0), const(8))
+    assert table.mapped(lambda e: substitute(e, {"M": 8})) == TableRange(const(0), const(8))

@@ -5,7 +5,7 @@ from typing import get_args
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.fields import KINDS, fields_of, with_buffers
-from taskfuse.kir.nodes import Compute, For, Gather, Stmt, TmaLoad
+from taskfuse.kir.nodes import Compute, For, GatherCopy, Stmt, TmaLoad
 from taskfuse.kir.operands import Access, WritingStmt
 from taskfuse.kir.products import Mma, Wgmma
 from taskfuse.kir.walk import all_accesses
@@ -20,7 +20,7 @@ def test_uses() -> None:
         found = fields_of(product)
         assert found.written == ("acc",)
         assert [name for name, _ in found.read] == ["a", "b", "acc"]
-    gather = fields_of(Gather)
+    gather = fields_of(GatherCopy)
     assert [name for name, _ in gather.kinds] == ["holds", "out", "source", "values"]
     assert [name for name, _ in gather.read] == ["source", "values"]
     assert {c.__name__ for c in CLASSES if fields_of(c).written} == {c.__name__ for c in CLASSES if issubclass(c, WritingStmt)} - {"TmaStore"}

@@ -7,7 +7,7 @@ from taskfuse.check import Verdict
 from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import parse_kernel, verify_kernel
-from taskfuse.kir.nodes import Gather
+from taskfuse.kir.nodes import GatherCopy
 from taskfuse.kir.operands import Access, GatherValue
 from taskfuse.kir.walk import accesses, expressions, map_expressions, own_symbols
 from tests.sim.kernels import INTERLEAVINGS, X, error, kernel, run_all
@@ -87,12 +87,12 @@ def test_what_is_no_gather(line: str, text: str) -> None:
 
 def test_walk() -> None:
     (stmt,) = kernel("GATHER y[threadIdx.x] <- x[2*v + n] at v = i[threadIdx.x] of N", "DIM N, n", inputs=INPUTS).body
-    assert isinstance(stmt, Gather)
+    assert isinstance(stmt, GatherCopy)
     assert [a.buffer for side in accesses(stmt) for a in side] == ["y", "x", "i"]
     assert [str(e) for e in expressions(stmt)] == ["threadIdx.x", "n + 2*v", "threadIdx.x", "N"]
     assert own_symbols(stmt) == {"v": sym("N")}
     moved = map_expressions(stmt, lambda e: e + 1)
-    assert isinstance(moved, Gather)
+    assert isinstance(moved, GatherCopy)
     assert moved.values == (GatherValue("v", Access("i", (sym("threadIdx.x") + 1,)), sym("N") + 1),)
 
 

@@ -14,7 +14,7 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
 from taskfuse.kir.declarations import Buffer, Counter, HostParam, Mbarrier, ScalarParam, TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Descriptor, GatherValue, Immediate, IndexOf, Queue, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -104,7 +104,7 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(VectorCopy, accesses(), accesses(), st.sampled_from([2, 4])),
     st.builds(AsyncCopy, accesses(), accesses(), st.sampled_from([1, 2, 4]), st.just(TRUE) | CONDITIONS),
     st.builds(
-        Gather,
+        GatherCopy,
         accesses(),
         accesses(),
         st.lists(st.builds(GatherValue, st.sampled_from(["v0", "tv1.v0"]), accesses(), EXPRS), min_size=1, max_size=2).map(tuple),

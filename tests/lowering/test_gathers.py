@@ -10,7 +10,7 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
 from taskfuse.errors import ProofError, TaskfuseError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Gather
+from taskfuse.kir.nodes import GatherCopy
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.lowering.faults import faults, is_caught
@@ -35,8 +35,8 @@ def checked(fusion: tf.Fusion, *args: Array) -> tf.Kernel:
     return kernel
 
 
-def gathers(kernel: tf.Kernel) -> list[Gather]:
-    return [s for s in walk(kernel) if isinstance(s, Gather)]
+def gathers(kernel: tf.Kernel) -> list[GatherCopy]:
+    return [s for s in walk(kernel) if isinstance(s, GatherCopy)]
 
 
 @pytest.mark.parametrize("ptypes", [(S, S), (BX, TX), (TX, S), (S, TX), (TY, TX), (TX, BX)])

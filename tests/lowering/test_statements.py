@@ -7,7 +7,7 @@ from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.scalar import Expr, prove
-from taskfuse.kir.nodes import Choose, Compute, Gather
+from taskfuse.kir.nodes import Choose, Compute, GatherCopy
 from taskfuse.kir.operands import Access, Content, Immediate
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.state import State
@@ -63,7 +63,7 @@ def test_a_choice_keeps_an_operand_that_nobody_reads_at_an_index_that_exists() -
 def test_a_gather_names_the_values_that_it_reads() -> None:
     found, tv = state(lambda: tf.take(x(8, 4), x(3, dtype=tf.int64, name="i"), 0))
     (made,) = found.statements.main(tv)
-    assert isinstance(made.stmt, Gather)
+    assert isinstance(made.stmt, GatherCopy)
     (value,) = made.stmt.values
     assert value.source.buffer == "i"
     assert str(value.extent) == "8"

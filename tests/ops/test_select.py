@@ -8,7 +8,7 @@ import pytest
 
 import taskfuse.ops as tf
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Assemble, Pointwise, Read, Select
+from taskfuse.ir.expr import Assemble, FirstValid, Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import MODULAR
@@ -60,7 +60,7 @@ def test_gather_is_one_select() -> None:
     with Fusion("f"):
         x, y, z = (tf.define_tensor(["B", n]) for n in ("S", "T", 3))
         out = tf.cat([x, y, z], 1)
-    assert isinstance(out.definition, Select)
+    assert isinstance(out.definition, FirstValid)
     assert str(out.shape[1]) == "S + T + 3"
     reads = [o for o in out.definition.operands if isinstance(o, Read)]
     assert [[str(e) for e in r.index] for r in reads] == [["i0", "i1"], ["i0", "i1 - S"], ["i0", "i1 - S - T"]]

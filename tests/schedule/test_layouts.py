@@ -7,6 +7,7 @@ import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
 from tests.schedule.points import pair, places, refused, size
 
@@ -48,6 +49,20 @@ def test_swizzled_is_the_hardware_pattern(dtype: str, span: int, panels: int) ->
     plain = (cols // columns) * 16 * span + rows * span + (cols % columns) * itemsize
     mask = span // 16 - 1
     assert (addresses(a) == plain ^ ((plain >> 7 & mask) << 4)).all()
+
+
+def test_by_threads_puts_neighbors_side_by_side() -> None:
+    """[column of threads, trip, row of threads, vector]: the threads of a warp, x first, have consecutive vectors."""
+    a = typed("float32", 4, 6, 8, 4)
+    for axis, index in ((0, ParallelType.TIDx), (2, ParallelType.TIDy)):
+        a.axis(axis).parallelize(index)
+    a.set_allocation_domain(layouts.by_threads())
+    x, trip, y, v = np.indices([4, 6, 8, 4])
+    assert (addresses(a) == 4 * (((trip * 8 + y) * 4 + x) * 4 + v)).all()
+    b = typed("float32", 8, 4)
+    b.axis(1).parallelize(ParallelType.TIDx)
+    b.set_allocation_domain(layouts.by_threads())  # without a vector
+    assert (addresses(b) == 4 * np.arange(32).reshape(8, 4)).all()
 
 
 def test_swizzled_tiles() -> None:

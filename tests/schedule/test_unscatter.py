@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.ir.expr import Assemble, Select
+from taskfuse.ir.expr import Assemble, FirstValid
 from tests.lowering.running import agrees, numbers
 from tests.schedule.points import refused
 
@@ -21,7 +21,7 @@ def test_the_same_values(op: object, dim: int) -> None:
     (before,) = fusion.evaluate(*args)
     assert isinstance(fusion.definition(whole), Assemble)
     assert whole.unscatter() is whole
-    assert isinstance(fusion.definition(whole), Select)
+    assert isinstance(fusion.definition(whole), FirstValid)
     np.testing.assert_array_equal(before, fusion.evaluate(*args)[0])
     agrees(fusion, *args)
 
@@ -33,7 +33,7 @@ def test_there_and_back() -> None:
     fusion.outputs[0].scatter()
     fusion.outputs[0].unscatter()
     args = numbers(3, 4), numbers(3, 1, seed=1)
-    assert isinstance(fusion.definition(fusion.outputs[0]), Select)
+    assert isinstance(fusion.definition(fusion.outputs[0]), FirstValid)
     np.testing.assert_array_equal(fusion.evaluate(*args)[0], np.concatenate(args, 1))
     agrees(fusion, *args)
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.schedulers.cost import Problem, estimate
+from taskfuse.schedulers.cost import MatmulProblem, estimate
 from taskfuse.schedulers.products_cost import ProductsConfig, configurations, estimate_list, order_of, rank_lists, work_list
 
-TEXT = tuple(Problem(m, n, k) for m, n, k in ((1152, 768, 128), (1152, 768, 1024), (768, 1152, 128), (768, 1152, 1024)))
+TEXT = tuple(MatmulProblem(m, n, k) for m, n, k in ((1152, 768, 128), (1152, 768, 1024), (768, 1152, 128), (768, 1152, 1024)))
 CONFIG = ProductsConfig(128, 128, stages=6, blocks=108)
 
 
@@ -21,13 +21,13 @@ def test_sorted_lists_are_faster_where_depths_differ() -> None:
 
 
 def test_a_list_of_one_problem_takes_what_the_problem_takes() -> None:
-    one = Problem(4096, 4096, 1024)
+    one = MatmulProblem(4096, 4096, 1024)
     config = ProductsConfig(128, 256, blocks=132)
     assert estimate_list([one], config).us == pytest.approx(estimate(one, config.of_one(8)).us)
 
 
 def test_candidates_fit_all_products() -> None:
-    found = list(configurations([TEXT[0], Problem(512, 512, 512, sides=2)]))
+    found = list(configurations([TEXT[0], MatmulProblem(512, 512, 512, sides=2)]))
     assert found
     assert all(c.tile_m % 64 == 0 and c.blocks <= 132 for c in found)
     ranked = rank_lists(TEXT)

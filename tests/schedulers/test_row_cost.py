@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from taskfuse.schedulers import Keep, RowConfig
-from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
+from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank, registers
 
 
 def test_few_long_rows_are_shared_and_many_are_not() -> None:
@@ -54,3 +54,19 @@ def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:
     assert estimate(sums, many).us < estimate(sums, two).us
     wide = replace(sums, rows=1 << 20)  # blocks for every multiprocessor, several times: the memory is the bound
     assert estimate(wide, two).us < 1.2 * (sums.target.launch_us + sums.target.dram_us(wide.rows * wide.columns * 10))
+
+
+def test_float32_rows_are_held_once() -> None:
+    """What is loaded in float32 is what is computed with: 64 elements of a thread fit its registers, and eight times as many threads hold as many rows."""
+    wide = RowProblem(1 << 16, 1024, width=4, is_inner=False, phases=3, loads=(4,), store_bytes=4, reductions=2, held=((Keep.REGISTERS, 4), (Keep.SHARED, 4)))
+    assert registers(wide, RowConfig(64, 8, 16, keep=Keep.REGISTERS)) == 96
+    narrow = replace(wide, columns=512, width=8, loads=(2,))
+    assert registers(narrow, RowConfig(64, 8, 8, keep=Keep.REGISTERS)) > registers(wide, RowConfig(64, 8, 16, keep=Keep.REGISTERS))
+    assert rank(wide)[0].config.keep is Keep.REGISTERS
+
+
+def test_short_rows_are_those_of_one_thread() -> None:
+    pool = RowProblem(1 << 24, 4, width=2, loads=(4,), store_bytes=0, stored=float(1 << 26), loaded=float(1 << 28))
+    best = rank(pool)[0].config
+    assert (best.threads, best.unroll, best.each) == (1, 2, 4)
+    assert rank(replace(pool, rows=256))[0].config.each == 1  # too few to fill the device

@@ -1,12 +1,19 @@
 """The schedule of rows: loads before uses, barriers, vectors, registers of partitions."""
 
+from collections.abc import Callable
+
+import numpy as np
+
 import taskfuse as tf
 from taskfuse import MemoryType
+from taskfuse.count import count
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import VectorCopy
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, estimate
+from taskfuse.target import as_target
+from tests.proofs import proved
 from tests.schedulers.rows import barriers, check, layer_norm, make, softmax
 
 
@@ -46,3 +53,45 @@ def test_registers_are_given_within_partitions() -> None:
     fusion = make(softmax, (5, 8192))
     tf.schedulers.normalization(fusion, config)
     assert tf.lower(fusion).resources("sm_90").compiled.spill_stores == 0
+
+
+def exact(fusion: tf.Fusion, scheduler: Callable[..., object], config: RowConfig) -> tf.Kernel:
+    """The kernel of a copy, proved, and equal to the reference."""
+    ours, _ = tf.copy_fusion(fusion)
+    scheduler(ours, config)
+    kernel = tf.lower(ours)
+    proved(kernel)
+    args = [np.random.default_rng(0).normal(size=[int(str(e)) for e in tv.shape]).astype(tv.dtype.numpy) for tv in fusion.inputs]
+    assert np.allclose(kernel.simulate(*args)[0], fusion.evaluate(*args)[0], rtol=1e-5)
+    return kernel
+
+
+def test_a_thread_has_several_short_rows() -> None:
+    """All of its loads come before the first use; neighboring threads have neighboring rows."""
+    with tf.Fusion("pool") as fusion:
+        x = tf.define_tensor([3, 8, 16], name="x")
+        fusion.add_output(tf.max(tf.reshape(x, [3, 4, 2, 8, 2]), (2, 4)))
+    kernel = exact(fusion, tf.schedulers.reduction, RowConfig(1, 16, 2, each=3))
+    loads = [s for s in walk(kernel) if isinstance(s, VectorCopy) and s.source.buffer == "x"]
+    assert [s.width for s in loads] == [2]
+    held = next(b for b in kernel.buffers if b.name == loads[0].out.buffer)
+    assert [str(e) for e in held.shape] == ["3", "2", "2"]
+    assert barriers(kernel) == []
+
+
+def test_rows_across_vectors_stay_in_different_banks() -> None:
+    """Kept in Shared memory, a tile [rows of threads, columns of threads, vector] has the vectors of a warp side by side."""
+    with tf.Fusion("columns") as fusion:
+        fusion.add_output(tf.softmax(tf.define_tensor([32, 64], name="x"), 0))
+    kernel = exact(fusion, tf.schedulers.normalization, RowConfig(4, 8, 4, keep=Keep.SHARED))
+    counted = count(kernel, {}, as_target("H100"))
+    words = 32 * 64 * 4 / 128
+    assert counted.lookups <= 8 * words  # four accesses of each element, and as much for everything else: no access waits for banks
+
+
+def test_arrays_that_end_in_an_axis_of_one_take_no_vectors() -> None:
+    """Neighboring threads store neighbors, where a vector would have each store every fourth element."""
+    with tf.Fusion("one") as fusion:
+        fusion.add_output(tf.softmax(tf.expand_dims(tf.define_tensor([4, 64], name="x"), 2), (1, 2)))
+    found = tf.schedulers.normalization(tf.copy_fusion(fusion)[0])
+    assert "along vectors of 1" in found.explain()

@@ -7,7 +7,7 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.ir.storage import needed
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedulers.budget import Budget, Work
-from taskfuse.schedulers.segment_ways import KnownCandidates, Rows, Ways
+from taskfuse.schedulers.segment_ways import KnownCandidates, RowViews, Ways
 from taskfuse.target import DEFAULT
 
 
@@ -33,7 +33,7 @@ def norms(*lengths: int) -> tf.Fusion:
 
 def ways(fusion: tf.Fusion, budget: Budget) -> list[Ways]:
     """Of each norm."""
-    known, parts, rows, code = KnownCandidates(None, DEFAULT, budget), Parts(fusion), Rows(fusion), [e.output for e in needed(fusion)]
+    known, parts, rows, code = KnownCandidates(None, DEFAULT, budget), Parts(fusion), RowViews(fusion), [e.output for e in needed(fusion)]
     return [Ways(known, parts, rows, code[k : k + 2]) for k in range(0, len(code), 2)]
 
 
@@ -74,7 +74,7 @@ def test_a_view_with_rows_is_an_array_to_a_product_and_one_of_its_own_tensors_is
         x, w = tf.define_tensor([64, 256], dtype=tf.bfloat16, name="x"), tf.define_tensor([64, 64], dtype=tf.bfloat16, name="w")
         head, other = x[:, 64:128], tf.exp(x)[:, :64]
         fusion.add_output(head @ w, other @ w)
-    rows, code = Rows(fusion), needed(fusion)
+    rows, code = RowViews(fusion), needed(fusion)
     products = [e.output for e in code if isinstance(e, Reduction)]
     assert {tv.name for tv in rows.of(products)} == {head.name, other.name}
     assert [tv.name for tv in rows.of([e.output for e in code])] == [head.name]

@@ -96,7 +96,7 @@ def _scaled() -> None:
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: tf.schedulers.simt_gemm(product(8, 32, 32)), "it has 8 rows and 32 columns"),
-    (_computed, "tv2 does not need the product"),
+    (_computed, "tv3 reads tv2 at points other than its own"),
     (_scaled, "the factor x is computed, or read elsewhere, too"),
 ]
 

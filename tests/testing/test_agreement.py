@@ -10,7 +10,7 @@ import pytest
 
 from taskfuse.check import Verdict
 from taskfuse.kir import Kernel, parse_kernel, walk
-from taskfuse.kir.nodes import Bind, Choose, Compute, Gather, Stmt, TmaLoad, Update, VectorCopy
+from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, GatherCopy, Stmt, TmaLoad, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Commit, WaitGroup
@@ -89,7 +89,7 @@ def test_the_generator_makes_every_kind() -> None:
         assert parse_kernel(str(s.kernel)) == s.kernel
 
 
-MOVES_DATA = {Bind, Choose, Compute, Gather, Update, VectorCopy}  # at once, by one thread: what orders it are other statements
+MOVES_DATA = {Bind, Choose, Compute, GatherCopy, AtomicUpdate, VectorCopy}  # at once, by one thread: what orders it are other statements
 
 
 def synchronizes(s: Stmt) -> object:

@@ -9,9 +9,9 @@ from taskfuse.check import defined
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.defined import Demand
 from taskfuse.check.values import cover, neutral_terms, outputs, starts, verify
-from taskfuse.check.values.claims import Place
+from taskfuse.check.values.choices import CheckedChoices
+from taskfuse.check.values.claims import ClaimedWrite, Place
 from taskfuse.check.values.questions import inside, known_at
-from taskfuse.check.values.statements import CheckedStatements, Written
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import parse_kernel
 from taskfuse.testing import maps
@@ -115,9 +115,9 @@ def test_padded_parts_show_a_condition_of_another_element(monkeypatch: pytest.Mo
     """Copies of a part were once proved under the condition of the whole's element."""
     shown = (436, 575)
 
-    def of_the_whole(statements: CheckedStatements, w: Written) -> tuple[Place, Constraints]:
-        return w.place, known_at(w.place).given(*inside(w.place.element, statements.writes.shape(w.place.tensor)))
+    def of_the_whole(choices: CheckedChoices, w: ClaimedWrite) -> tuple[Place, Constraints]:
+        return w.place, known_at(w.place).given(*inside(w.place.element, choices.writes.shape(w.place.tensor)))
 
     assert not any(row.false_accept for number in shown for row in look(5, number))
-    monkeypatch.setattr(CheckedStatements, "_own", of_the_whole)
+    monkeypatch.setattr(CheckedChoices, "_own", of_the_whole)
     assert all(row.false_accept for number in shown for row in look(5, number))

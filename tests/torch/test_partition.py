@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 
 from torch.fx import Graph
 
-from taskfuse.torch.partition import Kind, Limits, emitted, outputs_of, planned
+from taskfuse.torch.partition import NodeKind, PartitionLimits, emitted, outputs_of, planned
 from tests.torch.graphs import check, foreign, traced
 
-HOST = Limits("cpu")
+HOST = PartitionLimits("cpu")
 
 
 def random_function(seed: int, size: int) -> Any:
@@ -56,16 +56,16 @@ def test_regions_of_random_graphs_are_convex_and_run_in_an_order(seed: int) -> N
     for nodes in plan.regions:
         inside = set(nodes)
         after = reaches(graph, inside)
-        outside = {n for n in after if n not in inside and plan.kinds[n] is not Kind.GLUE}
+        outside = {n for n in after if n not in inside and plan.kinds[n] is not NodeKind.GLUE}
         assert not (reaches(graph, outside) & inside), "a way leaves the region and enters it again"
-    order = emitted(graph, plan, {})
+    order = emitted(graph, plan, {}, {})
     place = {}
     for k, step in enumerate(order):
         for node in plan.regions[step] if isinstance(step, int) else [step]:
             place[node] = k
     for node, k in place.items():
         for arg in node.all_input_nodes:
-            again = node in plan.region_of and plan.kinds[arg] is Kind.GLUE  # the region computes it again
+            again = node in plan.region_of and plan.kinds[arg] is NodeKind.GLUE  # the region computes it again
             assert again or arg not in place or place[arg] <= k
 
 
@@ -99,7 +99,7 @@ def test_one_op_is_left_to_torch() -> None:
 
 def test_a_region_that_is_too_large_is_cut() -> None:
     graph = traced(random_function(3, 60), torch.randn(3, 3)).graph
-    sizes = [len(nodes) for nodes in planned(graph, Limits("cpu", most=8)).regions]
+    sizes = [len(nodes) for nodes in planned(graph, PartitionLimits("cpu", most=8)).regions]
     assert max(sizes) <= 8
 
 
@@ -121,15 +121,15 @@ def test_no_region_crosses_a_mutation() -> None:
     after = call(aten.cos.default, call(aten.exp.default, x))
     graph.output([before, after, written])
     plan = planned(graph, HOST)
-    assert plan.kinds[written] is Kind.TORCH
-    order = emitted(graph, plan, {})
+    assert plan.kinds[written] is NodeKind.TORCH
+    order = emitted(graph, plan, {}, {})
     place = {node: k for k, step in enumerate(order) for node in (plan.regions[step] if isinstance(step, int) else [step])}
     assert place[before] < place[written] < place[after]
 
 
 def test_random_ops_keep_their_order() -> None:
     graph = traced(lambda x: (torch.rand_like(x) * 2 + x, torch.rand_like(x) + 1), torch.randn(4)).graph
-    order = emitted(graph, planned(graph, HOST), {})
+    order = emitted(graph, planned(graph, HOST), {}, {})
     names = [str(step.target) for step in order if not isinstance(step, int)]
     assert [name for name in names if "rand" in name] == ["aten.rand_like.default"] * 2
 
@@ -146,6 +146,6 @@ def test_time_is_linear_in_the_graph() -> None:
     for graph in graphs:
         start = time.process_time()
         plan = planned(graph, HOST)
-        emitted(graph, plan, {})
+        emitted(graph, plan, {}, {})
         seconds.append((time.process_time() - start) / len(graph.nodes))
     assert seconds[1] < 6 * seconds[0]

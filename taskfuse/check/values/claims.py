@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitut
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Descriptor, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.witness import Apply, Pick
@@ -53,6 +53,20 @@ class Place:
     given: tuple[Expr, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimedWrite:
+    """A statement and what it says that it writes.
+
+    Attributes:
+        holds: the elements, in terms of its tensor.
+        place: where it writes them.
+    """
+
+    node: Node
+    holds: Holds
+    place: Place
+
+
 class Instructions:
     """The elements that the statements of a kernel touch.
 
@@ -73,9 +87,9 @@ class Instructions:
         """What a statement writes, and what it says that this is."""
         stmt = node.stmt
         match stmt:
-            case Compute() | Choose() | Shuffle() | Update():
+            case Compute() | Choose() | Shuffle() | AtomicUpdate():
                 return Place(node, stmt.out.buffer, stmt.out.index, holds.tensor, holds.index, content=holds.content)
-            case Gather() | VectorCopy() | AsyncCopy():
+            case GatherCopy() | VectorCopy() | AsyncCopy():
                 return self._vector(node, stmt.out, stmt.width, holds.tensor, holds.index)
             case Wgmma() | Mma():
                 return self._registers(node, stmt.acc, stmt.accumulators, holds, ("tile.0", "tile.1"))
@@ -257,7 +271,7 @@ def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:
 
 
 def taken(stmt: Stmt, combine: Combine) -> Operand | None:
-    """The operand that a statement combines with its own result; ``None`` if it is no such step. Functions that reductions combine with are commutative."""
+    """The operand that a statement combines with its own result; ``None`` if it does not. Functions that reductions combine with are commutative."""
     match stmt:
         case Compute(op=op, out=out, operands=(a, b)) if op is combine.op:
             return b if a == out else a if b == out else None

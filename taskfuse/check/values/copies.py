@@ -17,7 +17,7 @@ from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Choose, Gather, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, VectorCopy
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find, Send
 
@@ -60,7 +60,7 @@ def shuffle(state: RunState, stmt: Shuffle, lanes: ExecutedLanes) -> None:
     state.write(stmt.out, lanes, held[np.arange(len(lanes)) ^ stmt.mask], stmt)
 
 
-def gather(state: RunState, stmt: Gather, lanes: ExecutedLanes) -> None:
+def gather(state: RunState, stmt: GatherCopy, lanes: ExecutedLanes) -> None:
     """Elements at an index that is data: what is defined, for every value of the index that is tried."""
     holds, width, n = stmt.holds, stmt.width, len(lanes)
     tensor = None if holds is None else state.elements.tensors.get(holds.tensor)
@@ -94,7 +94,7 @@ def gather(state: RunState, stmt: Gather, lanes: ExecutedLanes) -> None:
     state.write_wide(stmt.out, lanes, found.reshape(n, width), stmt)
 
 
-def indexed_otherwise(state: RunState, stmt: Gather | Update, rule: Find | Send, lanes: ExecutedLanes, at: Mapping[str, int | Ints]) -> Bools:
+def indexed_otherwise(state: RunState, stmt: GatherCopy | AtomicUpdate, rule: Find | Send, lanes: ExecutedLanes, at: Mapping[str, int | Ints]) -> Bools:
     """Which threads look up, or send, at other integers than those of the definition at its points ``at``."""
     bad = np.zeros(len(lanes), np.bool_)
     for k, (v, want) in enumerate(zip(stmt.values, rule.values, strict=True)):
@@ -103,7 +103,7 @@ def indexed_otherwise(state: RunState, stmt: Gather | Update, rule: Find | Send,
     return bad
 
 
-def _elsewhere(state: RunState, stmt: Gather, rule: Find, dtype: DType, lanes: ExecutedLanes, at: dict[str, Any], choices: Ints, width: int) -> Bools:
+def _elsewhere(state: RunState, stmt: GatherCopy, rule: Find, dtype: DType, lanes: ExecutedLanes, at: dict[str, Any], choices: Ints, width: int) -> Bools:
     """For each element of each thread, whether another one than the definition's is gathered for one of some values of the index."""
     count, tried = len(lanes), len(choices)
     rows, values = np.repeat(np.arange(count), tried), np.tile(choices, (count, 1))
@@ -119,7 +119,7 @@ def _elsewhere(state: RunState, stmt: Gather, rule: Find, dtype: DType, lanes: E
     return ~np.logical_and.reduce(good, axis=1)
 
 
-def is_sampled(kernel: Kernel, stmt: Gather) -> bool:
+def is_sampled(kernel: Kernel, stmt: GatherCopy) -> bool:
     """True if a run at constant extents looks at some values only of the indices of a gather, unless it is asked for all."""
     tensor = None if stmt.holds is None else stmt.holds.tensor
     rule = next((d.rule for d in kernel.definitions if d.tensor == tensor), None)

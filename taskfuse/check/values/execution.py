@@ -29,7 +29,7 @@ from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import TableIndexError, evaluate
 from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.declarations import HostParam
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 
 
@@ -108,9 +108,9 @@ class _Execution:
                 copies.choose(state, stmt, lanes)
             case VectorCopy() | AsyncCopy():
                 copies.copy(state, stmt, lanes)
-            case Gather():
+            case GatherCopy():
                 copies.gather(state, stmt, lanes)
-            case Update():
+            case AtomicUpdate():
                 sending.update(state, stmt, lanes)
             case Shuffle():
                 copies.shuffle(state, stmt, lanes)

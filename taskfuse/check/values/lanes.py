@@ -79,8 +79,7 @@ class ExecutionFrame:
     Attributes:
         key: tells the lists of one statement apart (arms of a chain).
         loop: the loop whose body it is.
-        stop, step: of the loop.
-        splits: other threads of those that came here are elsewhere.
+        splits: whether others of the threads that came here are elsewhere.
     """
 
     body: tuple[Stmt, ...]

@@ -11,11 +11,11 @@ from taskfuse.check.values.matching import claimed
 from taskfuse.check.values.sent_points import NOWHERE, SentPoints, SentRound
 from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import Bools, Ints
-from taskfuse.kir.nodes import Update
+from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.kir.witness import Send
 
 
-def update(state: RunState, stmt: Update, lanes: ExecutedLanes) -> None:
+def update(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes) -> None:
     """Threads combine what they hold with elements of a tensor in Global memory."""
     sent = state.sent.get(stmt.out.buffer)
     if sent is None:
@@ -32,8 +32,8 @@ def update(state: RunState, stmt: Update, lanes: ExecutedLanes) -> None:
     sent.send(SentRound(tensor.name, places, _where(state, sent, stmt, lanes, rule), lanes.ids, stmt, lanes.role, wrong))
 
 
-def _wrong(state: RunState, stmt: Update, lanes: ExecutedLanes, tensor: Tensor, rule: Send, inside: Bools) -> dict[int, str]:
-    """Why what some threads send is no point of a tensor: the operands and the function are not its definition's, or there is no such point."""
+def _wrong(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes, tensor: Tensor, rule: Send, inside: Bools) -> dict[int, str]:
+    """Why what some threads send is not a point of a tensor: another operand or function than its definition's, or a point that does not exist."""
     assert stmt.holds is not None
     at, n = points(lanes, stmt.holds.index), len(lanes)
     found: dict[int, str] = {}
@@ -50,7 +50,7 @@ def _wrong(state: RunState, stmt: Update, lanes: ExecutedLanes, tensor: Tensor, 
     return found
 
 
-def _where(state: RunState, sent: SentPoints, stmt: Update, lanes: ExecutedLanes, rule: Send) -> Ints:
+def _where(state: RunState, sent: SentPoints, stmt: AtomicUpdate, lanes: ExecutedLanes, rule: Send) -> Ints:
     """The elements that threads update, ``[threads, values]``."""
     tried = sent.values(rule)
     count, each = len(lanes), len(tried)

@@ -18,7 +18,7 @@ from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
 from taskfuse.ir.scalar import const, eq, ge, lt, substitute, sym
-from taskfuse.kir.nodes import For, Update
+from taskfuse.kir.nodes import AtomicUpdate, For
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Send, Whole
 
@@ -48,7 +48,7 @@ class Updates:
             raise Open(f"it writes {holds.tensor}, which is no part of {whole}", node)
         at = rule.places[rule.parts.index(holds.tensor)]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
-        if isinstance(node.stmt, Update):
+        if isinstance(node.stmt, AtomicUpdate):
             definition = self.writes.definitions[holds.tensor]
             known = known_at(place)
             missing = next((c for c in inside(holds.index, definition.shape) if not proves(known, c)), None)
@@ -78,7 +78,7 @@ class Updates:
             raise error
 
     def read(self, want: Place) -> None:
-        """A read finds an element of the whole, complete: it stands behind all writes. Raises :class:`Open`."""
+        """A read finds an element of the whole, complete: it comes after all writes. Raises :class:`Open`."""
         whole = want.buffer
         if want.tensor != whole:
             raise Open(f"it reads {want.tensor} where {whole} is updated", want.node)

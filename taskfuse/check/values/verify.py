@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
-from taskfuse.check.values.claims import Instructions
+from taskfuse.check.values.claims import ClaimedWrite, Instructions
 from taskfuse.check.values.copies import is_sampled
 from taskfuse.check.values.definitions import meaningless
 from taskfuse.check.values.execution import Finding, execute
@@ -17,11 +17,11 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.statements import CheckedStatements, Written
+from taskfuse.check.values.statements import CheckedStatements
 from taskfuse.check.values.updates import Updates
 from taskfuse.check.values.writes import Writes
 from taskfuse.kir import Kernel, held
-from taskfuse.kir.nodes import Gather, Update
+from taskfuse.kir.nodes import AtomicUpdate, GatherCopy
 from taskfuse.kir.operands import Content, WritingStmt
 from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate
@@ -48,8 +48,8 @@ def right(structure: Structure) -> Iterator[Obligation]:
         return
     found: list[Obligation] = []
     left: list[Node | None] = []
-    gathers = any(isinstance(n.stmt, Gather) for n in structure.tree.leaves())  # which of them is open decides whether a run would do
-    runs = not looked_up(kernel) and not any(isinstance(n.stmt, Update) for n in structure.tree.leaves())
+    gathers = any(isinstance(n.stmt, GatherCopy) for n in structure.tree.leaves())  # which of them is open decides whether a run would do
+    runs = not looked_up(kernel) and not any(isinstance(n.stmt, AtomicUpdate) for n in structure.tree.leaves())
     for o, node in checked:
         found.append(o)
         if o.verdict is not Verdict.PROVED:
@@ -80,8 +80,8 @@ def _gathered(structure: Structure, left: Iterable[Node | None]) -> frozenset[st
     """
     kernel = structure.tree.kernel
     kept = {p.name for p in kernel.inputs} - {p.into for p in kernel.outputs}
-    gathers = [n.stmt for n in left if n is not None and isinstance(n.stmt, Gather)]
-    gathers += [n.stmt for n in structure.tree.leaves() if isinstance(n.stmt, Gather) and n.stmt.source.buffer not in kept]
+    gathers = [n.stmt for n in left if n is not None and isinstance(n.stmt, GatherCopy)]
+    gathers += [n.stmt for n in structure.tree.leaves() if isinstance(n.stmt, GatherCopy) and n.stmt.source.buffer not in kept]
     return frozenset(g.holds.tensor for g in gathers if g.holds is not None and is_sampled(kernel, g))
 
 
@@ -122,7 +122,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     statements = CheckedStatements(kernel, writes, ReachingWrites(writes, rings, multibuffers, updates), instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
     failed = False
-    written: list[Written] = []
+    written: list[ClaimedWrite] = []
     for node in tree.leaves():
         if not isinstance(node.stmt, WritingStmt):
             continue
@@ -158,7 +158,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         yield obligation, node
     for node in sorted(reductions.overhangs, key=lambda n: n.number):
         try:
-            statements.neutral(node)
+            statements.terms.neutral(statements.written[node])
         except Open as error:
             failed = True
             yield _open(node, error), node
@@ -179,14 +179,14 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored where it belongs"), None
 
 
-def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: CheckedStatements) -> Written:
+def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: CheckedStatements) -> ClaimedWrite:
     holds = held(node.stmt)
     if holds is None:
         raise Open("it has no claim", node)
     if holds.tensor not in writes.definitions:
         raise Open(f"it writes {holds.tensor}, which has no definition", node)
     place = writes.claim(node, holds)
-    w = Written(node, holds, place)
+    w = ClaimedWrite(node, holds, place)
     statements.written[node] = w
     if holds.content in (Content.START, Content.TERM, Content.PART):
         target = scans if isinstance(writes.definitions[holds.tensor].rule, Accumulate) else reductions

@@ -30,7 +30,7 @@ class Writing:
     """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, but for what is the same there.
 
     Attributes:
-        element, index, offset: as those of the claim.
+        element, index: as those of the claim.
         named: puts an expression of the claim in these symbols.
         conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
         spans: first values of the symbols, and ends (exclusive).
@@ -76,7 +76,7 @@ class Writing:
 
 
 def bytes_behind(storage: BufferStorage, axes: int) -> int:
-    """Bytes from one index on the first so many axes to the next."""
+    """Bytes from one index on the first axes to the next."""
     total = storage.size
     for e in storage.shape[axes:]:
         assert isinstance(e, Const)

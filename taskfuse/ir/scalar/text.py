@@ -51,7 +51,7 @@ from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 
 
-class _Level(IntEnum):
+class _Precedence(IntEnum):
     """Binding strength of an expression's outermost operator."""
 
     OR = 0
@@ -63,7 +63,7 @@ class _Level(IntEnum):
     ATOM = 6
 
 
-_TEXTS: dict[Expr, tuple[str, _Level]] = {}
+_TEXTS: dict[Expr, tuple[str, _Precedence]] = {}
 
 
 def to_text(e: IntLike) -> str:
@@ -74,37 +74,37 @@ def to_text(e: IntLike) -> str:
 Expr.printer = to_text
 
 
-def _text(e: Expr) -> tuple[str, _Level]:
+def _text(e: Expr) -> tuple[str, _Precedence]:
     found = _TEXTS.get(e)
     if found is None:
         found = _TEXTS[e] = _print(e)
     return found
 
 
-def _at(e: Expr, level: _Level) -> str:
+def _at(e: Expr, level: _Precedence) -> str:
     """The text of ``e`` where operators below ``level`` need parentheses."""
     text, own = _text(e)
     return text if own >= level else f"({text})"
 
 
-def _print(e: Expr) -> tuple[str, _Level]:
+def _print(e: Expr) -> tuple[str, _Precedence]:
     match e:
         case Const(value):
-            return str(value), _Level.ATOM if value >= 0 else _Level.SUM
+            return str(value), _Precedence.ATOM if value >= 0 else _Precedence.SUM
         case Sym(name):
-            return name, _Level.ATOM
+            return name, _Precedence.ATOM
         case Sum(terms, constant):
             return _print_sum(terms, constant)
         case Product(factors):
-            return "*".join(_at(factor, _Level.ATOM) for factor in factors), _Level.PRODUCT
+            return "*".join(_at(factor, _Precedence.ATOM) for factor in factors), _Precedence.PRODUCT
         case FloorDiv(a, b):
             dividend = _ceildiv_dividend(a, b)
             if dividend is not None:
                 return _call("ceildiv", (dividend, b))
-            left = _at(a, _Level.ATOM if isinstance(a, Mod) else _Level.PRODUCT)
-            return f"{left}//{_at(b, _Level.ATOM)}", _Level.PRODUCT
+            left = _at(a, _Precedence.ATOM if isinstance(a, Mod) else _Precedence.PRODUCT)
+            return f"{left}//{_at(b, _Precedence.ATOM)}", _Precedence.PRODUCT
         case Mod(a, b):
-            return f"{_at(a, _Level.PRODUCT)} % {_at(b, _Level.ATOM)}", _Level.PRODUCT
+            return f"{_at(a, _Precedence.PRODUCT)} % {_at(b, _Precedence.ATOM)}", _Precedence.PRODUCT
         case Min(args):
             return _call("min", args)
         case Max(args):
@@ -114,29 +114,29 @@ def _print(e: Expr) -> tuple[str, _Level]:
         case Select(cond, a, b):
             return _call("select", (cond, a, b))
         case Table(values, index):
-            return f"table([{', '.join(map(str, values))}], {to_text(index)})", _Level.ATOM
+            return f"table([{', '.join(map(str, values))}], {to_text(index)})", _Precedence.ATOM
         case Element(tensor, index, size, low, high):
-            return f"clamp({tensor.name}[{to_text(index)} of {to_text(size)}], {to_text(low)}, {to_text(high)})", _Level.ATOM
+            return f"clamp({tensor.name}[{to_text(index)} of {to_text(size)}], {to_text(low)}, {to_text(high)})", _Precedence.ATOM
         case UpperBound(tensor, size, low, high, divisor, step, sought):
             rises = (f"//{divisor}" if divisor > 1 else "") + (" + k" if step == 1 else f" + {step}*k" if step else "")
-            return f"upper_bound({tensor.name}[k of {to_text(size)}]{rises}, {to_text(sought)}, {to_text(low)}, {to_text(high)})", _Level.ATOM
+            return f"upper_bound({tensor.name}[k of {to_text(size)}]{rises}, {to_text(sought)}, {to_text(low)}, {to_text(high)})", _Precedence.ATOM
         case Compare(op, a, b):
-            return _print_compare(op, a, b), _Level.COMPARE
+            return _print_compare(op, a, b), _Precedence.COMPARE
         case And(args):
-            return " && ".join(_at(arg, _Level.NOT) for arg in args), _Level.AND
+            return " && ".join(_at(arg, _Precedence.NOT) for arg in args), _Precedence.AND
         case Or(args):
-            return " || ".join(_at(arg, _Level.AND) for arg in args), _Level.OR
+            return " || ".join(_at(arg, _Precedence.AND) for arg in args), _Precedence.OR
         case Not(a):
-            return f"!{_at(a, _Level.ATOM)}", _Level.NOT
+            return f"!{_at(a, _Precedence.ATOM)}", _Precedence.NOT
         case _:
             raise AssertionError(type(e))
 
 
-def _call(function: str, args: tuple[Expr, ...]) -> tuple[str, _Level]:
-    return f"{function}({', '.join(map(to_text, args))})", _Level.ATOM
+def _call(function: str, args: tuple[Expr, ...]) -> tuple[str, _Precedence]:
+    return f"{function}({', '.join(map(to_text, args))})", _Precedence.ATOM
 
 
-def _print_sum(terms: tuple[tuple[Expr, int], ...], constant: int) -> tuple[str, _Level]:
+def _print_sum(terms: tuple[tuple[Expr, int], ...], constant: int) -> tuple[str, _Precedence]:
     """Positive terms first, the constant last, unless that would start the text with a minus."""
     items = [(t, k) for t, k in terms if k > 0] + [(t, k) for t, k in terms if k < 0]
     if constant > 0 and items[0][1] < 0:
@@ -146,16 +146,16 @@ def _print_sum(terms: tuple[tuple[Expr, int], ...], constant: int) -> tuple[str,
     (first, k), *rest = items
     text = _print_term(first, k)
     if k < 0:  # a leading minus binds tighter than // and %
-        text = f"-{_at(first, _Level.ATOM)}" if k == -1 and not isinstance(first, Product) else f"-{_print_term(first, -k)}"
+        text = f"-{_at(first, _Precedence.ATOM)}" if k == -1 and not isinstance(first, Product) else f"-{_print_term(first, -k)}"
     for term, k in rest:
         text += f" {'+' if k > 0 else '-'} {_print_term(term, abs(k))}"
-    return text, _Level.SUM if rest or k < 0 else _Level.PRODUCT
+    return text, _Precedence.SUM if rest or k < 0 else _Precedence.PRODUCT
 
 
 def _print_term(term: Expr, k: int) -> str:
     if k == 1:
-        return _at(term, _Level.PRODUCT)
-    return f"{k}*{_text(term)[0]}" if isinstance(term, Product) else f"{k}*{_at(term, _Level.ATOM)}"
+        return _at(term, _Precedence.PRODUCT)
+    return f"{k}*{_text(term)[0]}" if isinstance(term, Product) else f"{k}*{_at(term, _Precedence.ATOM)}"
 
 
 def _ceildiv_dividend(a: Expr, b: Expr) -> Expr | None:
@@ -172,8 +172,8 @@ def _length(e: Expr) -> int:
 def _print_compare(op: CompareOp, a: Expr, b: Expr) -> str:
     """An inequality is exchanged where that brings a constant, or the extents among indices, to the right."""
     if (op is CompareOp.LT or op is CompareOp.LE) and (isinstance(a, Const) or (_is_extent(a) and not _is_extent(b))):
-        return f"{_at(b, _Level.SUM)} {'>' if op is CompareOp.LT else '>='} {_at(a, _Level.SUM)}"
-    return f"{_at(a, _Level.SUM)} {op.value} {_at(b, _Level.SUM)}"
+        return f"{_at(b, _Precedence.SUM)} {'>' if op is CompareOp.LT else '>='} {_at(a, _Precedence.SUM)}"
+    return f"{_at(a, _Precedence.SUM)} {op.value} {_at(b, _Precedence.SUM)}"
 
 
 def _is_extent(e: Expr) -> bool:
@@ -352,7 +352,7 @@ class _Parser:
         return upper_bound(sym(token.text), size, low, high, sought, divisor=divisor, step=step)
 
     def tensor(self) -> Token:
-        """The name of a tensor, and the bracket behind it."""
+        """The name of a tensor, and the bracket after it."""
         token = self.tokens[self.position]
         if token.kind is not TokenKind.NAME:
             raise token.error(f"expected the name of a tensor, found {token}")
@@ -368,7 +368,7 @@ class _Parser:
         self.position += 1
 
     def size(self) -> Expr:
-        """The number of elements of a tensor, and the bracket behind it."""
+        """The number of elements of a tensor, and the bracket after it."""
         self.word("of", "the number of elements")
         size = self.disjunction()
         self.expect("]")

@@ -193,7 +193,7 @@ class MachineBarriers:
                 raise FaultFound(FaultKind.PARTIAL, "threads of one warp are at different barriers of the block", t, site)
 
     def meets(self, key: tuple[object, ...], t: int, site: int, expected: int) -> bool:
-        """A barrier of so many threads."""
+        """A barrier of a number of threads."""
         found = self.gather(key, t, site, expected)
         if found is not None:
             self.threads.meet(found)
@@ -255,7 +255,7 @@ class MachineBarriers:
         return (before // count + 1) * count
 
     def acquires(self, t: int, key: object, releases: int) -> bool:
-        """``ld.acquire.gpu`` until so many releases have come: true if the thread sleeps, and tries again when it wakes."""
+        """``ld.acquire.gpu`` until enough releases have come: true if the thread sleeps, and tries again when it wakes."""
         if releases <= 0:
             return False
         parts = self.counters.get(key, [])

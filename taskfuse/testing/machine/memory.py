@@ -26,7 +26,7 @@ class MachineOperation:
         site: the statement that issued it; issuer: the thread.
         generic: it is of the generic proxy.
         is_store: it is a bulk store.
-        waited for: the issuer's epoch at its full wait_group, for these two.
+        retired: the issuer's epoch at the wait_group after which both are visible to it; ``None`` before.
     """
 
     clock: Clock

@@ -13,7 +13,7 @@ from types import CodeType
 from taskfuse.ir.scalar import TRUE, Const, Expr
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, GatherValue, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -63,11 +63,11 @@ class PythonKernel:
 
 def compiled(kernel: Kernel) -> PythonKernel:
     """The Python code of a kernel."""
-    return _Compiler(kernel).compiled()
+    return _PythonCompiler(kernel).compiled()
 
 
 @dataclass(slots=True)
-class _Compiler(PythonWriter):
+class _PythonCompiler(PythonWriter):
     def compiled(self) -> PythonKernel:
         kernel = self.kernel
         self.storage = {p.name: p for p in (*kernel.inputs, *kernel.outputs)} | {b.name: b for b in kernel.buffers}
@@ -106,9 +106,9 @@ class _Compiler(PythonWriter):
                 self.touch(out, "write")
             case Choose():
                 self.choose(s)
-            case Gather():
+            case GatherCopy():
                 self.gather(s)
-            case Update():
+            case AtomicUpdate():
                 self.update(s)
             case VectorCopy(out=out, source=source, width=width):
                 size = width * self.storage[out.buffer].dtype.itemsize
@@ -176,13 +176,13 @@ class _Compiler(PythonWriter):
             inside.append(f"0 <= {symbol} < {extent}")
         return " and ".join(inside) or "True"
 
-    def update(self, s: Update) -> None:
+    def update(self, s: AtomicUpdate) -> None:
         self.touch(s.source, "read")
         with self.block(f"if {self.found(s.values)}:"):
             size = self.storage[s.out.buffer].dtype.itemsize
             self.add(f"m.memory.update(t, {self.cells_of(s.out, self.address(s.out), size)}, {self.site})")
 
-    def gather(self, s: Gather) -> None:
+    def gather(self, s: GatherCopy) -> None:
         inside = self.found(s.values)
         size = s.width * self.storage[s.out.buffer].dtype.itemsize
         with self.block(f"if {inside}:"):

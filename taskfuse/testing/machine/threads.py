@@ -2,7 +2,7 @@
 
 A clock is an immutable value that many threads share; a thread's own entry is kept apart, so that a barrier of a thousand threads makes one list. Entries
 ``0..n`` are of memory: what another thread did up to an epoch is visible. Entries ``n..2n`` are of control: it has happened, though what it stored
-need not be visible (instructions of a whole warp, arrivals of asynchronous copies). Behind them stands a completed phase for each mbarrier. Operations of
+need not be visible (instructions of a whole warp, arrivals of asynchronous copies). After them comes a completed phase for each mbarrier. Operations of
 asynchronous engines are bits of ``done``.
 """
 

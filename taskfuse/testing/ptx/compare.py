@@ -35,7 +35,7 @@ class Difference(Exception):
 
 
 @dataclass(slots=True)
-class Report:
+class Comparison:
     """What was compared.
 
     Attributes:
@@ -57,13 +57,13 @@ WORK, MOST = 12_000, 60_000
 """Statements and basic blocks executed in a launch after which no further thread of it is begun: if all events have been seen, and in any case."""
 
 
-def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[str, int]] | None = None) -> Report:
+def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[str, int]] | None = None) -> Comparison:
     """Compare the PTX of a text with the kernel that it was printed from.
 
     Args:
         sizes: extents of launches, all of which are compared; ``None``: some are chosen, until threads have come to all instructions.
     """
-    report = Report()
+    report = Comparison()
     seen: set[int] = set()
     places: dict[str, int] = {}
     if kernel.queues:
@@ -100,7 +100,7 @@ def _check_limits(kernel: Kernel, limits: Mapping[str, tuple[int, ...]]) -> None
         raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
 
 
-def _launch(launch: PtxLaunch, program: PtxMachine, report: Report, seen: set[int], places: dict[str, int], waits: bool) -> None:
+def _launch(launch: PtxLaunch, program: PtxMachine, report: Comparison, seen: set[int], places: dict[str, int], waits: bool) -> None:
     """Compare threads of a launch, in an order that mixes them.
 
     Args:

@@ -18,7 +18,7 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import accesses, walk
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, Update, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import kernel_facts
@@ -96,7 +96,7 @@ class Traces:
         for name, values in (("threadIdx", thread), ("blockIdx", block)):
             env |= {f"{name}.{d}": v for d, v in zip("xyz", values, strict=True)}
         env |= {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block, self.launch.cluster, strict=True)}
-        return _Walk(self._reader, env, only_lanes).trace()
+        return _ThreadWalk(self._reader, env, only_lanes).trace()
 
     def lanes(self, block: Int3, thread: Int3, lanes: WarpLanes) -> tuple[int, int]:
         """The lanes of the thread's warp that come to a statement so often, and those that there are, as masks."""
@@ -110,7 +110,7 @@ class Traces:
         return come, (1 << len(found)) - 1
 
 
-class _Walk:
+class _ThreadWalk:
     """One thread on its way through a kernel."""
 
     def __init__(self, reader: LaunchReader, env: dict[str, int], only_lanes: bool) -> None:
@@ -163,9 +163,9 @@ class _Walk:
                 self._env[f"{name}.slot"] = slot
                 self._env[f"{name}.parity"] ^= wraps & 1
                 self._env[f"{name}.phase"] += wraps
-            case Compute() | Choose() | VectorCopy() | Gather():
+            case Compute() | Choose() | VectorCopy() | GatherCopy():
                 self._moves(stmt)
-            case Update(values=values) if values:  # whether it changes something, and what, data says
+            case AtomicUpdate(values=values) if values:  # whether it changes something, and what, data says
                 for access in (stmt.source, *(v.source for v in values)):
                     self._touch(access, 1, store=False)
             case _:
@@ -174,14 +174,14 @@ class _Walk:
 
     # -- memory -------------------------------------------------------------------------------------------------------------------------
 
-    def _moves(self, stmt: Compute | Choose | VectorCopy | Gather) -> None:
+    def _moves(self, stmt: Compute | Choose | VectorCopy | GatherCopy) -> None:
         width = 1
         read: tuple[Access, ...] = accesses(stmt)[1]
         match stmt:
             case Choose(cases=cases):
                 operand = next(c.operand for c in cases if self._value(c.cond))
                 read = (operand,) if isinstance(operand, Access) else ()
-            case Gather():
+            case GatherCopy():
                 width = stmt.width
                 read = tuple(v.source for v in stmt.values)  # where else it reads, values say
             case VectorCopy():
@@ -284,7 +284,7 @@ class _Walk:
                 a, b = stmt.dtype, stmt.b_dtype or stmt.dtype
                 acc = "s32" if a.is_integer else "f32"
                 yield Kind.MMA, (f"m16n8k{k}.row.col.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
-            case Update(out=out):
+            case AtomicUpdate(out=out):
                 yield Kind.UPDATE, (ANY, r.address(out, env), ANY), 0
             case LdMatrix(source=source):
                 yield Kind.LOAD_MATRIX, (_matrices(stmt), r.address(source, env)), 0
@@ -294,7 +294,7 @@ class _Walk:
                 operands = ("bfly", mask, 31, self._lanes(stmt))
                 for _ in range(-(-r.size(out) // 4)):
                     yield Kind.SHUFFLE, operands, 0
-            case For() | Bind() | If() | Compute() | Choose() | Gather() | VectorCopy() | CursorInit() | Advance():
+            case For() | Bind() | If() | Compute() | Choose() | GatherCopy() | VectorCopy() | CursorInit() | Advance():
                 raise AssertionError(type(stmt))
 
     def _coordinates(self, coords: tuple[Expr, ...]) -> tuple[int, ...]:

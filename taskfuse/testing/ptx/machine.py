@@ -85,11 +85,11 @@ def machine(function: PtxFunction) -> PtxMachine:
     Raises:
         PtxError: an instruction that is not known.
     """
-    return _Builder(function).build()
+    return _MachineBuilder(function).build()
 
 
 @dataclass(slots=True)
-class _Builder:
+class _MachineBuilder:
     function: PtxFunction
     decoded: list[tuple[Operation, ...]] = field(default_factory=list[tuple[Operation, ...]])
     needed: set[str] = field(default_factory=set[str])

@@ -8,7 +8,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr
 from taskfuse.kir import accesses
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import Bind, Choose, Compute, For, Gather, If, Stmt, Update, VectorCopy
+from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, SemaphoreSlot
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit
@@ -54,7 +54,7 @@ class LaunchReader:
                     found = True
                 case _ if only_lanes:
                     found = isinstance(stmt, Barrier) and stmt.scope is BarrierScope.WARP
-                case Compute() | Choose() | VectorCopy() | Gather() | Update():
+                case Compute() | Choose() | VectorCopy() | GatherCopy() | AtomicUpdate():
                     found = any(a.buffer not in self._registers for side in accesses(stmt) for a in side)
                 case _:
                     found = True

@@ -26,11 +26,11 @@ class _Links:
         return "" if self.instances == 1 else f"blockIdx.x - {role * self.instances}, " if role else "blockIdx.x, "
 
     def arrivals(self, readers: int) -> int:
-        """Releases per position, by so many blocks."""
+        """Releases per position, by a number of blocks."""
         return readers * (1 if self.lone else self.lanes)
 
     def declare(self, h: Head, ring: int, readers: int) -> None:
-        """A ring that so many roles read."""
+        """A ring that several roles read."""
         shape = f"{self.slots}" if self.instances == 1 else f"{self.instances}, {self.slots}"
         h.storage.append(f"GLOBAL w{ring}: float32[{shape}, {self.lanes}]")
         h.storage.append(f"SEMAPHORE w{ring}.full[{shape}] count {self.arrivals(1)}, w{ring}.empty[{shape}] count {self.arrivals(readers)}")

@@ -168,5 +168,5 @@ def arrivals(how: ArrivalSignal, lanes: int) -> int:
 
 
 def signals(lanes: int) -> list[ArrivalSignal]:
-    """The ways that a role of so many lanes can go."""
+    """The ways that a role with this many lanes can go."""
     return [ArrivalSignal.ALL, ArrivalSignal.WARP, ArrivalSignal.NAMED] if lanes % 32 == 0 else [ArrivalSignal.ALL, ArrivalSignal.MET]

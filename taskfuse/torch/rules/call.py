@@ -21,7 +21,7 @@ Made = TensorView | tuple[TensorView | None, ...]
 
 
 @dataclass(slots=True)
-class Call:
+class AtenCall:
     """A call in progress.
 
     Attributes:
@@ -30,7 +30,6 @@ class Call:
         given: every argument of the schema by its name; those not passed have their defaults.
         passed: the names of arguments that differ from their defaults and that no rule has read yet.
         outs: what torch says of the results.
-        views: dtypes and shapes of tensor arguments, by name.
     """
 
     name: str
@@ -60,7 +59,7 @@ class Call:
         return self.as_tensor(self[name], dtype)
 
     def as_tensor(self, value: Value, dtype: DType | None = None) -> TensorView:
-        """A value that is a tensor, converted to a dtype. Raises :class:`Refused` if it is none."""
+        """A tensor, converted to a dtype. Raises :class:`Refused` for other values."""
         if not isinstance(value, TensorView):
             raise Refused(f"an operand is {value!r}")
         return value if dtype is None else converted(value, dtype)
@@ -83,7 +82,7 @@ class Call:
             raise Refused(f"{', '.join(sorted(self.passed))}= is not taken")
 
 
-Rule = Callable[[Call], Made]
+Rule = Callable[[AtenCall], Made]
 RULES: dict[str, Rule] = {}
 """What an op is made of, by its name, or by its name and overload, where the table of ops does not say it."""
 

@@ -10,7 +10,7 @@ from taskfuse.dtypes import DType, bool_, float32
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.rules.call import Call, Made, computed_in, converted, fitted, promoted, rule
+from taskfuse.torch.rules.call import AtenCall, Made, computed_in, converted, fitted, promoted, rule
 
 
 def _number(value: Any, dtype: DType) -> Any:
@@ -23,7 +23,7 @@ def _number(value: Any, dtype: DType) -> Any:
 
 
 @rule("add", "sub", "rsub")
-def sums(call: Call) -> Made:
+def sums(call: AtenCall) -> Made:
     """``self + alpha * other``."""
     a, b, alpha = call["self"], call["other"], call.get("alpha", 1)
     if call.name == "rsub":
@@ -43,7 +43,7 @@ def sums(call: Call) -> Made:
 
 
 @rule("div")
-def division(call: Call) -> Made:
+def division(call: AtenCall) -> Made:
     """A quotient, or one rounded down or towards zero."""
     a, b, mode = call["self"], call["other"], call.get("rounding_mode")
     dtype = computed_in(call.out.dtype, [a, b])
@@ -58,13 +58,13 @@ def division(call: Call) -> Made:
 
 
 @rule("where.self", "where.ScalarOther", "where.ScalarSelf")
-def selection(call: Call) -> Made:
+def selection(call: AtenCall) -> Made:
     """``self`` where ``condition``, else ``other``."""
     return ops.where(call["condition"], _number(call["self"], call.out.dtype), _number(call["other"], call.out.dtype))
 
 
 @rule("_to_copy", "convert_element_type", "to")
-def conversion(call: Call) -> Made:
+def conversion(call: AtenCall) -> Made:
     """Another dtype, on the same device."""
     call.get("dtype")
     call.get("non_blocking")
@@ -74,13 +74,13 @@ def conversion(call: Call) -> Made:
 
 
 @rule("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
-def same(call: Call) -> Made:
+def same(call: AtenCall) -> Made:
     """The same elements."""
     return ops.copy(call.tensor("self"))
 
 
 @rule("clamp", "clamp_min", "clamp_max", "hardtanh")
-def bounds(call: Call) -> Made:
+def bounds(call: AtenCall) -> Made:
     """Elements between bounds that are numbers or tensors; NaN stays."""
     low, high = (call.get(name) if name in call.given else call.get(f"{name}_val") for name in ("min", "max"))
     dtype = computed_in(call.out.dtype, [low, high])
@@ -90,7 +90,7 @@ def bounds(call: Call) -> Made:
 
 
 @rule("pow")
-def power(call: Call) -> Made:
+def power(call: AtenCall) -> Made:
     """A power; of exponents that are numbers, those that torch computes otherwise as it does."""
     base, exponent = call["self"], call["exponent"]
     dtype = computed_in(call.out.dtype, [base, exponent])
@@ -119,21 +119,21 @@ def power(call: Call) -> Made:
 
 
 @rule("gelu")
-def gelu(call: Call) -> Made:
+def gelu(call: AtenCall) -> Made:
     """gelu, exact or by tanh."""
     x = call.tensor("self")
     return ops.gelu_tanh(x) if call.get("approximate", "none") == "tanh" else ops.gelu(x)
 
 
 @rule("leaky_relu")
-def leaky_relu(call: Call) -> Made:
+def leaky_relu(call: AtenCall) -> Made:
     """``x`` or its multiple."""
     x = converted(call.tensor("self"), call.out.dtype.compute)
     return ops.where(ops.gt(x, 0.0), x, ops.mul(x, float(call["negative_slope"])))
 
 
 @rule("elu")
-def elu(call: Call) -> Made:
+def elu(call: AtenCall) -> Made:
     """elu with its scales."""
     x = converted(call.tensor("self"), call.out.dtype.compute)
     alpha, scale, inner = (float(call[name]) for name in ("alpha", "scale", "input_scale"))
@@ -142,7 +142,7 @@ def elu(call: Call) -> Made:
 
 
 @rule("round.decimals")
-def rounding(call: Call) -> Made:
+def rounding(call: AtenCall) -> Made:
     """Halves to even, at no decimals."""
     if call["decimals"] != 0:
         raise Refused("it rounds to decimals")
@@ -150,14 +150,14 @@ def rounding(call: Call) -> Made:
 
 
 @rule("masked_fill")
-def masked_fill(call: Call) -> Made:
+def masked_fill(call: AtenCall) -> Made:
     """A number where a mask is set."""
     dtype = call.out.dtype
     return ops.where(fitted(call.tensor("mask"), call.out.shape), _number(call["value"], dtype), call.tensor("self", dtype))
 
 
 @rule("nan_to_num")
-def nan_to_num(call: Call) -> Made:
+def nan_to_num(call: AtenCall) -> Made:
     """NaN and infinities replaced."""
     nan, high, low = (call[name] for name in ("nan", "posinf", "neginf"))
     x = call.tensor("self")
@@ -165,7 +165,7 @@ def nan_to_num(call: Call) -> Made:
 
 
 @rule("logit")
-def logit(call: Call) -> Made:
+def logit(call: AtenCall) -> Made:
     """``log(x / (1 - x))``."""
     x = converted(call.tensor("self"), call.out.dtype.compute)
     eps = call["eps"]
@@ -174,7 +174,7 @@ def logit(call: Call) -> Made:
 
 
 @rule("addcmul", "addcdiv")
-def scaled_sum(call: Call) -> Made:
+def scaled_sum(call: AtenCall) -> Made:
     """``self + value * tensor1 * tensor2``, rounded once."""
     dtype = call.out.dtype.compute
     x, a, b = (call.tensor(name, dtype) for name in ("self", "tensor1", "tensor2"))
@@ -185,7 +185,7 @@ def scaled_sum(call: Call) -> Made:
 
 
 @rule("_softmax_backward_data")
-def softmax_backward(call: Call) -> Made:
+def softmax_backward(call: AtenCall) -> Made:
     """``(g - sum(g y)) y`` along a dimension."""
     g, y = (ops.cast(call.tensor(name), call.given[name].dtype.compute) for name in ("grad_output", "output"))
     axis = call.axis("dim", len(y.shape))
@@ -195,7 +195,7 @@ def softmax_backward(call: Call) -> Made:
 
 
 @rule("silu_backward")
-def silu_backward(call: Call) -> Made:
+def silu_backward(call: AtenCall) -> Made:
     """The gradient of silu."""
     g, x = (converted(call.tensor(name), call.out.dtype.compute) for name in ("grad_output", "self"))
     s = ops.sigmoid(x)
@@ -203,7 +203,7 @@ def silu_backward(call: Call) -> Made:
 
 
 @rule("gelu_backward")
-def gelu_backward(call: Call) -> Made:
+def gelu_backward(call: AtenCall) -> Made:
     """The gradient of gelu, exact or by tanh."""
     g, x = (converted(call.tensor(name), call.out.dtype.compute) for name in ("grad_output", "self"))
     if call.get("approximate", "none") == "tanh":
@@ -218,28 +218,28 @@ def gelu_backward(call: Call) -> Made:
 
 
 @rule("threshold_backward")
-def threshold_backward(call: Call) -> Made:
+def threshold_backward(call: AtenCall) -> Made:
     """The gradient where an element is above a threshold."""
     x, g = call.tensor("self"), call.tensor("grad_output", call.out.dtype)
     return ops.where(ops.le(x, _number(call["threshold"], x.dtype)), _number(0, call.out.dtype), g)
 
 
 @rule("tanh_backward", "sigmoid_backward")
-def saturating_backward(call: Call) -> Made:
+def saturating_backward(call: AtenCall) -> Made:
     """The gradients of tanh and sigmoid, from their results."""
     g, y = (converted(call.tensor(name), call.out.dtype.compute) for name in ("grad_output", "output"))
     return ops.mul(g, ops.sub(1.0, ops.square(y)) if call.name == "tanh_backward" else ops.mul(ops.sub(1.0, y), y))
 
 
 @rule("native_dropout_backward")
-def dropout_backward(call: Call) -> Made:
+def dropout_backward(call: AtenCall) -> Made:
     """The gradient of dropout, from its mask."""
     g = converted(call.tensor("grad_output"), call.out.dtype.compute)
     return ops.mul(ops.mul(g, converted(call.tensor("mask"), g.dtype)), float(call["scale"]))
 
 
 @rule("sgn", "isposinf", "isneginf")
-def refused_names(call: Call) -> Made:
+def refused_names(call: AtenCall) -> Made:
     """Ops by other functions."""
     x = call.tensor("self")
     if call.name == "sgn":
@@ -249,6 +249,6 @@ def refused_names(call: Call) -> Made:
     return ops.eq(converted(x, float32 if x.dtype.bits < 32 else x.dtype), math.inf if call.name == "isposinf" else -math.inf)
 
 
-def common(call: Call, *names: str) -> DType:
+def common(call: AtenCall, *names: str) -> DType:
     """The promoted dtype of arguments."""
     return promoted([call.given[name] for name in names])

@@ -9,7 +9,7 @@ from taskfuse.dtypes import bool_, int64
 from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.rules.call import Call, Made, converted, number, rule, widened
+from taskfuse.torch.rules.call import AtenCall, Made, converted, number, rule, widened
 
 SIMPLE: dict[str, Callable[..., TensorView]] = {
     "sum": ops.sum,
@@ -25,7 +25,7 @@ SIMPLE: dict[str, Callable[..., TensorView]] = {
 
 
 @rule(*SIMPLE)
-def reduced(call: Call) -> Made:
+def reduced(call: AtenCall) -> Made:
     """One of the simple reductions, over some dimensions or all."""
     x = call.tensor("self")
     call.get("dtype")
@@ -40,7 +40,7 @@ def reduced(call: Call) -> Made:
 
 
 @rule("var", "var_mean")
-def variance(call: Call) -> Made:
+def variance(call: AtenCall) -> Made:
     """The variance, and the mean."""
     x = widened(call.tensor("self"))
     if call.overload not in ("correction", "correction_names"):
@@ -58,7 +58,7 @@ def variance(call: Call) -> Made:
 
 
 @rule("linalg_vector_norm")
-def vector_norm(call: Call) -> Made:
+def vector_norm(call: AtenCall) -> Made:
     """The Euclidean norm, the sum of magnitudes, or the greatest of them."""
     order = float(call["ord"])
     x = converted(widened(call.tensor("self")), call.out.dtype.compute)
@@ -76,7 +76,7 @@ def vector_norm(call: Call) -> Made:
 
 
 @rule("argmax", "argmin")
-def position(call: Call) -> Made:
+def position(call: AtenCall) -> Made:
     """The first index of the greatest or least element."""
     x, axis, keep = call.tensor("self"), call["dim"], bool(call["keepdim"])
     if not x.shape:
@@ -86,7 +86,7 @@ def position(call: Call) -> Made:
 
 
 @rule("_softmax", "_log_softmax")
-def normalized(call: Call) -> Made:
+def normalized(call: AtenCall) -> Made:
     """softmax and its logarithm, in float32 for 16-bit floats."""
     x = converted(widened(call.tensor("self")), call.out.dtype.compute)
     call.get("half_to_float")
@@ -97,7 +97,7 @@ def normalized(call: Call) -> Made:
 
 
 @rule("native_layer_norm")
-def layer_norm(call: Call) -> Made:
+def layer_norm(call: AtenCall) -> Made:
     """The norm, the mean and the reciprocal deviation."""
     x = widened(call.tensor("input"))
     count = len(call["normalized_shape"])
@@ -111,7 +111,7 @@ def layer_norm(call: Call) -> Made:
 
 
 @rule("native_group_norm")
-def group_norm(call: Call) -> Made:
+def group_norm(call: AtenCall) -> Made:
     """Norms of groups of channels, their means and reciprocal deviations."""
     x = widened(call.tensor("input"))
     groups = number(call["group"])
@@ -131,7 +131,7 @@ def group_norm(call: Call) -> Made:
 
 
 @rule("cumsum", "cumprod")
-def scanned(call: Call) -> Made:
+def scanned(call: AtenCall) -> Made:
     """A running sum or product."""
     x = converted(call.tensor("self"), call.out.dtype)
     call.get("dtype")
@@ -141,7 +141,7 @@ def scanned(call: Call) -> Made:
 
 
 @rule("logsumexp")
-def logsumexp(call: Call) -> Made:
+def logsumexp(call: AtenCall) -> Made:
     """The logarithm of a sum of exponentials."""
     x = converted(widened(call.tensor("self")), call.out.dtype.compute)
     axes = call.axes("dim", x)
@@ -157,7 +157,7 @@ PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv"})
 
 
 @rule("mm", "bmm", "mv", "dot")
-def product(call: Call) -> Made:
+def product(call: AtenCall) -> Made:
     """A product of matrices, of batches of them, or of a matrix and a vector."""
     names = {"mm": ("self", "mat2"), "bmm": ("self", "mat2"), "mv": ("self", "vec"), "dot": ("self", "tensor")}[call.name]
     if call.out.dtype.is_integer or call.out.dtype is bool_:
@@ -167,7 +167,7 @@ def product(call: Call) -> Made:
 
 
 @rule("addmm", "baddbmm", "addmv")
-def added_product(call: Call) -> Made:
+def added_product(call: AtenCall) -> Made:
     """``beta * self + alpha * a @ b``, rounded once."""
     if call.out.dtype.is_integer:
         raise Refused("it multiplies matrices of integers")
@@ -187,14 +187,14 @@ def added_product(call: Call) -> Made:
 
 
 @rule("embedding")
-def embedding(call: Call) -> Made:
+def embedding(call: AtenCall) -> Made:
     """Rows of a table."""
     call.passed -= {"padding_idx", "scale_grad_by_freq", "sparse"}
     return ops.take(call.tensor("weight"), call.tensor("indices"), 0)
 
 
 @rule("gather")
-def gathered(call: Call) -> Made:
+def gathered(call: AtenCall) -> Made:
     """Elements at indices along a dimension."""
     x, at = call.tensor("self"), call.tensor("index")
     call.get("sparse_grad")
@@ -204,7 +204,7 @@ def gathered(call: Call) -> Made:
 
 
 @rule("index_select")
-def index_selected(call: Call) -> Made:
+def index_selected(call: AtenCall) -> Made:
     """Slices at indices along a dimension."""
     x = call.tensor("self")
     if not x.shape or len(call.given["index"].shape) != 1:
@@ -213,7 +213,7 @@ def index_selected(call: Call) -> Made:
 
 
 @rule("index", "_unsafe_index")
-def indexed(call: Call) -> Made:
+def indexed(call: AtenCall) -> Made:
     """Elements at tensors of indices."""
     x, given = call.tensor("self"), call["indices"]
     if any(isinstance(i, TensorView) and not i.dtype.is_integer for i in given):
@@ -222,7 +222,7 @@ def indexed(call: Call) -> Made:
 
 
 @rule("scatter", "scatter_add")
-def scattered(call: Call) -> Made:
+def scattered(call: AtenCall) -> Made:
     """Elements that go to indices along a dimension."""
     x = call.tensor("self")
     if not x.shape or not call.given["index"].shape:
@@ -237,7 +237,7 @@ def scattered(call: Call) -> Made:
 
 
 @rule("scatter_reduce")
-def scatter_combined(call: Call) -> Made:
+def scatter_combined(call: AtenCall) -> Made:
     """Elements combined with others that go to indices along a dimension."""
     x = call.tensor("self")
     if call["reduce"] == "mean" or not call["include_self"] or not x.shape or not call.given["index"].shape:
@@ -246,7 +246,7 @@ def scatter_combined(call: Call) -> Made:
 
 
 @rule("index_add")
-def index_added(call: Call) -> Made:
+def index_added(call: AtenCall) -> Made:
     """Slices added at indices along a dimension."""
     x = call.tensor("self")
     if call["alpha"] != 1 or not x.shape:
@@ -255,7 +255,7 @@ def index_added(call: Call) -> Made:
 
 
 @rule("index_put", "_unsafe_index_put")
-def index_stored(call: Call) -> Made:
+def index_stored(call: AtenCall) -> Made:
     """Values stored or added at tensors of indices."""
     x, given = call.tensor("self"), call["indices"]
     if any(isinstance(i, TensorView) and not i.dtype.is_integer for i in given):
@@ -264,7 +264,7 @@ def index_stored(call: Call) -> Made:
 
 
 @rule("embedding_dense_backward")
-def embedding_backward(call: Call) -> Made:
+def embedding_backward(call: AtenCall) -> Made:
     """Gradients summed by row of the table."""
     if call["scale_grad_by_freq"]:
         raise Refused("gradients are scaled by frequency")

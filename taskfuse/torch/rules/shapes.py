@@ -7,11 +7,11 @@ from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import Expr, const, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused, row_major
-from taskfuse.torch.rules.call import Call, Made, axes_of, converted, fitted, number, rule
+from taskfuse.torch.rules.call import AtenCall, Made, axes_of, converted, fitted, number, rule
 
 
 @rule("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten", "_reshape_alias", "view_copy", "unsqueeze_copy", "squeeze_copy")
-def reshaped(call: Call) -> Made:
+def reshaped(call: AtenCall) -> Made:
     """The elements in row-major order in another shape."""
     x = call.tensor("self")
     if call.overload == "dtype":
@@ -21,14 +21,14 @@ def reshaped(call: Call) -> Made:
 
 
 @rule("permute", "permute_copy")
-def permuted(call: Call) -> Made:
+def permuted(call: AtenCall) -> Made:
     """Axes in another order."""
     x = call.tensor("self")
     return ops.permute(x, list(axes_of(call["dims"], len(x.shape))) if x.shape else [])
 
 
 @rule("t", "transpose", "t_copy", "transpose_copy")
-def transposed(call: Call) -> Made:
+def transposed(call: AtenCall) -> Made:
     """Two axes exchanged."""
     x = call.tensor("self")
     rank = len(x.shape)
@@ -40,7 +40,7 @@ def transposed(call: Call) -> Made:
 
 
 @rule("expand", "broadcast_in_dim", "expand_copy")
-def expanded(call: Call) -> Made:
+def expanded(call: AtenCall) -> Made:
     """Axes of extent 1, and new leading ones, repeated."""
     if call.name == "broadcast_in_dim":
         raise Refused("it is of prims")
@@ -49,7 +49,7 @@ def expanded(call: Call) -> Made:
 
 
 @rule("slice", "slice_copy")
-def sliced(call: Call) -> Made:
+def sliced(call: AtenCall) -> Made:
     """A slice along one axis; bounds as in Python."""
     x = call.tensor("self")
     axis = call.axis("dim", len(x.shape))
@@ -63,7 +63,7 @@ def _bound(value: object) -> object:
 
 
 @rule("select", "select_copy")
-def selected(call: Call) -> Made:
+def selected(call: AtenCall) -> Made:
     """One index along an axis."""
     x = call.tensor("self")
     axis, at = call.axis("dim", len(x.shape)), number(call["index"])
@@ -72,7 +72,7 @@ def selected(call: Call) -> Made:
 
 
 @rule("split", "split_with_sizes", "unbind", "chunk")
-def pieces(call: Call) -> Made:
+def pieces(call: AtenCall) -> Made:
     """Slices one after another, as many as torch says."""
     x = call.tensor("self")
     axis = call.axis("dim", len(x.shape))
@@ -91,7 +91,7 @@ def pieces(call: Call) -> Made:
 
 
 @rule("cat")
-def concatenated(call: Call) -> Made:
+def concatenated(call: AtenCall) -> Made:
     """Tensors one after another; those of shape [0] count as nothing."""
     parts = [call.as_tensor(x, call.out.dtype) for x in call["tensors"]]
     rank = len(call.out.shape)
@@ -101,14 +101,14 @@ def concatenated(call: Call) -> Made:
 
 
 @rule("stack")
-def stacked(call: Call) -> Made:
+def stacked(call: AtenCall) -> Made:
     """Tensors along a new axis."""
     parts = [call.as_tensor(x, call.out.dtype) for x in call["tensors"]]
     return ops.stack(parts, call.axis("dim", len(call.out.shape)))
 
 
 @rule("flip")
-def flipped(call: Call) -> Made:
+def flipped(call: AtenCall) -> Made:
     """Axes in reverse."""
     x = call.tensor("self")
     given = call["dims"]
@@ -116,7 +116,7 @@ def flipped(call: Call) -> Made:
 
 
 @rule("constant_pad_nd")
-def padded(call: Call) -> Made:
+def padded(call: AtenCall) -> Made:
     """A value around a tensor; where a width is negative, a slice of it."""
     x, value = call.tensor("self"), call["value"]
     given = [number(w) for w in call["pad"]]
@@ -129,7 +129,7 @@ def padded(call: Call) -> Made:
 
 
 @rule("full", "full_like", "scalar_tensor", "zeros", "zeros_like", "ones", "ones_like", "new_zeros", "new_ones", "new_full")
-def constants(call: Call) -> Made:
+def constants(call: AtenCall) -> Made:
     """One value everywhere."""
     dtype = call.out.dtype
     call.passed -= {"size", "dtype", "self"}
@@ -142,7 +142,7 @@ def constants(call: Call) -> Made:
 
 
 @rule("arange", "iota")
-def counted(call: Call) -> Made:
+def counted(call: AtenCall) -> Made:
     """``start + step * i``."""
     call.passed -= {"end", "length", "dtype", "requires_grad"}
     start, step = call.get("start", 0), call.get("step", 1)
@@ -158,7 +158,7 @@ def counted(call: Call) -> Made:
 
 
 @rule("as_strided")
-def strided(call: Call) -> Made:
+def strided(call: AtenCall) -> Made:
     """A view by strides of a tensor that lies row by row: a slice of it, or all of it in another shape."""
     x = call.tensor("self")
     size, stride = ([number(e) for e in call[name]] for name in ("size", "stride"))
@@ -178,13 +178,13 @@ def _count(shape: list[int]) -> int:
 
 
 @rule("repeat")
-def repeated(call: Call) -> Made:
+def repeated(call: AtenCall) -> Made:
     """A tensor laid side by side."""
     return ops.tile(call.tensor("self"), tuple(number(n) for n in call["repeats"]))
 
 
 @rule("slice_scatter")
-def into_slice(call: Call) -> Made:
+def into_slice(call: AtenCall) -> Made:
     """A tensor with another one in a slice of it."""
     x, y = call.tensor("self", call.out.dtype), call.tensor("src", call.out.dtype)
     rank = len(x.shape)
@@ -216,7 +216,7 @@ def _part(x: TensorView, axis: int, start: Expr, stop: Expr) -> TensorView:
 
 
 @rule("select_scatter")
-def into_index(call: Call) -> Made:
+def into_index(call: AtenCall) -> Made:
     """A tensor with another one at an index along an axis."""
     x, y = call.tensor("self", call.out.dtype), call.tensor("src", call.out.dtype)
     rank = len(x.shape)

@@ -20,7 +20,7 @@ from taskfuse.ops import full, where
 from taskfuse.ops.registry import Op, OpKind, by_torch
 from taskfuse.torch.metadata import Refused, members
 from taskfuse.torch.rules import pointwise, reductions, shapes
-from taskfuse.torch.rules.call import RULES, Call, Made, Rule, computed_in, converted, promoted
+from taskfuse.torch.rules.call import RULES, AtenCall, Made, Rule, computed_in, converted, promoted
 
 MODULES = (pointwise, reductions, shapes)
 """The modules whose rules are in the table when this one is imported."""
@@ -49,7 +49,7 @@ def _row(name: str) -> Op | None:
     return None if found is None or found.kind in (OpKind.MISSING, OpKind.CREATION) else found
 
 
-def elementwise(call: Call) -> Made:
+def elementwise(call: AtenCall) -> Made:
     """An elementwise function: the operands are the schema's tensors and numbers, in its order."""
     row = _row(call.name)
     assert row is not None
@@ -62,7 +62,7 @@ def elementwise(call: Call) -> Made:
     return applied(row.name, function, operands, call)
 
 
-def applied(name: str, function: Callable[..., TensorView], operands: list[Any], call: Call) -> TensorView:
+def applied(name: str, function: Callable[..., TensorView], operands: list[Any], call: AtenCall) -> TensorView:
     """An elementwise function of operands in the dtype that torch computes in."""
     row = ELEMENTWISE[name]
     values = operands[1:] if row.rule is DTypeRule.SELECT else operands
@@ -86,7 +86,7 @@ def _operand(value: Any, dtype: Any) -> Any:
     return full([], value, dtype) if isinstance(value, Expr) or not dtype.holds(value) else value
 
 
-def by_name(call: Call, row: Op) -> Made:
+def by_name(call: AtenCall, row: Op) -> Made:
     """A function whose arguments have the names of torch's, or those of :data:`SAME`; the first takes the first tensor."""
     function = cast("Callable[..., Made]", row.function)
     parameters = list(inspect.signature(function).parameters)

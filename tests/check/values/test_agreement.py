@@ -13,7 +13,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, map_stmts, stmt_text, walk
-from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, Stmt, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, GatherCopy, Stmt, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import Shuffle
 from taskfuse.sim import simulate
@@ -38,7 +38,7 @@ def faults(s: Stmt, chance: random.Random) -> Iterator[Stmt | Body]:
             if len(operands) > 1:
                 yield replace(s, operands=(operands[1], operands[0], *operands[2:]))
             yield from ((), (s, s))
-        case VectorCopy() | AsyncCopy() | Gather():
+        case VectorCopy() | AsyncCopy() | GatherCopy():
             if s.source.index:
                 yield replace(s, source=bumped(s.source, chance))
             yield ()

@@ -31,7 +31,7 @@ from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, stmt_text, walk
-from taskfuse.kir.nodes import Choose, Compute, For, Gather, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.nodes import Choose, Compute, For, GatherCopy, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.operands import Access, Content, Descriptor, Holds, Immediate, Operand
 from taskfuse.kir.products import Mma, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
@@ -221,7 +221,7 @@ def test_a_gather_from_elsewhere() -> None:
     kernel = tf.lower(fusion)
     holds(kernel)
 
-    def last(s: Gather) -> Stmt:
+    def last(s: GatherCopy) -> Stmt:
         return replace(s, source=replace(s.source, index=(s.source.index[0], 3 - s.source.index[1])))
 
     assert "from where it is not defined" in found(edited(kernel, "GATHER", last)).reason

@@ -7,23 +7,23 @@ from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.sent_points import NOWHERE, SentPoints, SentRound
 from taskfuse.check.values.terms import Terms
 from taskfuse.kir import parse_kernel
-from taskfuse.kir.nodes import Update
+from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.kir.walk import walk
 from taskfuse.kir.witness import Whole
 from tests.check.values.updated import KERNEL
 
 
-def sent_points() -> tuple[SentPoints, Update]:
+def sent_points() -> tuple[SentPoints, AtomicUpdate]:
     kernel = parse_kernel(KERNEL)
     elements = Elements(kernel, {})
     tensor = elements.tensors["y"]
     assert tensor.definition is not None
     assert isinstance(tensor.definition.rule, Whole)
-    stmt = next(s for s in walk(kernel) if isinstance(s, Update))
+    stmt = next(s for s in walk(kernel) if isinstance(s, AtomicUpdate))
     return SentPoints(tensor, tensor.definition.rule, elements), stmt
 
 
-def sent(stmt: Update, point: int, where: list[int], thread: int = 0) -> SentRound:
+def sent(stmt: AtomicUpdate, point: int, where: list[int], thread: int = 0) -> SentRound:
     return SentRound("u", np.asarray([point]), np.asarray([where]), np.asarray([thread]), stmt, "", {})
 
 

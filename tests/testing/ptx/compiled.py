@@ -9,7 +9,7 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
 from taskfuse.kir.variant import Variant
-from taskfuse.testing.ptx.compare import Report, compare
+from taskfuse.testing.ptx.compare import Comparison, compare
 
 TESTS = Path(__file__).parents[2]
 
@@ -24,7 +24,7 @@ def ptx_of(source: Source, text: str | None = None) -> str:
     return compile_ptx(source.text if text is None else text, source.name, CompileOptions(arch="sm_90a"))
 
 
-def compared(kernel: tf.Kernel, variant: Variant | None = None) -> Report:
+def compared(kernel: tf.Kernel, variant: Variant | None = None) -> Comparison:
     """A kernel and its PTX."""
     source = emit(kernel, variant)
     return compare(kernel, source, ptx_of(source))

@@ -8,7 +8,7 @@ import pytest
 
 from taskfuse.cuda.source import emit
 from taskfuse.kir import parse_kernel
-from taskfuse.testing.ptx.compare import Report, compare
+from taskfuse.testing.ptx.compare import Comparison, compare
 
 KERNEL = parse_kernel("""\
 KERNEL k(x: float32[32]) -> (y: float32[32])
@@ -55,7 +55,7 @@ PTX = """\
 """
 
 
-def compared(*changes: tuple[str, str]) -> Report:
+def compared(*changes: tuple[str, str]) -> Comparison:
     text = PTX
     for old, new in changes:
         assert old in text

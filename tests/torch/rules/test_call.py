@@ -7,11 +7,11 @@ torch = pytest.importorskip("torch")
 import taskfuse as tf
 from taskfuse.ir.scalar import sym
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.rules.call import Call, axes_of, computed_in, number, promoted
+from taskfuse.torch.rules.call import AtenCall, axes_of, computed_in, number, promoted
 
 
 def test_an_argument_that_nobody_reads_is_refused() -> None:
-    call = Call("op", "default", {"self": 1, "decimals": 2}, {"self", "decimals"}, [])
+    call = AtenCall("op", "default", {"self": 1, "decimals": 2}, {"self", "decimals"}, [])
     assert call["self"] == 1
     with pytest.raises(Refused, match="decimals= is not taken"):
         call.check_read()
