@@ -278,7 +278,8 @@ def measure(name: str, case: Case, given: Any) -> float | None:
 
     right = all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(got, want, exact, strict=True))
     r = Report(tuple(reports))
-    row = f"{name:9} {'right' if right else 'WRONG'} coverage {r.coverage:4.0%} fusions {r.fusions:3} kernels {r.kernels:3} compile {seconds:5.1f} s"
+    row = f"{name:9} {'right' if right else 'WRONG'} coverage {r.coverage:4.0%} of {r.could:4.0%} "
+    row += f"fusions {r.fusions:3} kernels {r.kernels:3} compile {seconds:5.1f} s"
     if given.explain:
         print(r)
         for g in reports:

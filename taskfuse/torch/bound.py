@@ -64,7 +64,7 @@ class CallSite:
             return known(*args)
         with recording() as launches:
             made = self._run(*args)
-        found = None if len(self._known) >= MOST else bound(launches, args[: self._tensors], made, self._run)
+        found = None if len(self._known) >= MOST else bound(launches, args[: self._tensors], made, self._run, None if sizes else self.fixed)
         if found is not None:
             self._known[key] = found
             if self._rebind is not None and not any(key[1:]):
@@ -85,12 +85,13 @@ class LaunchedArray:
         return f"{self.base} + {self.offset}" if self.offset else self.base
 
 
-def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequence[Any], otherwise: BoundCall) -> BoundCall | None:
+def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequence[Any], otherwise: BoundCall, again: BoundCall | None) -> BoundCall | None:
     """A function that makes recorded launches for other tensors; ``None``: there is none.
 
     Args:
         launches: of a call with ``args``, tensors that may be followed by integers, which gave ``made``.
-        otherwise: what calls go to whose arguments have other alignments, or which are for another GPU than the current one.
+        otherwise: what calls go to that are for another GPU than the current one.
+        again: what calls go to whose arguments have other alignments; ``None``: they have the same.
     """
     if not launches or any(plan.scalars or plan.report is not None or plan.current is None for _, plan, _ in launches):
         return None
@@ -110,7 +111,7 @@ def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequenc
                 return LaunchedArray(name, address - low)
         return next(LaunchedArray("c", start + address - low) for (low, high), start in zip(blocks, starts, strict=True) if low <= address < high)
 
-    return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, made, end, otherwise)
+    return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, made, end, otherwise, again)
 
 
 def _range(x: Any) -> tuple[int, int]:
@@ -154,7 +155,12 @@ def _packed(blocks: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
 
 
 def _written(
-    launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]], args: Sequence[Any], made: Sequence[Any], end: int, otherwise: BoundCall
+    launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]],
+    args: Sequence[Any],
+    made: Sequence[Any],
+    end: int,
+    otherwise: BoundCall,
+    again: BoundCall | None,
 ) -> BoundCall:
     first = launches[0][0]
     driver = first.launcher.kinds.driver
@@ -165,10 +171,11 @@ def _written(
     usual = [f"a{k}" for k, x in enumerate(args) if x.data_ptr() % ALIGNMENT == 0]
     others = [f"a{k} & {ALIGNMENT - 1} != {x.data_ptr() % ALIGNMENT}" for k, x in enumerate(args) if x.data_ptr() % ALIGNMENT]
     tests = ([f"({' | '.join(usual)}) & {ALIGNMENT - 1}"] if usual else []) + others
+    if again is not None and tests:
+        scope["again"] = again
+        lines += [f"    if {' or '.join(tests)}:", f"        return again({', '.join([*names, '*rest'])})"]
     if driver.device_count() > 1:
-        tests.append("not is_current(device)")
-    if tests:
-        lines += [f"    if {' or '.join(tests)}:", f"        return otherwise({', '.join([*names, '*rest'])})"]
+        lines += ["    if not is_current(device):", f"        return otherwise({', '.join([*names, '*rest'])})"]
     lines.append(f"    stream = current({first.plan.ordinal})")
     for k, y in enumerate(made):
         scope |= {f"empty{k}": allocator(y.device), f"dtype{k}": y.dtype}

@@ -23,8 +23,12 @@ from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tenso
 from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.table import INTO, rule_of
+from taskfuse.torch.worth import times
 
 WRAPPERS = frozenset({"aten", "prims"})
+
+SLOWER = "expected times: "
+"""How a reason begins that is none why a fusion cannot be made, only why it is not worth it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,13 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
                 if meta.device != device and not meta.is_host_number:
                     return f"it moves data from {meta.device} to {device}"
         with Importer("trial") as trial:
-            made(node, trial.value_of)
+            for y in made(node, trial.value_of):
+                if y is not None and not y.is_input:
+                    trial.fusion.add_output(copy(y))
+        if trial.fusion.outputs and trial.fusion.inputs:
+            ours, theirs = times(trial.fusion)
+            if ours > theirs:
+                return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"
     except Refused as error:
         return str(error)
     except TaskfuseError as error:

@@ -23,7 +23,7 @@ import torch
 from torch.fx import Graph, Node
 
 from taskfuse.torch.aliases import Alias
-from taskfuse.torch.importer import refusal
+from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.rules.reductions import PRODUCTS
 
@@ -40,10 +40,6 @@ GLUE = frozenset(
 
 CHEAP = frozenset({"_to_copy", "clone", "copy", "cat", "stack"})
 """Ops that move elements without computing: a region of these alone gains nothing."""
-
-
-SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "nanmedian"})
-"""Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
 
 NUMBER = "it is a number"
 """Why torch runs a node whose value is not a tensor."""
@@ -67,6 +63,7 @@ class GraphPartition:
         reasons: why nodes are left to torch.
         regions: the nodes of each region, producers first.
         levels: of every node; those of a region's nodes are equal.
+        able: nodes of which fusions could be made, whether they are or not.
     """
 
     kinds: dict[Node, NodeKind]
@@ -74,6 +71,7 @@ class GraphPartition:
     regions: list[list[Node]]
     levels: dict[Node, int]
     region_of: dict[Node, int] = field(default_factory=dict[Node, int])
+    able: set[Node] = field(default_factory=set[Node])
 
     def dissolve(self, number: int, reason: str) -> None:
         """Leave the nodes of a region to torch after all."""
@@ -160,11 +158,11 @@ def _kind(node: Node, plan: GraphPartition, limits: PartitionLimits, known: dict
     if first is None or first.device.type != limits.device:
         return NodeKind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
     name = _name(node)
-    if not limits.products and name in PRODUCTS:
-        return NodeKind.TORCH, "a product of matrices"
-    if name in SORTS:
-        return NodeKind.TORCH, "torch sorts with less work"
     reason = refusal(node, known)
+    if reason is None or reason.startswith(SLOWER):
+        plan.able.add(node)
+    if reason is None and not limits.products and name in PRODUCTS:
+        reason = "a product of matrices"
     if reason is not None:
         return NodeKind.TORCH, reason
     is_glue = name in GLUE and all(_is_plain(arg) for arg in node.all_input_nodes)

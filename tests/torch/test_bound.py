@@ -129,7 +129,7 @@ def test_arguments_that_overlap_or_are_results_go_the_long_way(launches: Watched
     for _ in range(3):
         site.fixed(torch.randn(32), torch.randn(32))
     assert len(calls) == 7
-    assert bound([], [], [], run) is None
+    assert bound([], [], [], run, None) is None
 
 
 def test_what_is_read_before_it_is_written_belongs_to_the_call(launches: Watched) -> None:
@@ -140,6 +140,6 @@ def test_what_is_read_before_it_is_written_belongs_to_the_call(launches: Watched
     x, y = torch.randn(32), torch.randn(32)
     with recording() as seen:
         made = run(x, y)
-    assert bound(seen, [x, y], made, run) is not None
-    assert bound(seen, [x], made, run) is None
-    assert bound(seen, [x, y], [made[0][1:]], run) is None
+    assert bound(seen, [x, y], made, run, None) is not None
+    assert bound(seen, [x], made, run, None) is None
+    assert bound(seen, [x, y], [made[0][1:]], run, None) is None
