@@ -29,16 +29,21 @@ if TYPE_CHECKING:
 
 
 class Scalar(Arithmetic):
-    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``. Operators on it give 0-d tensors."""
+    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``. Operators on it give 0-d tensors.
 
-    __slots__ = ("dtype", "fusion", "id", "location", "name")
+    One that does not promote counts as a number of Python where dtypes are promoted: beside tensors its kind matters (bool, integer, float), not its dtype.
+    Promotion is decided when an op is called, so neither text nor kernel know of it.
+    """
 
-    def __init__(self, fusion: Fusion, id: int, name: str, dtype: DType, location: Location | None) -> None:
+    __slots__ = ("dtype", "fusion", "id", "location", "name", "promotes")
+
+    def __init__(self, fusion: Fusion, id: int, name: str, dtype: DType, location: Location | None, promotes: bool = True) -> None:
         self.fusion = fusion
         self.id = id
         self.name = name
         self.dtype = dtype
         self.location = location
+        self.promotes = promotes
 
     def label(self) -> str:
         return self.name

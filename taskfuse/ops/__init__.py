@@ -9,12 +9,16 @@ from taskfuse.ops import (
     argreduce,
     composite,
     create,
+    diagonals,
     elementwise,
     folds,
+    gates,
+    grids,
     grouped,
     indexing,
     jagged,
     linalg,
+    losses,
     missing,
     number_parts,
     order,
@@ -28,6 +32,10 @@ from taskfuse.ops import (
     scan,
     search,
     select,
+    special,
+    stacks,
+    statistics,
+    tensor_products,
     views,
     windows,
 )
@@ -38,14 +46,18 @@ from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
+from taskfuse.ops.diagonals import *
 from taskfuse.ops.einsum import *
 from taskfuse.ops.elementwise import *
 from taskfuse.ops.folds import *
+from taskfuse.ops.gates import *
 from taskfuse.ops.gather import *
+from taskfuse.ops.grids import *
 from taskfuse.ops.grouped import *
 from taskfuse.ops.indexing import *
 from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
+from taskfuse.ops.losses import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.number_parts import *
 from taskfuse.ops.operators import Operators
@@ -62,6 +74,10 @@ from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.search import *
 from taskfuse.ops.select import *
+from taskfuse.ops.special import *
+from taskfuse.ops.stacks import *
+from taskfuse.ops.statistics import *
+from taskfuse.ops.tensor_products import *
 from taskfuse.ops.views import *
 from taskfuse.ops.windows import *
 
@@ -92,6 +108,14 @@ __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += search.__all__
 __all__ += select.__all__
+__all__ += special.__all__
+__all__ += gates.__all__
+__all__ += statistics.__all__
+__all__ += grids.__all__
+__all__ += diagonals.__all__
+__all__ += losses.__all__
+__all__ += stacks.__all__
+__all__ += tensor_products.__all__
 __all__ += views.__all__
 __all__ += windows.__all__
 

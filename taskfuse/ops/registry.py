@@ -149,6 +149,12 @@ def total(dtypes: Sequence[DType]) -> DType | None:
     return total_dtype(dtypes[0])
 
 
+def numeric(dtypes: Sequence[DType]) -> DType | None:
+    """The promoted dtype, which is not bool."""
+    found = result_type(*dtypes)
+    return None if found.is_bool else found
+
+
 def always(dtype: DType) -> ResultRule:
     """The same dtype for all operands."""
     return lambda dtypes: dtype

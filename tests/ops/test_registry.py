@@ -82,8 +82,29 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "dropout": lambda x: tf.dropout(x, 0.5, 0),
     "bernoulli": lambda x: tf.bernoulli(x, 0),
     "sort_with_indices": lambda x: tf.sort_with_indices(x)[0],
+    "polygamma": lambda x: tf.polygamma(1, x),
+    "mvlgamma": lambda x: tf.mvlgamma(x, 2),
+    "threshold": lambda x: tf.threshold(x, 0, 1),
+    "nanmedian": lambda x: tf.nanmedian(x, 0)[0],
+    "aminmax": lambda x: tf.aminmax(x)[0],
+    "quantile": lambda x: tf.quantile(x, 0.5),
+    "hstack": lambda *x: tf.hstack(x),
+    "vstack": lambda *x: tf.vstack(x),
+    "dstack": lambda *x: tf.dstack(x),
+    "column_stack": lambda *x: tf.column_stack(x),
+    "meshgrid": lambda x: tf.meshgrid(x[0])[0],
+    "unbind": lambda x: tf.unbind(x)[0],
+    "pixel_shuffle": lambda x: tf.pixel_shuffle(tf.reshape(x, [4, 1, 1]), 2),
+    "pixel_unshuffle": lambda x: tf.pixel_unshuffle(tf.reshape(x, [1, 2, 2]), 2),
+    "channel_shuffle": lambda x: tf.channel_shuffle(x, 2),
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
+    "grid_sample": lambda x, grid: tf.grid_sample(tf.reshape(x, [1, 1, 2, 2]), tf.reshape(grid, [1, 2, 1, 2])),
+    "cross": lambda a, b: tf.cross(*(tf.cat([x, x], 0)[:3] for x in (a, b)), 0),
+    "addmm": lambda a, b: tf.addmm(a, b, b),
+    "baddbmm": lambda a, b: tf.baddbmm(*(tf.reshape(x, [1, 2, 2]) for x in (a, b, b))),
+    "nll_loss": lambda x, t: tf.nll_loss(x, t[0]),
+    "cross_entropy": lambda x, t: tf.cross_entropy(x, t[0]),
     "searchsorted": lambda x, y: tf.searchsorted(x[0], y),
     "take": lambda x, at: tf.take(x, at, axis=0),
     "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
@@ -117,6 +138,10 @@ OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
     "trunc_divide": 2,
+    **dict.fromkeys(("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "isclose", "prelu", "grid_sample", "cosine_similarity"), 2),
+    **dict.fromkeys(("inner", "vdot", "tensordot", "kron", "cross", "addmm", "baddbmm", "cdist", "hstack", "vstack", "dstack", "column_stack"), 2),
+    **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "nll_loss", "cross_entropy"), 2),
+    **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), 2),
     "searchsorted": 2,
     "logical_right_shift": 2,
     "dot": 2,
@@ -196,5 +221,5 @@ def test_dtypes_of_others() -> None:
 
     assert tf.supports("exp", Torch("float8_e4m3fn"), float8_e4m3)
     assert not tf.supports("left_shift", Torch("float16"))
-    with pytest.raises(TaskfuseError, match="is not a dtype of taskfuse"):
+    with pytest.raises(TaskfuseError, match="is complex: no dtype of taskfuse is"):
         tf.supports("exp", Torch("complex64"))
