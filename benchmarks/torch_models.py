@@ -167,7 +167,7 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     batches = [first[0], max(first[0] // 2, 2), first[0] + 1]
     lengths = [first[1], first[1] - 3, first[1] // 2] if name in ANY_LENGTH else [first[1]] * 3
     for batch, length in zip(batches, lengths, strict=True):
-        inputs = tuple(torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length] for k, x in enumerate(whole))
+        inputs = tuple((torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length]).contiguous() for k, x in enumerate(whole))
         exact = step(copy.deepcopy(model).double(), tuple(x.double() if x.is_floating_point() else x for x in inputs), given.train)
         want, got = ([t.clone() for t in step(run, inputs, given.train)] for run in (model, ours))
         right = right and all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(got, want, exact, strict=True))
