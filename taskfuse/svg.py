@@ -22,7 +22,7 @@ def text_width(text: str, size: int = FONT) -> float:
 
 @dataclass(slots=True)
 class Drawing:
-    """A picture of so many pixels, on white."""
+    """A picture of a given size in pixels, on white."""
 
     width: float = 0
     height: float = 0

@@ -166,7 +166,7 @@ def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
 
 
 def named(e: Expr, context: Context) -> tuple[Expr, Context]:
-    """An expression with a symbol of its own for each division by what is not a constant, whose extremes an enumeration finds; and a context that has them.
+    """An expression with a symbol of its own for each division by a non-constant, whose extremes an enumeration finds; and a context that has them.
 
     The order of tiles of a persistent kernel is such a division: of the block and of the trip, while other symbols of the index have too many values
     beside them.

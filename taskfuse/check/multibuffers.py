@@ -83,7 +83,7 @@ class MultiBuffer:
             yield steps, len(self.moves) * rounds + gap
 
     def _steps(self, x: Position, y: Position, rounds: int) -> list[PathStep] | None:
-        """From ``x`` to a later ``y``, which is so many executions of the block further; ``None`` if control never goes there."""
+        """From ``x`` to a later ``y``, some executions of the block further; ``None`` if control never goes there."""
         if x.inside and y.inside:
             return self.paths.again(x.node, y.node, self.block, rounds - 1) if self.block.context.loops else None
         loop = self.loop

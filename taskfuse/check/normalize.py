@@ -105,7 +105,7 @@ class Unrolled:
 def unrolled(body: tuple[Stmt, ...]) -> Unrolled:
     """The loops that are copied out. Unrolled loops around the other ends of the mbarriers in them are copied out alike.
 
-    Copies of threads are no reason in a loop whose iterations leave none in flight: a ring that such a loop fills ahead stays in one piece.
+    A loop whose iterations leave no copy in flight is not split for copies of threads: a ring that it fills ahead stays whole.
     """
     every = list(walk(body))
     loops = [s for s in every if isinstance(s, For) and _copies(s)]

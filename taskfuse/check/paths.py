@@ -154,7 +154,7 @@ class Paths:
         return self._before(b, _depth(b, block))
 
     def passed(self, a: Node, b: Node, later: int) -> list[PathStep] | None:
-        """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
+        """From ``a`` to ``b``, some iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
         return self.around(a, b, b.loops[-1], later - 1) if later else self.forward(a, b)
 
     def body(self, loop: Node) -> list[PathStep]:

@@ -267,7 +267,7 @@ class Relation:
         self.never = self.never or constant != 0
 
     def _rests(self, rows: list[tuple[int, Expr | None, Span]], x: Expr, y: Expr) -> list[Span]:
-        """For each row, bounds of what those behind it make up together, also by what conditions say of sums of them."""
+        """For each row, bounds of the sum of those after it, also by what conditions say of sums of them."""
         found: list[Span] = [(0, 0)]
         for k, _, span in reversed(rows[1:]):
             low, high = (None if s is None or r is None else k * s + r for s, r in zip(span, found[-1], strict=True))

@@ -1,7 +1,7 @@
 """Order between roles: the statements that follow a position of a ring, at its consumers and transitively at theirs.
 
-What precedes an arrival at a position comes before all that a consumer does behind its wait for that position; if the consumer then arrives at a
-position of another ring, also before what the consumers of that one do behind *their* wait. Ends of a ring share their loops, so positions are
+What precedes an arrival at a position comes before all that a consumer does after its wait for that position; if the consumer then arrives at a
+position of another ring, also before what the consumers of that one do after *their* wait. Ends of a ring share their loops, so positions are
 compared by the iterations around them: those of the loops around the first wait and all that follows it must be equal; inner loops are over.
 """
 
@@ -28,7 +28,7 @@ class RingOrder:
         self._rings = [r for r in rings if not r.across and all(isinstance(v.wait.stmt, Wait) for e in r.endpoints for v in e.visits() if v.wait is not None)]
 
     def positions(self, a: Node) -> Iterator[tuple[Ring, Visit]]:
-        """The positions of rings at which a node stands behind the producer's wait, and at or before an arrival."""
+        """The positions of rings at which a node follows the producer's wait, and precedes an arrival, or is one."""
         for ring in self._rings:
             for visit in ring.producer.visits():
                 wait = visit.wait

@@ -367,7 +367,7 @@ class Rings:
         return skeleton(self.tree.root, ops, self.paths)
 
     def _trail(self, e: Endpoint) -> None:
-        """The release cursor makes the moves of the other one, so many positions later, in the same loops."""
+        """The release cursor makes the moves of the other one, some positions later, in the same loops."""
         e.lag = max(v.lag for v in visits(e.releases))
         match_trailing(e.traversal, e.releases)
 

@@ -327,7 +327,7 @@ def _lag(condition: Expr, trip: Expr) -> int:
 
 
 def _drain(behind: list[Part], loop: Node, lag: int) -> tuple[Part, ...]:
-    """The positions after a loop that are the ``min(lag, trips)`` last ones that it leaves: the parts; none if these are not so many."""
+    """The positions after a loop that are the ``min(lag, trips)`` last ones that it leaves: the parts; none if there are fewer."""
     assert isinstance(loop.stmt, For)
     trips = loop.stmt.stop - loop.stmt.start
     facts = loop.context.facts

@@ -139,7 +139,7 @@ class Torch:
         if stream == self.stream_of(device):
             return nullcontext()
         cuda = self._torch.cuda
-        # handle 0 is no external stream to torch: it would take another one
+        # torch does not take handle 0 for an external stream: it would use another one
         return cuda.stream(cuda.ExternalStream(stream, device=device) if stream else cuda.default_stream(device))
 
 

@@ -45,7 +45,7 @@ def wrapping_type(dtype: DType) -> str:
 
 
 def literal(value: PythonScalar, dtype: DType) -> str:
-    """``value`` rounded to ``dtype``, exactly: ``0.1f``, ``-3``, ``5ll``, the bits of floats below 32 bits and of what is not finite."""
+    """``value`` rounded to ``dtype``, exactly: ``0.1f``, ``-3``, ``5ll``, the bits of floats below 32 bits, of infinities and of NaN."""
     stored = NATIVE.literal(value, dtype)
     match dtype.kind:
         case DTypeKind.BOOL:

@@ -1,8 +1,8 @@
 """A folder of checked, bounded entries that many processes may fill at once.
 
-An entry is a file ``<key>.kernel``: a line that names the form, the SHA-256 of the key and the content, and the content. What is not such a
-file, byte for byte, is no entry: it is missing, and is replaced when the content is there again. The sum guards against damage, not against
-somebody who may write to the folder.
+An entry is a file ``<key>.kernel``: a line that names the form, the SHA-256 of the key and the content, and the content. Any other
+file counts as missing, and is replaced when the content is made again. The sum guards against damage, not against somebody who may write to
+the folder.
 
 Files appear under their names only when they are complete (``os.replace`` of a temporary file beside them). A writer that is killed leaves at
 most its temporary file, ``<key>.<host>.<process>.<random>.tmp``, which the next clean-up removes. Files of other names are not touched.

@@ -127,7 +127,7 @@ class Imported(NamedTuple):
 
 
 def import_capsule(capsule: object) -> Imported:
-    """Take what a ``__dlpack__`` returned. Raises :class:`ValueError` if it is no DLPack capsule that was not taken before."""
+    """Take what a ``__dlpack__`` returned. Raises :class:`ValueError` unless it is a DLPack capsule that nobody has taken yet."""
     name = _get_name(capsule)
     if name == _VERSIONED:
         address = _get_pointer(capsule, _VERSIONED)

@@ -47,7 +47,7 @@ class KernelInterface:
 
 
 def interface_of(kernel: Kernel) -> KernelInterface:
-    """The interface of a kernel that is there."""
+    """The interface of a kernel that has been made."""
     accessed = frozenset(a.buffer for s in walk(kernel) for side in accesses(s) for a in side)
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
 

@@ -24,6 +24,7 @@ from taskfuse.cuda.launch_plan import LaunchPlan, LaunchPlans, Workspace
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
 from taskfuse.cuda.planner import NEW_ARRAY, Admit, Planner
+from taskfuse.cuda.recording import active, note
 from taskfuse.dtypes import DType, DTypeKind, float32, float64
 from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import integer_argument, scalar_argument
@@ -193,6 +194,8 @@ class Launcher:
         self._start(plan, frame, addresses, stream)
 
     def _start(self, plan: LaunchPlan, frame: Frame, addresses: Sequence[int], stream: int) -> None:
+        if active:
+            note(self, plan, addresses)
         words = frame.words
         words[STREAM_WORD] = stream
         for word, position in plan.pointers:
@@ -200,7 +203,7 @@ class Launcher:
         for slot in frame.maps:
             if slot.pointer != addresses[slot.position]:
                 self.move(slot, addresses[slot.position])
-        memory = self._lend_workspace(plan, plan.workspace, frame, stream) if plan.workspace is not None else None
+        memory = self.lend_workspace(plan, plan.workspace, frame, stream) if plan.workspace is not None else None
         if plan.report is not None:
             self._launch_reporting(plan, plan.report, frame, addresses, stream)
         else:
@@ -242,7 +245,7 @@ class Launcher:
         self._check(self._driver.replace_address(slot.address, address), "tensor map")
         slot.pointer = address
 
-    def _lend_workspace(self, plan: LaunchPlan, space: Workspace, frame: Frame, stream: int) -> object:
+    def lend_workspace(self, plan: LaunchPlan, space: Workspace, frame: Frame, stream: int) -> object:
         """Memory for the workspace buffers of one launch. It must live until the launch."""
         memory = space.make(stream)
         begin = plan.pointer(memory)
@@ -306,7 +309,7 @@ class Launcher:
             raise self._unfit(position, Unfit(f"{kind.name} says: {error}")) from error
 
     def _values(self, args: Sequence[Any]) -> tuple[int, ...]:
-        """The integers of a call. Raises :class:`InputError` if one is none."""
+        """The integers of a call. Raises :class:`InputError` for a value that is not an integer."""
         return tuple([args[k] if type(args[k]) is int else integer_argument(self.kernel.name, k, name, args[k]) for k, name in self._integers])
 
     def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None, args: Sequence[Any]) -> LaunchPlan:

@@ -1,7 +1,7 @@
 """The helpers of tensor-core statements: wgmma, mma, ldmatrix, stmatrix (PTX ISA, the section of each).
 
 The PTX ISA ("wgmma.fence") asks for a fence between a write of a register and the wgmma that uses it. A fragment of 8- or 16-bit elements is packed into
-32-bit registers, and a compiler does that where they are used, behind the fence. It then has to add one of its own, and where it cannot, all
+32-bit registers, and a compiler does that where they are used, after the fence. It then has to add one of its own, and where it cannot, all
 wgmmas run one after the other. So the emitted text packs the fragments in front of the fence that covers them: :func:`covered`.
 """
 

@@ -1,7 +1,7 @@
 """Sequences: several kernels that run in order, as one call, with the tensors between them in one allocation.
 
 What a call of several kernels does is the same for all arguments of one signature: which plan each kernel has, and where its arrays lie: at the address of an
-argument or of a result, or so many bytes into the memory of what goes between. A sequence is worked out from the arrays of one call that went the long way;
+argument or of a result, or at an offset in the memory of an intermediate result. A sequence is worked out from the arrays of one call that went the long way;
 after that a call probes its arguments, allocates, fills in what is elsewhere than in the call before, and launches.
 """
 
@@ -16,6 +16,7 @@ from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.launch import Launcher
 from taskfuse.cuda.launch_plan import LaunchPlan, overlapping
+from taskfuse.cuda.recording import active
 from taskfuse.dtypes import uint8
 from taskfuse.errors import TaskfuseError
 
@@ -174,7 +175,9 @@ class Routes:
         self._known: dict[Hashable, Route | None] = {}  # replaced, not emptied: others may read it
 
     def __call__(self, args: Sequence[Any], given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        """Run them in the current stream. ``None``: no call with such arguments has gone the long way, or it has to."""
+        """Run them in the current stream. ``None``: no call with such arguments has gone the long way, or it has to, as one that is recorded."""
+        if active:
+            return None
         probes = self._kinds.probes
         addresses: list[int] = []
         signature: Hashable = given is None

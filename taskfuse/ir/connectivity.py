@@ -52,7 +52,7 @@ def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]
 
 
 def producers_first(nodes: Iterable[N], inputs: Callable[[N], Iterable[N]]) -> list[N]:
-    """All that ``nodes`` depend on, and they, each behind its inputs, else in the order given; there is no cycle."""
+    """All that ``nodes`` depend on, and they, each after its inputs, else in the order given; there is no cycle."""
     done: set[N] = set()
     order: list[N] = []
     for start in nodes:

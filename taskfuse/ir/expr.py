@@ -136,7 +136,7 @@ class View:
 class Assemble:
     """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
 
-    Parts that are an :class:`Update` come last, behind one part that is all of the output: each of their points is combined with the element at its place,
+    Parts that are an :class:`Update` come last, after one part that is all of the output: each of their points is combined with the element at its place,
     which has the symbols of its values, or with none where a value is outside. Several may have one place. All other parts have different places.
 
     Attributes:
@@ -221,7 +221,8 @@ class Scan:
 class Fold:
     """``output[result axes]`` = the last of ``s = step(s, operands...)`` for each index of one axis, in order, from ``init`` on; in the output's dtype.
 
-    The steps are those of one axis, the only one that is reduced. No two of them may change places: a fold is not split over threads.
+    The steps are those of one axis, the only one that is reduced. No two of them may change places: threads take parts of it only
+    where :mod:`taskfuse.schedule.split_fold` composes them.
 
     Attributes:
         step: its first operand is the state.
@@ -338,7 +339,7 @@ def rebuilt(
     index: Callable[[Expr], Expr] = _same_index,
     output: TensorView | None = None,
 ) -> MathExpr:
-    """``expr`` with other parts in the place of its own.
+    """``expr`` with other parts than its own.
 
     Args:
         read: what is read instead.

@@ -1,6 +1,6 @@
 """Shares of the sums of tiles: which steps of k of which tile an item of work adds up, where blocks share tiles.
 
-Tiles stand in *lines*, one tile behind the other, each with its steps of k. Blocks cut a line into shares of equally many steps, so a share begins and ends
+Tiles stand in *lines*, one tile after the other, each with its steps of k. Blocks cut a line into shares of equally many steps, so a share begins and ends
 anywhere in a tile, and may hold parts of several tiles: the *items* of its block. One line of all tiles is stream-K (Osama et al., "Stream-K", PPoPP 2023),
 one line for each tile is split-K.
 
@@ -77,7 +77,7 @@ class Shares:
         return maximum(block * self.share - self._place(block, wrap(item)) * self.steps, 0)
 
     def end(self, block: IntLike, item: IntLike) -> Expr:
-        """Behind its last step."""
+        """One past its last step."""
         _, block = self._in_line(wrap(block))
         before = self._place(block, wrap(item)) * self.steps
         return minimum((block + 1) * self.share - before, self.line * self.steps - before, self.steps)
@@ -91,7 +91,7 @@ class Shares:
         return block * self.share // self.steps + item
 
     def of_block(self, block: int) -> list[tuple[int, int, int]]:
-        """The items of a block, in its order: tile, first step, and behind the last step."""
+        """The items of a block, in its order: tile, first step, and one past the last step."""
         found = [tuple(int(evaluate(e(block, item), {})) for e in (self.tile, self.first, self.end)) for item in range(self.items)]
         return [(tile, first, end) for tile, first, end in found if end > first]
 
@@ -112,7 +112,7 @@ class Shares:
         return line * self.of_line + block, place - block * self.share // self.steps
 
     def has_part(self, tile: IntLike, part: IntLike) -> Expr:
-        """Whether a tile has so many parts."""
+        """Whether a tile has a part of this number."""
         _, place = self._tile_in_line(wrap(tile))
         return lt((place * self.steps // self.share + part) * self.share, (place + 1) * self.steps)
 

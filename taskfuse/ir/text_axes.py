@@ -132,5 +132,5 @@ def _root(t: TensorText) -> tuple[AxisText, ...]:
 
 
 def counted_axes(count: int) -> str:
-    """So many axes, in words."""
+    """A number of axes, in words."""
     return f"{count} {'axis' if count == 1 else 'axes'}"

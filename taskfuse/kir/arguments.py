@@ -45,7 +45,7 @@ def bind_symbols(
         integers: the value of each integer argument, by name.
 
     Raises:
-        InputError: an extent has two values, or none, or one that breaks what is known about it; an integer is none.
+        InputError: an extent has two values, or none, or one that breaks its facts; an integer argument is not an integer.
         ZeroDivisionError, IndexError: an expression of a shape or of a host parameter has no value.
     """
     symbols = dict(given or {})

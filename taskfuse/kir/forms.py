@@ -150,7 +150,7 @@ class KernelKeyword(Enum):
 
 
 class RuleWord(Enum):
-    """What begins the rule of a definition that is no elementwise op."""
+    """The words that begin a rule other than an elementwise op."""
 
     PICK = "pick"
     REDUCE = "reduce"

@@ -167,7 +167,7 @@ class Cursor:
 
     @staticmethod
     def of(symbol: str) -> tuple[Cursor, CursorPart] | None:
-        """The cursor that a symbol would be a part of, and which; ``None``: by its form it is none of a cursor."""
+        """The cursor that a symbol would be a part of, and which; ``None`` if it does not have the form of one."""
         name, _, end = symbol.rpartition(".")
         return (Cursor(name), CursorPart(end)) if name and end in CURSOR_PARTS else None
 
@@ -229,7 +229,7 @@ class FenceProxyAsync(Located):
 
 @dataclass(frozen=True, slots=True)
 class SetMaxNReg(Located):
-    """``setmaxnreg``: this warpgroup's register budget per thread from here on. More than it had: once others have given so many back."""
+    """``setmaxnreg``: this warpgroup's register budget per thread from here on. An increase waits until other warpgroups have released enough."""
 
     FORM: ClassVar[str] = "SETMAXNREG {registers}"
     registers: int

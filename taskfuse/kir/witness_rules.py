@@ -246,7 +246,7 @@ def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:
 
 @cache
 def _point(rank: int) -> frozenset[str]:
-    """The indices of a point of an iteration space of so many axes, as names."""
+    """The indices of a point of an iteration space with this number of axes, as names."""
     return frozenset(map(str, iteration_point(rank)))
 
 

@@ -200,7 +200,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 
 
 def _is_end(condition: Expr, source: Access, tensor: TensorView, facts: Facts) -> bool:
-    """True if a condition says that an element lies before the end of its tensor: behind it, the engine writes zeros."""
+    """True if a condition says that an element lies before the end of its tensor: past it, the engine writes zeros."""
     return any(condition is simplify(lt(e, n), facts) for e, n in zip(source.index, tensor.shape, strict=True))
 
 

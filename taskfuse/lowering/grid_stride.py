@@ -247,7 +247,7 @@ class GridStrideLoops:
         return next(iter(found)) if len(found) == 1 else None
 
     def _check_claims(self, walks: dict[Loop, Walk]) -> None:
-        """Raises :class:`LoweringError` where blocks claim what is no item of a loop."""
+        """Raises :class:`LoweringError` where blocks claim other items than those of a loop."""
         for tv, path in self._shared_loops.path.items():
             claims = any(CLAIMED in m.free for t in tv.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
             if claims and not any(loop in walks and walks[loop].claimed for loop in path):

@@ -26,7 +26,7 @@ class Spread:
     """The distribution of the values of one digit over warps.
 
     Attributes:
-        lanes: values ``lanes * k`` to ``lanes * k + lanes - 1`` lie in one warp (a power of two; 1: the digit is no bits of the lane).
+        lanes: values ``lanes * k`` to ``lanes * k + lanes - 1`` lie in one warp (a power of two; 1: no bit of the lane belongs to the digit).
         step: lanes between consecutive values, if ``lanes`` is more than 1.
     """
 
@@ -84,7 +84,7 @@ def spread(ranges: ThreadRanges, task: Task, tv: TensorView, ptype: ParallelType
         reaches = ceildiv(index_range.extent, stride)  # one more step or two give the result to all of the thread range
 
     def fits(lanes: int) -> bool:
-        """True if groups of so many values are aligned in the linear id, and in the digit."""
+        """True if groups of this many values are aligned in the linear id, and in the digit."""
         unit = stride * lanes
         aligned = is_multiple(index_range.start, unit, ranges.facts)
         aligned = aligned and (is_highest or is_multiple(ranges.launch[ptype], unit, ranges.facts))

@@ -112,7 +112,7 @@ class RoleRings:
 
 
 def _sharers(tensors: Iterable[TensorView]) -> Iterator[tuple[TensorView, TensorView]]:
-    """Tensors behind the first one with a ring of their name, which stands before them."""
+    """The tensors of a named ring after the first one."""
     first: dict[str, TensorView] = {}
     for tv in tensors:
         if tv.schedule.ring and first.setdefault(tv.schedule.ring, tv) is not tv:

@@ -196,7 +196,7 @@ class Synchronizer:
                 self._choose_forms(block)
 
     def _medium(self, buffer: str) -> Medium:
-        """That of a buffer; what is not declared yet is in registers."""
+        """That of a buffer; one that is not declared yet is in registers."""
         return MEDIA[self._memory.get(buffer, MemoryType.Local)]
 
     def _block(self, nodes: list[PNode], node: Node) -> _Block:

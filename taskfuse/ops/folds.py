@@ -1,7 +1,7 @@
 """Folds: a state that takes one step for each index of a dimension, in order; its last value is the result.
 
-Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread;
-sums and other reductions that may be split over threads have functions of their own.
+Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread,
+unless ``tv.split_fold`` knows how sequences of steps compose; sums and other reductions have functions of their own.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _numeric(dtypes: Sequence[DType]) -> DType | None:
 @op(OpKind.SCAN, _numeric, torch="", numpy="")
 @axial
 def decayed_sum(x: TensorView, decay: TensorView, axis: int = -1, init: int | float = 0) -> TensorView:
-    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence behind its last input.
+    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence after its last input.
 
     Softmax in one walk rescales its sum so (Milakov and Gimelshein, arXiv:1805.02867), and so do linear attention and state-space models. Otherwise as
     :func:`fold`.

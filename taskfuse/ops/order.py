@@ -105,7 +105,7 @@ def kthvalue(x: TensorView, k: int, axis: int = -1, keepdims: bool = False) -> t
 def median(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorView, TensorView]:
     """The middle element along ``axis`` in order, the lesser of two, and its index (int64), as ``torch.median``; NaN, the first one, if there is any.
 
-    Raises :class:`ShapeError` if ``axis`` is out of range, or its extent is no positive constant.
+    Raises :class:`ShapeError` if ``axis`` is out of range, or its extent is not a positive constant.
     """
     check_tensor("median", x)
     place = normalize_axis("median", axis, x.ndim, described(x))

@@ -89,7 +89,7 @@ def grouped_matmul_aligned(a: TensorView, b: TensorView, ends: TensorView, dtype
     Args:
         a: the rows, group by group.
         b: the matrices.
-        ends: a table of 0 and behind it the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. Of which group a tile is, is
+        ends: a table of 0 and then the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. Of which group a tile is, is
             unspecified if they fall.
         dtype: of the result; by default the promoted dtype.
         tile: what the first row of each group is a multiple of. It divides M.

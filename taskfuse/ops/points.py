@@ -92,7 +92,7 @@ def _moved(operand: Operand, points: Points) -> Operand:
 
 
 def _named(fusion: Fusion, space: Shape, points: Points) -> TensorView:
-    """Whether a point names an element, over the space of the gather form: it is computed where it is needed, and is no table in memory."""
+    """Whether a point names an element, over the space of the gather form: computed where it is needed, not stored in a table."""
     found: TensorView | None = None
     for d, (e, a) in enumerate(zip(points.place, points.follows, strict=True)):
         if a is not None:

@@ -143,7 +143,7 @@ def random_bits(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, th
 
     Raises:
         ShapeError: for a seed that is not one number, or no threads.
-        DTypeError: for a seed that is no integer.
+        DTypeError: for a seed that is not an integer.
     """
     fusion = Fusion.current()
     extents = _checked("random_bits", fusion, shape, seed, offset, threads)
@@ -156,7 +156,7 @@ def rand(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DT
     """Uniform numbers in [0, 1): those of :func:`random_bits`, as cuRAND makes floats of them. With ``threads``, the numbers of ``torch.rand`` on CUDA.
 
     For the grid of torch, ``threads = 256 * min(ceil(n / 256), multiprocessors * (threads of one // 256))`` for n elements; float64 takes two words. Raises as
-    :func:`random_bits`, and :class:`DTypeError` for a dtype that is no float.
+    :func:`random_bits`, and :class:`DTypeError` for a dtype that is not a float.
     """
     return _random("rand", shape, seed, offset, threads, as_dtype(dtype), is_normal=False)
 

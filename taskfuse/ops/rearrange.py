@@ -253,7 +253,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
 def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], offset: int = 0) -> TensorView:
     """The element ``offset + i * stride[0] + j * stride[1] + ...`` of ``x`` in row-major order at ``[i, j, ...]``: a view.
 
-    So it is ``torch.as_strided`` of a contiguous tensor: where elements lie in memory is no part of the math. Strides are nonnegative constants.
+    So it is ``torch.as_strided`` of a contiguous tensor: the math does not say where elements lie in memory. Strides are nonnegative constants.
 
     Raises :class:`ShapeError` unless every such element is provably one of ``x``, or the numbers of sizes and strides differ.
     """

@@ -1,6 +1,6 @@
 """Products of factors whose elements have scales: one for a tensor, for each row or column, or for each block of 128 elements of k.
 
-A scale that varies along k is no factor of the sum: the terms are summed block by block, and the sums of the blocks are multiplied by their scales and added
+A scale that varies along k is not a factor of the sum: the terms are summed block by block, and the sums of the blocks are multiplied by their scales and added
 (two levels of sums). What a schedule makes of that is the schedule's: the inner sums are products of matrices, the outer one a sum over blocks.
 """
 
@@ -44,7 +44,7 @@ class Scale:
         return self.units[1] > 0
 
     def index(self, lead: Shape, row: Expr, block: Expr) -> Shape:
-        """Where the scale of a row lies, and of a block of k: behind ``lead``, k last."""
+        """Where the scale of a row lies, and of a block of k: after ``lead``, k last."""
         rows, k = self.units
         return (*lead, ZERO if rows == 0 else row // rows, block if k else ZERO) if self.tensor.ndim else ()
 
@@ -74,7 +74,7 @@ def scaled_matmul(a: TensorView, b: TensorView, scale_a: TensorView, scale_b: Te
 
     Raises:
         ShapeError: the factors do not fit, a scale has none of these shapes, or scales vary along k and K is not provably a multiple of 128.
-        DTypeError: a factor is no float below 64 bits, a scale is not float32, or ``dtype`` is not a float.
+        DTypeError: a factor is not a float below 64 bits, a scale is not float32, or ``dtype`` is not a float.
     """
     name = "scaled_matmul"
     tensors = [check_tensor(name, tv) for tv in (a, b, scale_a, scale_b)]

@@ -2,7 +2,7 @@
 
 A window is a map: the element o of the result and the place k in its window name the element ``start(o) + k * step`` of the input. So a pool is a reduction
 over the axes of the window, whose reads fuse with what computes the input, and padding is a condition of the map. Windows of adaptive pools have different
-lengths: places behind the end of a window are padding, too.
+lengths: places past the end of a window are padding, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Windows:
         length: places in the longest one.
         step: elements from one place to the next.
         start: the first element of a window; it may be padding.
-        end: what follows its last element; it may be behind the input.
+        end: what follows its last element; it may lie past the end of the input.
     """
 
     size: Expr
@@ -282,7 +282,7 @@ def max_pool_with_indices(
 def adaptive_avg_pool(x: TensorView, output: Sequence[int | None]) -> TensorView:
     """The means of ``output[d]`` windows of each of the last dimensions, as equal as may be, as ``torch.nn.functional.adaptive_avg_pool2d``.
 
-    ``None`` is as many as there are elements. Raises :class:`ShapeError` for numbers that are none, and :class:`DTypeError` unless ``x`` is a float.
+    ``None`` is as many as there are elements. Raises :class:`ShapeError` for other numbers, and :class:`DTypeError` unless ``x`` is a float.
     """
     check_tensor("adaptive_avg_pool", x)
     return _average("adaptive_avg_pool", x, _adaptive("adaptive_avg_pool", x, output), None)

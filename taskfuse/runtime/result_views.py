@@ -56,7 +56,7 @@ class Bases:
     """A fusion without the results that are views, and where these are.
 
     Attributes:
-        fusion: it stores what they are views of, as far as that is no input.
+        fusion: it stores what they are views of, unless that is an input.
         sources: of each result of the fusion that was asked for.
     """
 
@@ -65,7 +65,7 @@ class Bases:
 
 
 def bases(fusion: Fusion) -> Bases | None:
-    """What is stored of a fusion if results that are views are no copies; ``None`` if none of them is such a view.
+    """What a fusion stores if results that are views are not copied; ``None`` if no result is such a view.
 
     A view of an input is one if no result is written into that input. A view of anything else is one if that is a result, too, or has at most as many elements
     as all views of it together: then to store it costs no more.

@@ -146,7 +146,7 @@ def _check_known(call: Call, what: str, e: Expr, *extra: str) -> None:
 
 
 def _check_bijection(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr], extent: Expr) -> None:
-    """Every tile once, for sample values of the dimensions; work items that are no tile must lie beyond an extent, where a predicate stops them."""
+    """Every tile once, for sample values of the dimensions; work items other than tiles must lie beyond an extent, where a predicate stops them."""
     used = sorted({s for e in (extent, *maps, *(s.extent for s in sources)) for s in free_symbols(e)} - {WORK})
     for values in _samples([call.tv.fusion.dims.get(name, Dim(name)) for name in used]):
         shape = [int(evaluate(s.extent, values)) for s in sources]

@@ -34,7 +34,7 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     """See :meth:`TensorView.recompute`.
 
     Raises:
-        ScheduleError: if a reader does not read ``tv``, gathers of it what is not computed elementwise, is an assembly of parts, shares loops already,
+        ScheduleError: if a reader does not read ``tv``, gathers elements of it and is not computed elementwise, is an assembly of parts, shares loops already,
             or has not the extents of the first.
         TaskError: if a law of tasks and groups is broken.
     """

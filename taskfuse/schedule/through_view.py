@@ -23,7 +23,7 @@ def through_view(tv: TensorView, operand: int) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is put together of parts, which are no operands.
+        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts.
     """
     call = Call("through_view", tv)
     fusion = tv.fusion

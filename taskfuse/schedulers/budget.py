@@ -59,7 +59,7 @@ class Budget:
         self.ended: Ended | None = None
 
     def spend(self, work: Work, size: int) -> None:
-        """Count work on so many tensors."""
+        """Count work on some tensors."""
         self._spent += work.each + work.size * size
 
     @property

@@ -114,7 +114,7 @@ def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr) -> bool
 
 
 def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView]) -> bool:
-    """True for what is not an elementwise function of a product, or is read in place; and for what reductions read, which takes more points than there are."""
+    """True for tensors other than elementwise functions of a product, for those read in place, and for those that reductions read, at more points."""
     expr = fusion.definition(reader)
     return read.tensor not in after or not isinstance(expr, Pointwise | FirstValid | View) or is_aligned(read, reader)
 

@@ -32,7 +32,7 @@ SECTOR_BYTES = 32
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
 """A point along an axis: of which vector it is, and its place in that."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
-"""Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
+"""Share of the bandwidth that loads reach, by their bytes. Assumed, not measured: it ranks schedules."""
 
 
 def stored(fusion: Fusion) -> tuple[TensorView, ...]:

@@ -122,7 +122,7 @@ class Phases:
         return max((sum(tv.dtype.itemsize for tv, (a, b) in lives.items() if a <= p < b) for p in range(self.count)), default=0)
 
     def _last(self, tv: TensorView, kept: set[TensorView]) -> int:
-        """The last phase that needs ``tv``, if what is not kept is computed again."""
+        """The last phase that needs ``tv``, if tensors that are not kept are computed again."""
         last = self.of[tv]
         for use in self.fusion.uses(tv):
             reader = use.output
@@ -149,7 +149,7 @@ class Phases:
         return again if again.cost <= CHEAP and again.bytes < tv.dtype.itemsize else itself
 
     def _leaves(self, tv: TensorView) -> set[TensorView]:
-        """The copies of inputs that a tensor is computed from, and what is not a function of such."""
+        """The copies of inputs that a tensor is computed from, and tensors that are not functions of such copies."""
         expr = self.fusion.definition(tv)
         if tv in self._loads or expr is None:
             return {tv} & self._loads & self._private

@@ -48,7 +48,7 @@ class ProductsConfig(Parameters):
         self.of_one(1)
 
     def of_one(self, group: int) -> MatmulConfig:
-        """The parameters of one product, whose tiles stand in groups of so many rows."""
+        """The parameters of one product, whose tiles stand in groups of rows."""
         return MatmulConfig(self.tile_m, self.tile_n, self.tile_k, self.warpgroups, self.stages, self.in_flight, group, self.blocks)
 
     @property

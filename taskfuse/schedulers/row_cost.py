@@ -163,7 +163,7 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
 
 
 def _is_kept(problem: RowProblem, share: int) -> bool:
-    """True if rows of so many vectors of a thread fit its registers."""
+    """True if rows of this many vectors of a thread fit its registers."""
     return problem.phases > 1 and problem.is_constant and share * problem.width <= MOST_ELEMENTS
 
 
@@ -313,7 +313,7 @@ def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator
 
 
 def _fits(problem: RowProblem, config: RowConfig, held: int) -> bool:
-    """True if blocks that wait for each other are all on the device at once, so many on a multiprocessor."""
+    """True if blocks that wait for each other are all on the device at once, this many on a multiprocessor."""
     return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * held
 
 

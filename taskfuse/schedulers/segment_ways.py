@@ -261,7 +261,7 @@ class Ways:
         return self._plain.alike.has_products or (bool(self._views) and self._of_views().alike.has_products)
 
     def _made(self) -> SegmentStep | None:
-        """The fastest, scheduled: what has a price only may turn out to be none."""
+        """The fastest, scheduled: a candidate that has only a price may turn out to be impossible."""
         while True:
             found = self._fastest()
             best = found.best

@@ -337,7 +337,7 @@ def check_registers(store: Store, place: StorePlace, region: Region) -> None:
 
 
 def _write_common(memory: Memory, site: Site, lanes: Lanes, env: Env, place: StorePlace, value: Array) -> None:
-    """Several lanes write one element: that is no race only if they write the same bits."""
+    """Several lanes write one element: a race unless they write the same bits."""
     data = memory.stores[site.buffer].data
     if isinstance(place.index, int):
         data[place.index] = value[-1]

@@ -64,7 +64,7 @@ class Observer:
         """A wait succeeded."""
 
     def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
-        """A wait for so many phases of a semaphore succeeded."""
+        """A wait for a number of phases of a semaphore succeeded."""
 
     def arrive(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
         """An agent reaches a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""

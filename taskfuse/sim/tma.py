@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
 
-COORDINATE_BYTES = 16  # a box begins at a multiple of so many bytes along the last axis of its tensor
+COORDINATE_BYTES = 16  # a box begins at a multiple of this many bytes along the last axis of its tensor
 Ints = npt.NDArray[np.int64]
 
 

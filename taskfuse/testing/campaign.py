@@ -151,7 +151,7 @@ def look_at(look: Callable[[int], T], numbers: Iterable[int], jobs: int = 1, sec
         look: a function that can be pickled (``functools.partial`` of a module's function).
         numbers: case numbers; may be infinite.
         jobs: number of processes; 1: this process.
-        seconds: end after so many seconds; unfinished cases are dropped.
+        seconds: end after this time; unfinished cases are dropped.
     """
     end = time.monotonic() + seconds
     if jobs > 1:

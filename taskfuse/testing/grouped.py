@@ -1,4 +1,4 @@
-"""Random math around products of groups: all layouts, groups of any length, weights of rows, biases and functions behind them.
+"""Random math around products of groups: all layouts, groups of any length, weights of rows, biases and functions of the result.
 
 Small ones have any types; a share has extents of tensor cores. Tables are made with the arguments of a case: :func:`rising` has empty groups and one
 group, too; :func:`hostile` breaks every promise.

@@ -62,7 +62,7 @@ class Nest:
         ends_inside: the summed axis may end inside a tile.
         is_blocked: some of the loops are blocks.
         in_roles: a separate role loads the operands.
-        turn: the position in ``head`` of the loop whose iterations the instances of the multiplying role take in turns, and the parallel type of the instances.
+        pingpong: the position in ``head`` of the loop whose iterations are dealt to the instances of the multiplying role, and the parallel type of these.
     """
 
     shape: TileShape
@@ -71,7 +71,7 @@ class Nest:
     ends_inside: bool
     is_blocked: bool
     in_roles: bool
-    turn: tuple[int, ParallelType] | None
+    pingpong: tuple[int, ParallelType] | None
 
     @property
     def threads(self) -> int:

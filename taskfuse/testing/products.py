@@ -1,6 +1,6 @@
 """Random math around matrix products: prologues, products and epilogues, at extents that instruction tiles divide or do not.
 
-A product has operands of any types that tensor cores multiply, stored with any axis contiguous, directly or behind views and functions; it is a
+A product has operands of any types that tensor cores multiply, stored with any axis contiguous, directly or through views and functions; it is a
 ``matmul`` or an ``einsum`` with its letters in any order, with or without batch axes. Then come biases, casts, reductions, views, and at times a
 second product.
 """

@@ -273,7 +273,7 @@ class TensorCores:
         """Mostly a role that loads and one that multiplies; sometimes also one that stores, or one per operand."""
         loads = [[t for t in f.loads if not among(t, self.done)] for f in feeds]
         registers = [t for f in feeds for t in f.tensors if not among(t, f.loads)]
-        stores = list(result.stores) if nest.turn is None and self.chooser.chance(35) else []
+        stores = list(result.stores) if nest.pingpong is None and self.chooser.chance(35) else []
         rest = [t for t in result.tensors if not among(t, stores)]
         parts = loads if self.chooser.chance(20) else [[t for part in loads for t in part]]
         first = [self.recorder.attempt(self.fusion, "task", part) for part in parts if part]
@@ -293,8 +293,8 @@ class TensorCores:
         types = [p for p in (Y, Y, Z, *along) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
-        if nest.turn is not None and self.chooser.chance(50):
-            self.recorder.attempt(roles, "pingpong", tv.axis(nest.turn[0]))
+        if nest.pingpong is not None and self.chooser.chance(50):
+            self.recorder.attempt(roles, "pingpong", tv.axis(nest.pingpong[0]))
         late = [t.schedule.stages for part in loads for t in part]
         several = self.size(nest.steps[-1].extent) > 1 and min(late, default=1) > 1 and not registers
         if several and tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.FIFO and self.chooser.chance(40):

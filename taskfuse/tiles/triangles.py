@@ -3,8 +3,8 @@
 A lower triangle is numbered row by row: row i has the tiles i(i+1)/2 and on. CUTLASS's grouped Rank2K scheduler solves for the row in floating point,
 ``i = ceil(sqrt(2t + 2.25) - 0.5) - 1``, which is that of the integer square root here as long as its square root is exact enough.
 
-Where tiles are not square, ``r`` of them side by side (or one above the other) make a square macro tile. Macro tiles form the triangle; a grid that is no
-multiple of them is padded, and tiles outside of it, or wholly in the other half, are left out.
+Where tiles are not square, ``r`` of them side by side (or one above the other) make a square macro tile. Macro tiles form the triangle; a grid that is not a
+multiple of them is padded, and tiles outside it, or wholly in the other half, are left out.
 """
 
 from __future__ import annotations

@@ -14,9 +14,11 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.workers import compiled_elsewhere
+from taskfuse.torch.aliases import aliases
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
+from taskfuse.torch.padding import pad_products
 from taskfuse.torch.partition import GraphPartition, NodeKind, PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.program import GraphProgram, symbol_sources, written
 from taskfuse.torch.settings import Settings
@@ -29,6 +31,7 @@ class GraphReport:
     Attributes:
         kind: ``"forward"``, ``"backward"`` or ``"inference"``.
         ops: one line per node that computes: its op, where it went, and why.
+        able: the names of nodes of which fusions could be made, whether they are or not.
         fusions: by number, the nodes and the executable (``None`` for the reference).
         seconds: of compilation.
         program: the graph as it runs.
@@ -36,6 +39,7 @@ class GraphReport:
 
     kind: str
     ops: list[tuple[str, str, str, str]]
+    able: frozenset[str]
     fusions: dict[int, tuple[ImportedRegion, Compiled]]
     seconds: float
     program: GraphProgram
@@ -57,17 +61,23 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     """
     start = time.perf_counter()
     graph = gm.graph
-    plan = planned(graph, PartitionLimits(settings.device, settings.products, settings.least, settings.most))
+    limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    plan = planned(graph, limits)
+    if pad_products(graph, plan):
+        plan = planned(graph, limits)
     regions = _regions(gm, plan)
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
         compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or str(r.fusion) != compiled[n].text}, settings)
-    _, later = symbol_sources(graph)
+    known, later = symbol_sources(graph)
+    views = aliases(graph, known)
     more = {number: [later[name] for name in region.integers if name in later] for number, region in regions.items()}
-    order = emitted(graph, plan, more)
-    program = written(gm, order, regions, compiled)
-    report = GraphReport(kind, _lines(gm, plan), {n: (r, compiled[n]) for n, r in regions.items()}, time.perf_counter() - start, program)
+    order = emitted(graph, plan, more, views)
+    program = written(gm, order, regions, compiled, views)
+    able = frozenset(node.name for node in plan.able)
+    fusions = {number: (region, compiled[number]) for number, region in regions.items()}
+    report = GraphReport(kind, _lines(gm, plan), able, fusions, time.perf_counter() - start, program)
     for listener in list(listeners):
         listener(report)
     return program

@@ -23,8 +23,12 @@ from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tenso
 from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.table import INTO, rule_of
+from taskfuse.torch.worth import times
 
 WRAPPERS = frozenset({"aten", "prims"})
+
+SLOWER = "expected times: "
+"""How a reason begins that is none why a fusion cannot be made, only why it is not worth it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class ImportedRegion:
 
 
 def name_of(node: Node) -> tuple[str, str]:
-    """The name of the op of a node, and its overload. Raises :class:`Refused` if it is none of ATen."""
+    """The name of the op of a node, and its overload. Raises :class:`Refused` for an op that is not ATen's."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace not in WRAPPERS:
         raise Refused("it is no op of ATen")
@@ -157,7 +161,13 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
                 if meta.device != device and not meta.is_host_number:
                     return f"it moves data from {meta.device} to {device}"
         with Importer("trial") as trial:
-            made(node, trial.value_of)
+            for y in made(node, trial.value_of):
+                if y is not None and not y.is_input:
+                    trial.fusion.add_output(copy(y))
+        if trial.fusion.outputs and trial.fusion.inputs:
+            ours, theirs = times(trial.fusion)
+            if ours > theirs:
+                return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"
     except Refused as error:
         return str(error)
     except TaskfuseError as error:
@@ -275,7 +285,7 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
 
 
 def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str]) -> ImportedRegion:
-    """The fusion of nodes of which some symbols are no extents of inputs: the graph passes their values."""
+    """The fusion of nodes with symbols that are not extents of inputs: the graph passes their values."""
     facts = {name: dim for node in nodes for value in _values(node) for name, dim in symbols_of(value)}
     with Importer("region") as building:
         for name in integers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import evaluate
 from taskfuse.runtime.executable import Executable
+from taskfuse.torch.bound import BoundCall, CallSite
 from taskfuse.torch.metadata import dtype_of, torch_dtype
 from taskfuse.torch.settings import Run
 
@@ -45,6 +46,21 @@ class Compiled:
             if all(a is b for a, b in zip(args, fitting, strict=True)):
                 raise
             return self._run(fitting)
+
+    def site(self, rebind: Callable[[BoundCall], None], sized: bool) -> BoundCall:
+        """What a graph calls.
+
+        Args:
+            rebind: called with what the graph calls instead from then on.
+            sized: whether a call gives the values of symbols first, on which extents and strides depend.
+        """
+        if self.how != "kernels" or self.numbers:
+            return self._without_sizes if sized else self
+        site = CallSite(self, self.tensors, None if sized else rebind)
+        return site.sized if sized else site.fixed
+
+    def _without_sizes(self, sizes: tuple[int, ...], *args: Any) -> tuple[Any, ...]:
+        return self(*args)
 
     def _fitting(self, args: Sequence[Any]) -> list[Any]:
         """The arguments with tensors in the dtypes of the fusion."""

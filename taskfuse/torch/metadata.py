@@ -21,7 +21,7 @@ NAMES = {"float8_e4m3fn": "float8_e4m3"}
 """Dtypes that torch calls otherwise."""
 
 LARGEST = 1 << 62
-"""Bounds from here on are none."""
+"""From here on, a bound means unbounded."""
 
 
 class Refused(Exception):

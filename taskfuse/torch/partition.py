@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from taskfuse.torch.importer import refusal
+from taskfuse.torch.aliases import Alias
+from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.rules.reductions import PRODUCTS
 
@@ -40,12 +41,8 @@ GLUE = frozenset(
 CHEAP = frozenset({"_to_copy", "clone", "copy", "cat", "stack"})
 """Ops that move elements without computing: a region of these alone gains nothing."""
 
-
-SORTS = frozenset({"sort", "argsort", "topk", "msort", "kthvalue", "median", "nanmedian"})
-"""Ops whose fusions do more work than there are elements, where torch has an algorithm of its own."""
-
 NUMBER = "it is a number"
-"""Why torch runs what is no tensor."""
+"""Why torch runs a node whose value is not a tensor."""
 
 
 class NodeKind(Enum):
@@ -66,6 +63,7 @@ class GraphPartition:
         reasons: why nodes are left to torch.
         regions: the nodes of each region, producers first.
         levels: of every node; those of a region's nodes are equal.
+        able: nodes of which fusions could be made, whether they are or not.
     """
 
     kinds: dict[Node, NodeKind]
@@ -73,6 +71,7 @@ class GraphPartition:
     regions: list[list[Node]]
     levels: dict[Node, int]
     region_of: dict[Node, int] = field(default_factory=dict[Node, int])
+    able: set[Node] = field(default_factory=set[Node])
 
     def dissolve(self, number: int, reason: str) -> None:
         """Leave the nodes of a region to torch after all."""
@@ -159,11 +158,11 @@ def _kind(node: Node, plan: GraphPartition, limits: PartitionLimits, known: dict
     if first is None or first.device.type != limits.device:
         return NodeKind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
     name = _name(node)
-    if not limits.products and name in PRODUCTS:
-        return NodeKind.TORCH, "a product of matrices"
-    if name in SORTS:
-        return NodeKind.TORCH, "torch sorts with less work"
     reason = refusal(node, known)
+    if reason is None or reason.startswith(SLOWER):
+        plan.able.add(node)
+    if reason is None and not limits.products and name in PRODUCTS:
+        reason = "a product of matrices"
     if reason is not None:
         return NodeKind.TORCH, reason
     is_glue = name in GLUE and all(_is_plain(arg) for arg in node.all_input_nodes)
@@ -222,11 +221,14 @@ def _sink(graph: Graph, plan: GraphPartition) -> None:
         limit = min(known, default=None)
         levels = {level for user in node.users for level in joins[user]}
         match plan.kinds[node]:
+            case NodeKind.MATH if node.target is getitem:  # it is where what it is a part of is
+                latest[node], joins[node] = limit, levels
             case NodeKind.MATH:
                 own = plan.levels[node]
                 fused = any(plan.levels[s] == own for s in _sources(node, plan))
                 if limit is not None and limit > own and own not in levels and limit in levels and not (fused and _shrinks(node)):
                     plan.levels[node] = limit
+                    plan.levels |= {user: limit for user in node.users if user.target is getitem}
                 latest[node], joins[node] = plan.levels[node], {plan.levels[node]}
             case NodeKind.TORCH:
                 latest[node], joins[node] = plan.levels[node], set()
@@ -323,7 +325,7 @@ def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
 
 
 def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
-    """The nodes of each region whose tensors are read outside of it: by torch, by another region, or by the caller."""
+    """The nodes of each region whose tensors are read outside it: by torch, by another region, or by the caller."""
     readers: dict[Node, set[int]] = {}  # regions, or OUTSIDE; two suffice to know that there are several
     found: list[list[Node]] = [[] for _ in plan.regions]
     for node in reversed(graph.nodes):
@@ -343,11 +345,12 @@ def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 OUTSIDE = -1
 
 
-def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]]) -> list[Node | int]:
+def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node]], views: Mapping[Node, Alias]) -> list[Node | int]:
     """The order in which the graph runs: nodes of torch in their order, each region before its first reader, what torch need not run left out.
 
     Args:
         more: what regions read beside their tensors: the nodes that give their integers.
+        views: nodes that are made of one other node alone.
     """
     found: list[Node | int] = []
     done: set[Node | int] = set()
@@ -367,7 +370,7 @@ def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node
                 done.add(at)
                 found.append(at)
                 continue
-            needed = read[at] if isinstance(at, int) else set(at.all_input_nodes)
+            needed = read[at] if isinstance(at, int) else {views[at].base} if at in views else set(at.all_input_nodes)
             if not isinstance(at, int) and at.op in ("placeholder", "get_attr"):
                 done.add(at)
                 continue

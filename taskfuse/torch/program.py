@@ -8,39 +8,19 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from taskfuse.torch.aliases import Alias
+from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
 from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
-from taskfuse.torch.metadata import members, meta_of
-
-METHODS = frozenset(
-    f"aten::{name}" for name in ("view", "permute", "expand", "t", "unsqueeze", "detach", "copy_", "transpose.int", "select.int", "squeeze.dim")
-)
-"""Ops that are called as methods of their first argument, and ..."""
-
-FUNCTIONS = frozenset(
-    f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "native_layer_norm", "convolution", "add.Tensor", "mul.Tensor", "sub.Tensor")
-)
-"""... as functions of torch, with the same arguments: the host needs half the time of a call of the op itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpName:
-    """An op of torch by name: its object cannot be pickled."""
-
-    namespace: str
-    name: str
-    overload: str
-
-    def found(self) -> Any:
-        """The op."""
-        return getattr(getattr(getattr(torch.ops, self.namespace), self.name), self.overload)
+from taskfuse.torch.metadata import members, meta_of, symbols_of
 
 
 @dataclass(slots=True)
@@ -50,10 +30,12 @@ class GraphProgram:
     Attributes:
         source: of a function ``run``.
         constants: what the source refers to.
+        sized: names of fusions that are called with the values of symbols first.
     """
 
     source: str
     constants: dict[str, Any]
+    sized: frozenset[str] = frozenset()
     _run: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
 
     def __call__(self, inputs: list[Any]) -> Any:
@@ -62,13 +44,20 @@ class GraphProgram:
         return self._run(inputs)
 
     def _made(self) -> Callable[[list[Any]], Any]:
-        scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid}
-        scope |= {name: value.found() if isinstance(value, OpName) else value for name, value in self.constants.items()}
+        scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid, "viewed": viewer()}
+        for name, value in self.constants.items():
+            match value:
+                case OpName() | FunctionName():
+                    scope[name] = value.found()
+                case Compiled():
+                    scope[name] = value.site(partial(scope.__setitem__, name), name in self.sized)
+                case _:
+                    scope[name] = value
         exec(compile(self.source, "<taskfuse graph>", "exec"), scope)
         return scope["run"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GraphProgram, (self.source, self.constants)
+        return GraphProgram, (self.source, self.constants, self.sized)
 
     @property
     def fusions(self) -> list[Compiled]:
@@ -76,11 +65,12 @@ class GraphProgram:
         return [value for value in self.constants.values() if isinstance(value, Compiled)]
 
 
-def laid(y: Any, strides: Sequence[int]) -> Any:
-    """``y`` with given strides: a view if they put its elements where they are, else a copy."""
+def laid(y: Any, strides: Sequence[int], dtype: Any) -> Any:
+    """``y`` with given strides and dtype: a view if they put its elements where they are, else a copy."""
+    y = y.to(dtype)
     if all(n == 1 or s == t for n, s, t in zip(y.shape, y.stride(), strides, strict=True)):
         return torch.as_strided(y, y.shape, strides)
-    return torch.empty_strided(y.shape, strides, dtype=y.dtype, device=y.device).copy_(y)
+    return torch.empty_strided(y.shape, strides, dtype=dtype, device=y.device).copy_(y)
 
 
 @dataclass(slots=True)
@@ -89,7 +79,11 @@ class _Writer:
     regions: Mapping[int, ImportedRegion]
     compiled: Mapping[int, Compiled]
     symbols: Mapping[str, str]
+    views: Mapping[Node, Alias]
+    expected: Collection[Node]
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    sized: set[str] = field(default_factory=set[str])
+    functions: dict[Any, FunctionName | None] = field(default_factory=dict[Any, FunctionName | None])
     names: dict[Any, str] = field(default_factory=dict[Any, str])
     lines: list[tuple[str, list[Node], list[Node]]] = field(default_factory=list[tuple[str, list[Node], list[Node]]])  # text, what it reads, what it makes
 
@@ -133,46 +127,68 @@ class _Writer:
                 return self.constant("object", value)
 
     def op(self, node: Node) -> None:
+        """The lines of a node that torch runs."""
         target: Any = node.target
-        known = _schema_name(target)
-        if known in METHODS and isinstance(node.args[0], Node):
-            args = [self.text(a) for a in node.args[1:]] + [f"{k}={self.text(v)}" for k, v in node.kwargs.items()]
-            called = f"{self.text(node.args[0])}.{known.split('::')[1].split('.')[0]}"
-            self.lines.append((f"{node.name} = {called}({', '.join(args)})", list(node.all_input_nodes), [node]))
+        view = self.views.get(node)
+        if view is not None:
+            parts = ", ".join(map(self.text, (view.base, view.shape, view.strides, view.offset)))
+            self.lines.append((f"{node.name} = viewed({parts})", [view.base], [node]))
             return
-        if known in FUNCTIONS:
-            called = f"torch.{known.split('::')[1].split('.')[0]}"
-        elif isinstance(target, torch._ops.OpOverload):
-            namespace, name = target._schema.name.split("::")
-            called = self.constant(f"{namespace}_{name}", OpName(namespace, name, target._schema.overload_name or "default"), target)
-        elif getattr(operator, getattr(target, "__name__", ""), None) is target:
-            called = f"operator.{target.__name__}"
-        else:
-            called = self.constant("function", target)
         args = [self.text(a) for a in node.args] + [f"{k}={self.text(v)}" for k, v in node.kwargs.items()]
+        function = function_of(node, self.functions)
         if target is operator.getitem:
             line = f"{node.name} = {args[0]}[{args[1]}]"
         else:
+            if function is not None:
+                called = self.constant(f"torch_{function.name}", function, function)
+            elif isinstance(target, torch._ops.OpOverload):
+                namespace, name = target._schema.name.split("::")
+                called = self.constant(f"{namespace}_{name}", OpName(namespace, name, target._schema.overload_name or "default"), target)
+            elif getattr(operator, getattr(target, "__name__", ""), None) is target:
+                called = f"operator.{target.__name__}"
+            else:
+                called = self.constant("function", target)
             line = f"{node.name} = {called}({', '.join(args)})"
         self.lines.append((line, list(node.all_input_nodes), [node]))
+        self.check(node)
+
+    def check(self, node: Node) -> None:
+        """The lines that see to it that a tensor lies as torch said, if that is relied upon: ops of torch may give others."""
+        value = node.meta.get("val")
+        if node in self.expected and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            try:
+                strides = self.numbers(value.stride())
+            except KeyError:
+                return
+            name, dtype = node.name, str(value.dtype)
+            self.lines.append((f"if {name}.stride() != {strides} or {name}.dtype is not {dtype}: {name} = laid({name}, {strides}, {dtype})", [node], [node]))
+
+    def numbers(self, values: Sequence[Any]) -> str:
+        """Integers and ``SymInt`` as the source of a tuple. Raises :class:`KeyError` for a symbol whose value is not known."""
+        for n in values:
+            if isinstance(n, torch.SymInt):
+                for symbol in n.node.expr.free_symbols:
+                    _ = self.symbols[str(symbol)]
+        return self.text(tuple(values))
 
     def region(self, number: int) -> None:
         region = self.regions[number]
         name = self.constant("fusion", self.compiled[number], ("fusion", number))
         args = [self.text(n) for n in (*region.tensors, *region.numbers)] + [self.symbols[s] for s in region.integers]
+        symbols = sorted({symbol for n in (*region.tensors, *region.outputs) for symbol, _ in symbols_of(n.meta["val"])} | set(region.integers))
+        if symbols:
+            self.sized.add(name)
+            known = [self.symbols[s] for s in symbols if s in self.symbols]
+            whole = [f"{self.text(n)}.{what}" for n in region.tensors for what in ("shape", "stride()")] if len(known) < len(symbols) else []
+            args.insert(0, f"({''.join(f'{s}, ' for s in known + whole)})")
         made = "".join(f"{n.name}, " for n in region.outputs)
         reads = [*region.tensors, *region.numbers]
         self.lines.append((f"{made}= {name}({', '.join(args)})", reads, list(region.outputs)))
         for node, restrided in zip(region.outputs, region.restrided, strict=True):
             if restrided:
                 strides = [_expression(str(s), self.symbols) for s in meta_of(node.meta["val"]).strides]
-                self.lines.append((f"{node.name} = laid({node.name}, ({', '.join(strides)},))", [node], [node]))
-
-
-def _schema_name(target: Any) -> str:
-    """The name of an op with its overload, as ``aten::add.Tensor``."""
-    schema = getattr(target, "_schema", None)
-    return "" if schema is None else f"{schema.name}.{schema.overload_name}".removesuffix(".")
+                dtype = str(node.meta["val"].dtype)
+                self.lines.append((f"{node.name} = laid({node.name}, ({', '.join(strides)},), {dtype})", [node], [node]))
 
 
 def _attribute(gm: GraphModule, path: str) -> Any:
@@ -209,12 +225,27 @@ def symbol_sources(graph: Graph) -> tuple[dict[str, str], dict[str, Node]]:
     return found, {name: node for name, node in later.items() if name not in found}
 
 
-def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, ImportedRegion], compiled: Mapping[int, Compiled]) -> GraphProgram:
-    """The program of a graph."""
+def written(
+    gm: GraphModule,
+    order: Sequence[Node | int],
+    regions: Mapping[int, ImportedRegion],
+    compiled: Mapping[int, Compiled],
+    views: Mapping[Node, Alias],
+) -> GraphProgram:
+    """The program of a graph.
+
+    Args:
+        order: the nodes that torch runs, and the fusions; it may leave out what only views read.
+        views: nodes that are made as views.
+    """
     graph = gm.graph
     known, later = symbol_sources(graph)
     symbols = {name: f"size_{name}" for name in known} | {name: node.name for name, node in later.items()}
-    writer = _Writer(gm, regions, compiled, symbols)
+    expected = {view.base for view in views.values()} | {n for region in regions.values() for n in region.tensors}
+    writer = _Writer(gm, regions, compiled, symbols, views, expected)
+    for node in graph.nodes:
+        if node.op == "placeholder" and str(node.target).startswith("tangents"):  # autograd's: no guard has seen them
+            writer.check(node)
     for step in order:
         if isinstance(step, int):
             writer.region(step)
@@ -245,4 +276,4 @@ def written(gm: GraphModule, order: Sequence[Node | int], regions: Mapping[int, 
         if k in dropped:
             body.append(f"    del {', '.join(dropped[k])}")
     body.append(f"    return {results}")
-    return GraphProgram("\n".join(body) + "\n", writer.constants)
+    return GraphProgram("\n".join(body) + "\n", writer.constants, frozenset(writer.sized))

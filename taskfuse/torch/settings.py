@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from taskfuse.cuda.sources import sources
 from taskfuse.errors import UnsupportedError
 from taskfuse.location import caller
+from taskfuse.options import read_options
 from taskfuse.version import VERSION
 
 Run = Literal["kernels", "reference", "simulator"]
@@ -52,8 +54,9 @@ class Settings:
 
     @property
     def tag(self) -> str:
-        """What distinguishes graphs compiled with these settings, and by this version, in torch's caches."""
-        return f"taskfuse-{VERSION}-{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
+        """What distinguishes graphs compiled with these settings, and by these sources of taskfuse, in torch's caches."""
+        own = repr(self) + sources(read_options()).all
+        return f"taskfuse-{VERSION}-{hashlib.sha256(own.encode()).hexdigest()[:16]}"
 
 
 def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> Settings:

@@ -11,6 +11,11 @@ torch = pytest.importorskip("torch")
 import taskfuse as tf
 from taskfuse.torch import backend, explain, library
 
+pytestmark = [  # what torch itself raises: where it is first compiled, and where it reserves memory for graphs
+    pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning"),
+]
+
 
 @pytest.fixture(autouse=True)
 def fresh() -> Any:
@@ -57,6 +62,21 @@ def test_inputs_of_any_strides_and_addresses() -> None:
     for x in (whole, whole.t(), whole[1:, 1:], whole[::2, ::3], whole.flatten()[1:8193].view(64, 128)):
         torch.testing.assert_close(run(x), function(x))
         assert run(x).stride() == function(x).stride()
+
+
+def test_calls_after_the_first_are_bound() -> None:
+    """By the addresses of their arguments alone, also for odd ones, and for kernels that exchange tensors."""
+
+    def function(x: Any, w: Any) -> Any:
+        y = torch.softmax(x * w, -1)
+        return y - y.sum(0), (y.exp() + 1).t()
+
+    run, w = compiled(function), torch.randn(192, device="cuda")
+    for k in range(6):
+        whole = torch.randn(64 * 192 + 1, device="cuda")
+        x = whole[k % 2 : 64 * 192 + k % 2].view(64, 192)
+        torch.testing.assert_close(run(x, w), function(x, w))
+        assert [y.stride() for y in run(x, w)] == [y.stride() for y in function(x, w)]
 
 
 def test_the_current_stream() -> None:

@@ -58,7 +58,7 @@ def test_regions_of_random_graphs_are_convex_and_run_in_an_order(seed: int) -> N
         after = reaches(graph, inside)
         outside = {n for n in after if n not in inside and plan.kinds[n] is not NodeKind.GLUE}
         assert not (reaches(graph, outside) & inside), "a way leaves the region and enters it again"
-    order = emitted(graph, plan, {})
+    order = emitted(graph, plan, {}, {})
     place = {}
     for k, step in enumerate(order):
         for node in plan.regions[step] if isinstance(step, int) else [step]:
@@ -122,14 +122,14 @@ def test_no_region_crosses_a_mutation() -> None:
     graph.output([before, after, written])
     plan = planned(graph, HOST)
     assert plan.kinds[written] is NodeKind.TORCH
-    order = emitted(graph, plan, {})
+    order = emitted(graph, plan, {}, {})
     place = {node: k for k, step in enumerate(order) for node in (plan.regions[step] if isinstance(step, int) else [step])}
     assert place[before] < place[written] < place[after]
 
 
 def test_random_ops_keep_their_order() -> None:
     graph = traced(lambda x: (torch.rand_like(x) * 2 + x, torch.rand_like(x) + 1), torch.randn(4)).graph
-    order = emitted(graph, planned(graph, HOST), {})
+    order = emitted(graph, planned(graph, HOST), {}, {})
     names = [str(step.target) for step in order if not isinstance(step, int)]
     assert [name for name in names if "rand" in name] == ["aten.rand_like.default"] * 2
 
@@ -146,6 +146,6 @@ def test_time_is_linear_in_the_graph() -> None:
     for graph in graphs:
         start = time.process_time()
         plan = planned(graph, HOST)
-        emitted(graph, plan, {})
+        emitted(graph, plan, {}, {})
         seconds.append((time.process_time() - start) / len(graph.nodes))
     assert seconds[1] < 6 * seconds[0]

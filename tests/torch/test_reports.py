@@ -17,7 +17,7 @@ def test_a_report() -> None:
     assert "fusion 0: native_layer_norm, gelu: 3 tensors to" in text
     assert "torch: aten.addmm.default: a product of matrices" in text
     assert 0 < found.coverage < 1
-    assert text.splitlines()[-1].startswith(f"{found.coverage:.0%} of the ops that compute are in 2 fusions")
+    assert text.splitlines()[-1].startswith(f"{found.coverage:.0%} of the ops that compute, but for convolutions, are in 2 fusions")
     assert not listeners
 
 

@@ -26,7 +26,7 @@ class CheckedChoices:
         self.writes = operands.writes
 
     def padded(self, w: ClaimedWrite, stmt: Choose, rule: Apply, exists: tuple[Expr, ...]) -> None:
-        """A copy with zeros in the place of elements that do not exist."""
+        """A copy, with zeros for elements that do not exist."""
         match stmt.cases:
             case (ChoiceCase(cond=cond, operand=operand), ChoiceCase(cond=other, operand=zero)) if rule.op is COPY and other is TRUE and is_zero(zero):
                 around = w.node.context.constraints.given(*exists)
@@ -91,7 +91,7 @@ class CheckedChoices:
     def _first_case(self, w: ClaimedWrite, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
 
-        Where that is an element behind the end of what is copied, the engine writes 0, which must be the other case.
+        Where that element is past the end of the tensor that is copied, the engine writes 0, which must be the other case.
         """
         match rule.cases:
             case (ChoiceCase(cond=cond, operand=Access() as source), ChoiceCase(cond=other, operand=zero)) if other is TRUE and is_plus_zero(zero):
@@ -142,7 +142,7 @@ def one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:
 
 
 def is_plus_zero(operand: Operand) -> bool:
-    """True for the bits that copies write in the place of what does not exist."""
+    """True for the bits that copies write for elements that do not exist."""
     return isinstance(operand, Immediate) and is_same_number(operand.value, 0)
 
 

@@ -271,7 +271,7 @@ def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:
 
 
 def taken(stmt: Stmt, combine: Combine) -> Operand | None:
-    """The operand that a statement combines with its own result; ``None`` if it is no such step. Functions that reductions combine with are commutative."""
+    """The operand that a statement combines with its own result; ``None`` if it does not. Functions that reductions combine with are commutative."""
     match stmt:
         case Compute(op=op, out=out, operands=(a, b)) if op is combine.op:
             return b if a == out else a if b == out else None

@@ -44,7 +44,7 @@ def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, la
 
 
 def _stepped(state: RunState, stmt: Compute, fold: Accumulation, rule: Iterate, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
-    """The state of a fold behind the step at the point that a statement claims."""
+    """The state of a fold after the step at the point that a statement claims."""
     if holds.content is not Content.TERM:
         return None
     n = len(lanes)
@@ -99,7 +99,7 @@ def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lane
         reason = _at_points(state, stmt, lanes, operands, expected, fold, good, inside, places, reason)
     found = chosen(good, done, reason)
     bad = np.flatnonzero(~good)
-    if op is COPY:  # what is not a term may be a partial result, or neutral
+    if op is COPY:  # an operand other than a term may be a partial result, or neutral
         theirs = operands[0][bad]
         kept = (theirs.tag == fold.part) | (theirs.tag == fold.body)
         found[bad[kept]] = theirs[kept]

@@ -324,7 +324,7 @@ def _above(v: Visits, few: Mapping[str, tuple[int, int]], many: Mapping[str, Spa
 
 
 def _tied(v: Visits) -> set[str]:
-    """Symbols that an order of tiles, which has no digits, makes one number of: those of quotients and remainders by what is not a digit of them."""
+    """Symbols that an order of tiles, which has no digits, makes one number of: those of quotients and remainders whose divisor is not one of their digits."""
     found: set[str] = set()
     rows = 1 if v.rows is None else next(iter(v.rows.values())).size
     if rows * _product(_count(v, n) for n in v.spans if v.rows is None or n not in v.rows) <= LIMIT:
@@ -371,7 +371,7 @@ def _count(v: Visits, name: str) -> int:
 
 
 def _product(counts: Iterable[int]) -> int:
-    """How many rows a table has at most whose symbols have so many values: one that has none does not make up for one that has many."""
+    """The most rows of a table whose symbols have these numbers of values; a symbol without values does not make up for one with many."""
     total = 1
     for n in counts:
         total *= max(n, 1)

@@ -69,7 +69,7 @@ def _comes_first(read: Use, write: Use, structure: Structure, rings: RingOrder) 
 
 
 def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
-    """True only if a write of the element that is read is made in a later iteration, or in the same one and behind the read.
+    """True only if a write of the element that is read is made in a later iteration, or in the same one and after the read.
 
     The outermost common loop whose iterations differ decides. It counts alike for all threads: its bounds are theirs, or one thread makes both accesses.
 

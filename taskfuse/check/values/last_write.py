@@ -149,7 +149,7 @@ class LastWrite:
         if look.skip is None and not MEDIA[self.writes.storages[want.buffer].memory].is_private and in_other_arm(claim.node, want.node):
             raise Open("it is written in another arm, in no known order", claim.node)
         for n in claim.node.loops:
-            if n not in look.loops:  # of any iteration, so those behind it leave it
+            if n not in look.loops:  # of any iteration, so later ones leave it
                 self.writes.overlaid.keeps(want, n)
         if claim.content is Content.ZERO:
             if past and any(proves(constraints, not_(c)) for c in inside(want.element, self.writes.shape(want.tensor, want.content))):

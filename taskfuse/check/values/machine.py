@@ -45,7 +45,7 @@ class LaunchExecution:
     """The threads of a launch.
 
     Args:
-        execute: what threads do at a statement that is no control flow and no synchronization.
+        execute: what threads do at a statement that neither branches nor synchronizes.
         apart: true of a statement that reads nothing that it may have written before: iterations that do nothing else may be executed at once.
     """
 

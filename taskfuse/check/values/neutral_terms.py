@@ -43,7 +43,7 @@ def partial_start(rule: Reduce) -> int | float:
 
 
 def set_to(stmt: Compute, dtype: DType) -> int | float | None:
-    """The number in an accumulator of some dtype behind a statement that sets it to a constant; ``None``: it does not."""
+    """The number in an accumulator of some dtype after a statement that sets it to a constant; ``None`` if the statement does not."""
     match stmt.operands:
         case (Immediate(value=value, dtype=given),) if stmt.op.name == "copy":
             return number(value, given, stmt.dtype, dtype)

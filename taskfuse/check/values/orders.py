@@ -251,7 +251,7 @@ def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | 
 
 
 def _turned(v: Visits, constraints: Constraints) -> Visits | None:
-    """The visits with a digit itself in the place of what shifts it around or mirrors it: whatever the other symbols are, both take the same values, once each.
+    """The visits with a digit instead of its rotation or mirror image: whatever the other symbols are, both take the same values, once each.
 
     So is ``(a + r) % n``, or ``select(c, r, n - 1 - r)``, of all r below n: of the columns of a row of tiles that begins elsewhere, or runs down.
     """
@@ -293,7 +293,7 @@ def _permutes(e: Expr, r: Expr, n: Expr, constraints: Constraints) -> bool:
 
 
 class _Put:
-    """An expression in the place of another."""
+    """One expression replaced by another."""
 
     def __init__(self, old: Expr, new: Expr) -> None:
         self.old = old
@@ -304,7 +304,7 @@ class _Put:
 
 
 def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: Mapping[str, Expr | None], free: frozenset[str]) -> Visits | None:
-    """Points with other symbols, which run up to some extents, in the place of those that a number is made of: ``digits`` are ``a//n`` and ``a % n``."""
+    """Points with other symbols, which run up to some extents, instead of those that a number is made of: ``digits`` are ``a//n`` and ``a % n``."""
 
     def written(e: Expr) -> Expr:
         match e:

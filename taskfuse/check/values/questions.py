@@ -87,7 +87,7 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
 
 
 def _least(constraints: Constraints, e: Expr) -> Expr:
-    """``e`` with the least argument in the place of a minimum in its sum, such as an index that is clamped, where one is known to be the least."""
+    """``e`` with the least argument instead of a minimum in its sum, such as a clamped index, where one is known to be the least."""
     for term, factor in terms_of(e)[0]:
         args = term.args if isinstance(term, Min) else ()
         for arg in args:

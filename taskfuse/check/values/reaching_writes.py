@@ -260,7 +260,7 @@ class ReachingWrites:
 
 
 def _is_apart(node: Node, uses: list[Node], ring: MultiBuffer) -> bool:
-    """True if a statement never runs between others of one execution of the block of a ring: it stands outside, before them all or behind them all."""
+    """True if a statement never runs between others of one execution of the block of a ring: it stands outside, before all of them or after all of them."""
     places = [next((n.index for n in x.path if n.block is ring.block), None) for x in (node, *uses)]
     mine, *theirs = places
     if mine is None:

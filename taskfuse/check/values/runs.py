@@ -122,13 +122,15 @@ def runs(
     listed = all(isinstance(e, Const) for e in node.context.kernel.block)  # threads are written down one by one
     spans, conditions = _tightened(spans, conditions, node.context.constraints.about(const(0))[0], THREADS if listed else frozenset())
     around = known_of(node, points, late).given(*exists, *(t for t in trips if (t.start + t.stop).free.isdisjoint(running)))
+    on_threads = [c for c in conditions if c.free <= THREADS and c.free]  # all of them are kept, so that others may follow from them
+    under = around.given(*on_threads) if on_threads else around
     left: list[Expr] = []
     for c in conditions:
         if c in kept:
             continue
         if c.free <= THREADS and c.free:
             left.append(c)
-        elif proves(around, c):
+        elif proves(around, c) or (under is not around and proves(under, c)):
             continue
         elif not c.free.isdisjoint(spans):
             left.append(c)

@@ -33,7 +33,7 @@ def update(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes) -> None:
 
 
 def _wrong(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes, tensor: Tensor, rule: Send, inside: Bools) -> dict[int, str]:
-    """Why what some threads send is no point of a tensor: the operands and the function are not its definition's, or there is no such point."""
+    """Why what some threads send is not a point of a tensor: another operand or function than its definition's, or a point that does not exist."""
     assert stmt.holds is not None
     at, n = points(lanes, stmt.holds.index), len(lanes)
     found: dict[int, str] = {}

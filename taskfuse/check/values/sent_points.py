@@ -33,7 +33,7 @@ class SentRound:
 
     Attributes:
         points: the place in ``part`` of the point of each thread; ``where``: the elements that it goes to, ``[threads, values]``.
-        wrong: why what a thread sends is no point, by its position; empty where it is one.
+        wrong: why what a thread sends is not a point, by its position; empty where it is.
     """
 
     part: str

@@ -146,7 +146,7 @@ def mma(state: RunState, stmt: Mma, lanes: ExecutedLanes) -> None:
 
 
 def wgmma(state: RunState, stmt: Wgmma, lanes: ExecutedLanes) -> None:
-    """``acc = A @ B^T``, added to what is there if it accumulates, by each warpgroup."""
+    """``acc = A @ B^T``, added to its contents if it accumulates, by each warpgroup."""
     if len(lanes) % WARPGROUP or (lanes.ids[::WARPGROUP] % lanes.launch.per % WARPGROUP).any():
         raise Refuted("wgmma", "a part of a warpgroup executes it", state.launch.thread(int(lanes.ids[0])))
     fragment, row = stmt.accumulators, stmt.row

@@ -78,7 +78,7 @@ class Updates:
             raise error
 
     def read(self, want: Place) -> None:
-        """A read finds an element of the whole, complete: it stands behind all writes. Raises :class:`Open`."""
+        """A read finds an element of the whole, complete: it comes after all writes. Raises :class:`Open`."""
         whole = want.buffer
         if want.tensor != whole:
             raise Open(f"it reads {want.tensor} where {whole} is updated", want.node)

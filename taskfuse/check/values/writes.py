@@ -93,7 +93,7 @@ class Writes:
         return tensor
 
     def check_part(self, place: Place, given: Iterable[Expr]) -> None:
-        """Behind the end of a part its whole has no element, which would be another part's. Raises :class:`Open`."""
+        """Past the end of a part, its whole has no element: that would be another part's. Raises :class:`Open`."""
         given = tuple(given)
         while (whole := self._outer(place, given)) is not None:
             around = known_at(place).given(*given)

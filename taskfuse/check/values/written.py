@@ -76,7 +76,7 @@ class Writing:
 
 
 def bytes_behind(storage: BufferStorage, axes: int) -> int:
-    """Bytes from one index on the first so many axes to the next."""
+    """Bytes from one index on the first axes to the next."""
     total = storage.size
     for e in storage.shape[axes:]:
         assert isinstance(e, Const)

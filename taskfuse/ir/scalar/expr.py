@@ -24,7 +24,7 @@ SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
 
 class NotAnIntegerError(TypeError):
-    """A value that is no integer, where expressions are made of integers alone."""
+    """A value other than an integer, where expressions are made of integers alone."""
 
 
 class Expr:
@@ -428,7 +428,7 @@ def wrap(value: IntLike) -> Expr:
 
 
 def index(value: object) -> int:
-    """The integer that ``value`` is to Python. Raises :class:`NotAnIntegerError` if it is none."""
+    """The integer that ``value`` is to Python. Raises :class:`NotAnIntegerError` for other values."""
     if not isinstance(value, SupportsIndex):
         raise NotAnIntegerError(f"{value!r} is not an integer")
     return value.__index__()

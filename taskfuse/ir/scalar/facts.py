@@ -69,7 +69,7 @@ class Facts:
         return copy
 
     def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:
-        """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None`` is no bound.
+        """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None``: unbounded.
 
         Raises:
             ValueError: the bounds of ``name`` would depend on ``name``.

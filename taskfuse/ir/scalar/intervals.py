@@ -16,7 +16,7 @@ BOOLEAN: Interval = (0, 1)
 
 
 def interval(e: Expr, facts: Facts) -> Interval:
-    """Constants ``(lo, hi)`` with ``lo <= e <= hi`` wherever the facts hold; ``None`` is no bound. Never wrong, not always the tightest."""
+    """Constants ``(lo, hi)`` with ``lo <= e <= hi`` wherever the facts hold; ``None``: unbounded. Never wrong, not always the tightest."""
     if isinstance(e, Const):
         return e.value, e.value
     found = facts.bounds_memo.get(e)

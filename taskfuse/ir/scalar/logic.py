@@ -276,7 +276,7 @@ def upper_bound(tensor: IntLike, size: IntLike, low: IntLike, high: IntLike, sou
     """How many of the elements k = 1, ..., ``size`` - 2 of a table have ``clamp(tensor[k], low, high)//divisor + step*k <= sought``.
 
     Raises:
-        ValueError: ``tensor`` is no symbol, ``divisor`` is less than 1 or ``step`` less than 0.
+        ValueError: ``tensor`` is not a symbol, ``divisor`` is less than 1 or ``step`` less than 0.
     """
     name = wrap(tensor)
     if not isinstance(name, Sym):
@@ -291,7 +291,7 @@ def element(tensor: IntLike, index: IntLike, size: IntLike, low: IntLike, high: 
     """The element at ``index`` of the ``size`` integers of the tensor that the symbol ``tensor`` names, brought into ``low..high``.
 
     Raises:
-        ValueError: ``tensor`` is no symbol.
+        ValueError: ``tensor`` is not a symbol.
     """
     name = wrap(tensor)
     if not isinstance(name, Sym):

@@ -12,7 +12,7 @@ Lookup = Element | UpperBound
 
 @lru_cache(MEMORY)
 def lookups_of(e: Expr) -> tuple[Lookup, ...]:
-    """What ``e`` reads in tables, what stands inside another one behind it."""
+    """What ``e`` reads in tables; a lookup inside another one comes after it."""
     found: dict[Lookup, None] = {e: None} if isinstance(e, Lookup) else {}
     for child in children(e):
         if child.free:
@@ -21,7 +21,7 @@ def lookups_of(e: Expr) -> tuple[Lookup, ...]:
 
 
 def elements_of(e: Expr) -> tuple[Element, ...]:
-    """The elements of tensors that occur in ``e``, those in the index or range of another one behind it."""
+    """The elements of tensors that occur in ``e``, those in the index or range of another one after it."""
     return tuple(found for found in lookups_of(e) if isinstance(found, Element))
 
 

@@ -1,6 +1,6 @@
 """Python's operators of integer expressions, put into :class:`~taskfuse.ir.scalar.expr.Expr` when the package is imported: a node's operators make nodes.
 
-What is no integer is left to Python, or refused; a question that the values of symbols decide is refused.
+Other values than integers are left to Python, or refused; so is a question that only the values of symbols decide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _decided(a: Expr, op: str, b: object) -> bool:
 
 
 def _applied(op: str, a: Any, b: Any) -> Any:
-    """``a op b`` where the result is no expression: that of integers, if what is an expression is a constant."""
+    """``a op b`` where the result is not an expression: that of Python's integers, if the expressions are constants."""
     values = [e.value if isinstance(e, Const) else e for e in (a, b)]
     if not any(isinstance(e, Expr) for e in values):
         return ARITHMETIC[op](*values)

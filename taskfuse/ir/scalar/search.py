@@ -93,7 +93,7 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
 
 @lru_cache(MEMORY)
 def _has_remainder(e: Expr) -> bool:
-    """True if ``e`` has a remainder by what is not a constant."""
+    """True if ``e`` has a remainder whose divisor is not constant."""
     return (isinstance(e, Mod) and not isinstance(e.b, Const)) or any(map(_has_remainder, children(e)))
 
 

@@ -352,7 +352,7 @@ class _Parser:
         return upper_bound(sym(token.text), size, low, high, sought, divisor=divisor, step=step)
 
     def tensor(self) -> Token:
-        """The name of a tensor, and the bracket behind it."""
+        """The name of a tensor, and the bracket after it."""
         token = self.tokens[self.position]
         if token.kind is not TokenKind.NAME:
             raise token.error(f"expected the name of a tensor, found {token}")
@@ -368,7 +368,7 @@ class _Parser:
         self.position += 1
 
     def size(self) -> Expr:
-        """The number of elements of a tensor, and the bracket behind it."""
+        """The number of elements of a tensor, and the bracket after it."""
         self.word("of", "the number of elements")
         size = self.disjunction()
         self.expect("]")

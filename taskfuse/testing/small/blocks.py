@@ -1,5 +1,5 @@
-"""Rings between blocks: slots in Global memory, handed over by semaphores; and rings across the blocks of a cluster, of which every block loads a
-piece of a slot for all, and each release arrives in all.
+"""Rings between blocks: slots in Global memory, guarded by semaphores; and rings across the blocks of a cluster: every block loads a part of a
+slot for all, and each release arrives in all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from taskfuse.testing.small.text import EXTENT, ROW, ArrivalSignal, Head, Small,
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Rings ``w0``, ``w1``, ... of ``slots`` slots; ``lone``: one thread of a block acquires and releases for all; ``meet``: how they meet it."""
+    """Rings ``w0``, ``w1``, ... of ``slots`` slots; ``lone``: one thread of a block acquires and releases for all; ``meet``: the barrier between them."""
 
     slots: int
     lanes: int
@@ -26,17 +26,17 @@ class _Links:
         return "" if self.instances == 1 else f"blockIdx.x - {role * self.instances}, " if role else "blockIdx.x, "
 
     def arrivals(self, readers: int) -> int:
-        """Releases per position, by so many blocks."""
+        """Releases per position, by a number of blocks."""
         return readers * (1 if self.lone else self.lanes)
 
     def declare(self, h: Head, ring: int, readers: int) -> None:
-        """A ring that so many roles read."""
+        """A ring that several roles read."""
         shape = f"{self.slots}" if self.instances == 1 else f"{self.instances}, {self.slots}"
         h.storage.append(f"GLOBAL w{ring}: float32[{shape}, {self.lanes}]")
         h.storage.append(f"SEMAPHORE w{ring}.full[{shape}] count {self.arrivals(1)}, w{ring}.empty[{shape}] count {self.arrivals(readers)}")
 
     def acquire(self, t: Text, role: int, side: str, cursor: str, phases: str) -> None:
-        """Wait for a slot."""
+        """Acquire a slot."""
         statement = f"ACQUIRE {side}[{self.own(role)}{cursor}.slot] phases {phases}"
         if not self.lone:
             t.add(statement)
@@ -46,7 +46,7 @@ class _Links:
         t.add(self.meet)
 
     def release(self, t: Text, role: int, side: str, cursor: str) -> None:
-        """Hand a slot over, and go on to the next."""
+        """Release a slot, and advance to the next."""
         statement = f"RELEASE {side}[{self.own(role)}{cursor}.slot]"
         if self.lone:
             t.add(self.meet)

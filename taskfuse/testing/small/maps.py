@@ -1,4 +1,4 @@
-"""Small kernels whose index maps nobody lowered: copies, stages, sums and parts that run over their elements in the digits of random numbers.
+"""Small kernels with index maps that do not come from lowering: copies, stages, sums and parts that run over their elements in the digits of random numbers.
 
 Sums are also products, maxima and minima, and start anywhere; tables are read at indices that are data. A map is made right, as digits of loops, threads and
 blocks in any order, or of one number that all of them make; then some numbers, symbols and signs of the text are others, in one place or wherever the map
@@ -98,7 +98,7 @@ def staged(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
 
 
 def padded(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
-    """An assembly in Shared memory: a part is copied up to an end, with zeros behind it, by asynchronous copies or by choices."""
+    """An assembly in Shared memory: a part is copied up to an end, with zeros past it, by asynchronous copies or by choices."""
     n, front = c.integer(1, 6), c.integer(0, 3)
     sizes[:] = [str(n)]
     end, room = c.integer(0, n), c.integer(0, 2)
@@ -208,7 +208,7 @@ def summed(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
 
 
 def mapped(c: Chooser) -> Small:
-    """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if it is none."""
+    """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if the text is not a kernel."""
     kind = c.pick((copied, copied, staged, summed, summed, gathered))
     kind = padded if kind is copied and c.chance(35) else kind
     rank = 1 if kind in (gathered, padded) else c.pick((1, 2, 2, 3)) if kind is not summed else c.pick((1, 2, 2))

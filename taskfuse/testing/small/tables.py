@@ -1,6 +1,6 @@
 """Small kernels whose loops, guards and places are elements of tables: sums of rows that end where a table says, and copies of them.
 
-What stands behind the end of a row mostly adds nothing, the loop over a row mostly ends there, and the ranges of elements are mostly not empty. As in
+Elements past the end of a row mostly add nothing, the loop over a row mostly ends there, and the ranges of elements are mostly not empty. As in
 :mod:`~taskfuse.testing.small.maps`, some numbers, symbols and signs are others then, and nobody knows which kernels are right.
 """
 
@@ -18,7 +18,7 @@ ROWS, COLUMNS = "G", "M"
 TRIED = ({ROWS: 2, COLUMNS: 3}, {ROWS: 1, COLUMNS: 1}, {ROWS: 3, COLUMNS: 6}, {ROWS: 2, COLUMNS: 0}, {ROWS: 4, COLUMNS: 2})
 
 THROUGH = ("float16", "float8_e5m2", "float8_e4m3")
-"""Types that terms are converted to on their way: the last one holds no infinity. (In the ring an integer of a zero is none.)"""
+"""Types that terms are converted to on their way: the last one has no infinity."""
 OF_TYPES = ("", ":float32", ":float16", ":float8_e5m2", ":float8_e4m3")
 """Types of the constants that reductions and accumulators begin with."""
 
@@ -48,7 +48,7 @@ ROW, COLUMN = "ROW", "COLUMN"
 
 
 def rows(c: Chooser, count: str, width: str) -> Rows:
-    """Offsets of rows one behind the other, lengths of rows, or where they begin and end."""
+    """Offsets of rows one after the other, lengths of rows, or where they begin and end."""
     low = c.pick(("0", "0", "0", "0", "1", "2"))
     high = c.pick((width, width, width, width, f"{width} - 1", "4"))
     tables = [f"o: int32[{count}]"]
@@ -73,7 +73,7 @@ def rows(c: Chooser, count: str, width: str) -> Rows:
 
 
 def tabled(c: Chooser) -> Small:
-    """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if it is none."""
+    """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if the text is not a kernel."""
     count, width = c.pick((ROWS, ROWS, "1", "3", "4")), c.pick((COLUMNS, COLUMNS, COLUMNS, "2", "5"))
     made = rows(c, count, width)
     combine = c.pick(("add", "add", *COMBINES))

@@ -59,7 +59,7 @@ class AtenCall:
         return self.as_tensor(self[name], dtype)
 
     def as_tensor(self, value: Value, dtype: DType | None = None) -> TensorView:
-        """A value that is a tensor, converted to a dtype. Raises :class:`Refused` if it is none."""
+        """A tensor, converted to a dtype. Raises :class:`Refused` for other values."""
         if not isinstance(value, TensorView):
             raise Refused(f"an operand is {value!r}")
         return value if dtype is None else converted(value, dtype)

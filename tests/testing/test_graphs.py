@@ -1,0 +1,55 @@
+"""Random math: every op that the options leave is drawn, extents stay within them, and all tensors serve an output."""
+
+from dataclasses import replace
+
+import pytest
+
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Reduction, Scan, Update, View
+from taskfuse.testing import RandomChooser
+from taskfuse.testing.graphs import Graph
+from taskfuse.testing.options import EXACT, POINTWISE, USUAL, CaseOptions
+from taskfuse.testing.program import Recorder
+
+
+def grown(seed: int, options: CaseOptions) -> Graph:
+    graph = Graph(RandomChooser(seed), options, Recorder())
+    graph.grow()
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("share", "kinds"),
+    [
+        ("views", {View}),
+        ("selects", {FirstValid}),
+        ("reductions", {Reduction}),
+        ("scans", {Scan}),
+        ("gathers", {Gather}),
+        ("scatters", {Update, Assemble}),
+        ("matmuls", {Reduction}),
+        ("jagged", {FirstValid}),
+    ],
+)
+def test_each_share_draws_its_ops(share: str, kinds: set[type]) -> None:
+    options = replace(POINTWISE, symbolic=40, **{share: 90})
+    found = {type(e) for seed in range(12) for e in grown(seed, options).fusion.exprs()}
+    without = {type(e) for seed in range(12) for e in grown(seed, replace(options, **{share: 0})).fusion.exprs()}
+    assert kinds <= found
+    assert not kinds & without
+
+
+def test_extents_stay_in_the_options() -> None:
+    for seed in range(10):
+        graph = grown(seed, USUAL)
+        for tv in graph.fusion.tensors():
+            size = 1
+            for n in graph.shape(tv):
+                size *= n
+            assert size <= USUAL.elements
+        assert {tv.dtype for tv in graph.fusion.inputs if tv.dtype.is_float} <= {*USUAL.dtypes}
+        assert all(tv.is_input or tv.is_output or tv.uses for tv in graph.fusion.tensors())
+
+
+def test_exact_math_has_no_function_that_rounds() -> None:
+    lines = [line for seed in range(15) for line in grown(seed, EXACT).recorder.lines]
+    assert not [line for line in lines if any(f"tf.{name}(" in line for name in ("exp", "sin", "sqrt", "tanh", "softmax"))]

@@ -1,0 +1,45 @@
+"""Expected times: what torch has an algorithm of its own for is left to it, by what it costs and not by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.importer import SLOWER
+from taskfuse.torch.partition import NodeKind, PartitionLimits, planned
+from taskfuse.torch.reports import Report
+from tests.torch.graphs import report, traced
+
+
+def big(*shape: int) -> Any:
+    """A tensor as graphs see it: no memory is touched."""
+    return torch.empty(1).expand(shape)
+
+
+@pytest.mark.parametrize(("shape", "ours"), [((4, 8), True), ((4096, 1024), False), ((16, 64), True), ((65536, 64), False)])
+def test_sorts(shape: tuple[int, ...], ours: bool) -> None:
+    graph = traced(lambda x: torch.sort(x * 2 + 1)[0], big(*shape)).graph
+    plan = planned(graph, PartitionLimits("cpu"))
+    (node,) = (n for n in graph.nodes if "sort" in n.name)
+    assert (plan.kinds[node] is NodeKind.MATH) is ours
+    assert node in plan.able
+    assert ours or plan.reasons[node].startswith(SLOWER)
+
+
+def test_ops_of_usual_cost_are_fused() -> None:
+    def function(x: Any) -> Any:
+        y = torch.softmax(torch.nn.functional.gelu(x), -1)
+        return torch.topk(y.cumsum(-1).erf().sin(), 2)[0]
+
+    graph = traced(function, big(4096, 1024)).graph
+    plan = planned(graph, PartitionLimits("cpu"))
+    assert all(plan.kinds[n] in (NodeKind.MATH, NodeKind.GLUE, NodeKind.GIVEN) for n in graph.nodes), plan.reasons
+
+
+def test_reports_say_what_could_be() -> None:
+    found = Report((report(lambda x: (x @ x).exp(), torch.randn(4, 4)),))
+    assert (found.coverage, found.could) == (0, 1)
+    assert "100% could be" in str(found)
