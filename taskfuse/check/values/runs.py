@@ -322,7 +322,7 @@ def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
 
 
 def shortened(v: Visits) -> Visits:
-    """The same visits, with conditions that bound one symbol from above, by what does not run, in the end of its span: ``x < a`` and ``x < b`` is ``x < min(a, b)``."""
+    """The same visits, with conditions that bound one symbol from above, by what does not run, in its span: ``x < a`` and ``x < b`` is ``x < min(a, b)``."""
     spans, left = dict(v.spans), list[Expr]()
     for c in v.conditions:
         (name,) = found if len(found := c.free & v.spans.keys()) == 1 else ("",)
