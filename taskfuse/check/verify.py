@@ -144,7 +144,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
     yield from in_flight(tree, paths, threads)
     yield from budgets(tree, threads, launched)
     races = Races(tree, threads, barriers, rings, paths, structure.multibuffers, prefetch)
-    yield from races.retired_at_exit()
+    yield from races.waited_for_at_exit()
     yield from races.check()
     yield from inside(tree)
     yield from aligned(tree)

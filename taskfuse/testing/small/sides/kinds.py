@@ -1,4 +1,4 @@
-"""Which side conditions there are, and how often each is made."""
+"""The side conditions, with the weight of each."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ def proxies(c: Chooser) -> Side:
         t.add("SYNC block")
     if way == "asynchronous":
         t.add(f"COPY.async s[{place}, {lane}] <- x[{place}, {lane}] width 1", "COMMIT copy")
-        retired = c.pick(("before", "before", "after"))
-        if retired == "before":
+        waited = c.pick(("before", "before", "after"))
+        if waited == "before":
             t.add("WAIT_GROUP copy <= 0")
-        right = right and retired == "before"
+        right = right and waited == "before"
     elif way == "global":
         t.add(f"y[{place}, {lane}] = copy(x[{place}, {lane}])")
     else:
