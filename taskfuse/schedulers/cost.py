@@ -78,9 +78,6 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a
 bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
-DRIFT = 2.0
-"""Times that columns are loaded of which several tiles are in work at once, where blocks do not keep step: 32 groups of 256 rows by 3072 x 4096 take as long as
-DRAM takes for each matrix twice, on an H100."""
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
@@ -252,7 +249,7 @@ def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     else:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
-    dram = target.dram_us(problem.itemsize * _elements(problem, config))
+    dram = target.dram_us(problem.itemsize * _elements(problem))
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
@@ -261,17 +258,13 @@ def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     return Estimate(config, us, waves, problem.used(config) / (waves * config.blocks), bound)
 
 
-def _elements(problem: MatmulProblem, config: MatmulConfig) -> float:
-    """Elements that cross between the chip and its memory: all once. But blocks with ragged rows do not keep step, as some pass over tiles without rows: then
-    the cache serves about half of those that read the same columns, and the rest load them again."""
+def _elements(problem: MatmulProblem) -> float:
+    """Elements that cross between the chip and its memory: all once, but matrices of ragged rows again for what is left of a group behind its whole tiles."""
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
     if tiles is None:
         return problem.batch * (problem.m * problem.k + problem.m * problem.n) + matrices * problem.n * problem.k
-    read, _ = _read_at_once(problem, config, config.blocks, config.group)
-    sharing = max(1.0, min(tiles.rows / tiles.groups / config.tile_m, read))
-    times = tiles.used * ceil(problem.m / config.tile_m) / sharing * min(DRIFT, sharing)
-    return tiles.rows * (problem.k + problem.n) + max(matrices, times) * problem.n * problem.k
+    return tiles.rows * (problem.k + problem.n) + max(matrices, tiles.reads) * problem.n * problem.k
 
 
 def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:

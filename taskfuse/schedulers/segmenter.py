@@ -25,6 +25,7 @@ from taskfuse.schedulers.candidates import Candidate, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_scans import chunk_long_scans
+from taskfuse.schedulers.ragged_tiles import as_rows
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
 from taskfuse.schedulers.scatter import is_updated
 from taskfuse.schedulers.schedule import Sizes
@@ -93,16 +94,19 @@ def choose_segments(
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, budget: Budget, reason: str) -> Segmentation:
     """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
     known = KnownCandidates(sizes, extent.target, budget, lowers=trial is None)
-    searches = [Search(fusion, sizes, extent.target, trial, budget, known)]
+    rows = as_rows(fusion)
+    moves = () if rows is None else tuple(rows.lines)
+    fusion = fusion if rows is None else rows.fusion
+    searches = [Search(fusion, sizes, extent.target, trial, budget, known, moves)]
 
     def search(form: Script | None) -> None:
         if form is not None:
-            searches.append(Search(form.fusion, sizes, extent.target, trial, budget, known, tuple(form.lines)))
+            searches.append(Search(form.fusion, sizes, extent.target, trial, budget, known, (*moves, *form.lines)))
 
     fault = failure(lambda: search(canonical(fusion, extent))) if not budget.is_spent else None
     best_form = min(searches, key=lambda search: search.us)
     if not budget.is_spent and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
-        chunked.lines[:0] = best_form.moves
+        chunked.lines[:0] = best_form.moves[len(moves) :]
         search(chunked)
     form = _gathered(fusion)
     if not budget.is_spent and form is not None and roofline(form.fusion, extent) < best_form.us:
