@@ -7,6 +7,7 @@ from taskfuse.ir.calls import bind_operators
 from taskfuse.ops import (
     activations,
     argreduce,
+    associative,
     composite,
     create,
     diagonals,
@@ -44,6 +45,7 @@ from taskfuse.ops import gather as gathers
 from taskfuse.ops import scatter as scatters
 from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
+from taskfuse.ops.associative import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
 from taskfuse.ops.diagonals import *
@@ -84,6 +86,7 @@ from taskfuse.ops.windows import *
 __all__: list[str] = ["supports"]
 __all__ += activations.__all__
 __all__ += argreduce.__all__
+__all__ += associative.__all__
 __all__ += composite.__all__
 __all__ += create.__all__
 __all__ += products.__all__

@@ -220,11 +220,14 @@ def _sink(graph: Graph, plan: GraphPartition) -> None:
         limit = min(known, default=None)
         levels = {level for user in node.users for level in joins[user]}
         match plan.kinds[node]:
+            case NodeKind.MATH if node.target is getitem:  # it is where what it is a part of is
+                latest[node], joins[node] = limit, levels
             case NodeKind.MATH:
                 own = plan.levels[node]
                 fused = any(plan.levels[s] == own for s in _sources(node, plan))
                 if limit is not None and limit > own and own not in levels and limit in levels and not (fused and _shrinks(node)):
                     plan.levels[node] = limit
+                    plan.levels |= {user: limit for user in node.users if user.target is getitem}
                 latest[node], joins[node] = plan.levels[node], {plan.levels[node]}
             case NodeKind.TORCH:
                 latest[node], joins[node] = plan.levels[node], set()
