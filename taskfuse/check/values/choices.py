@@ -58,6 +58,8 @@ class CheckedChoices:
             if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self.operands.match_one(w.node, case.operand, case_that_holds(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
+            if all(proves(around.given(*before[:-1]), c) for c in conjuncts(case.cond)):
+                break  # so that none behind it is chosen
         if not one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
 
