@@ -69,8 +69,9 @@ refutation: $(VENV)/.dev ## the static proof against the second machine on CASES
 maps: $(VENV)/.dev ## the proof of values against what definitions mean, on CASES=50000 small kernels with index maps of their own; goes on where it was stopped
 	$(PY) -m taskfuse.testing.maps --cases $(CASES) --seed 1 --log build/maps.jsonl --resume
 
-evidence: $(VENV)/.dev ## all campaigns against the proof side by side, SECONDS=130 long (JOBS=2, SEED=1: other kernels)
+evidence: $(if $(filter $(VENV)/%,$(PY)),$(VENV)/.dev) ## all campaigns against the proof side by side, then what it covers and costs by kind, each SECONDS=130 long (JOBS=2, SEED=1, PY=python3)
 	$(PY) benchmarks/evidence.py --jobs $(JOBS) --seconds $(SECONDS) --seed $(SEED) --logs build/evidence
+	$(PY) benchmarks/values.py --jobs $(JOBS) --seconds $(SECONDS) --seeds 700 2> build/evidence/values.log
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py

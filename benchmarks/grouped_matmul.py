@@ -40,9 +40,7 @@ CONFIGS = (
     MatmulConfig(128, 256, stages=4, group=16),
     MatmulConfig(128, 192, stages=4, group=8),
     MatmulConfig(256, 128, stages=4, group=1),
-    MatmulConfig(128, 128, stages=6, group=4, kind=TURNS),
     MatmulConfig(128, 128, stages=6, group=8, kind=TURNS),
-    MatmulConfig(128, 128, stages=6, group=16, kind=TURNS),
     MatmulConfig(64, 256, stages=4, group=8, kind=TURNS),
 )
 USUAL = CONFIGS[2]
@@ -60,13 +58,13 @@ def offsets(kind: str, groups: int, rows: int) -> list[int]:
     return [0, *inner, rows]
 
 
-def ragged(shape: Shape) -> tf.Fusion:
-    """The product of groups of any number of rows."""
+def ragged(shape: Shape, tile: int | None = None) -> tf.Fusion:
+    """The product of groups of any number of rows, in tiles of so many."""
     groups, rows, columns, terms = shape
     with tf.Fusion("grouped") as fusion:
         a = tf.define_tensor((rows, terms), tf.bfloat16, name="a")
         b = tf.define_tensor((groups, terms, columns), tf.bfloat16, name="b")
-        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", groups + 1, rows, rising=True)))
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", groups + 1, rows, rising=True), tile=tile))
     return fusion
 
 
@@ -108,7 +106,7 @@ class Measured:
         self.a = torch.randn(rows, terms, device="cuda", dtype=torch.bfloat16)
         self.b = torch.randn(groups, terms, columns, device="cuda", dtype=torch.bfloat16)
         self.out = torch.empty(rows, columns, device="cuda", dtype=torch.bfloat16)
-        self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape), c)) for c in configs]
+        self.kernels = [("chosen" if c is None else "given", *compiled(ragged(shape, c and c.tile_m), c)) for c in configs]
         self.experts = compiled(by_tiles(shape), USUAL)
 
     def rows(self, kind: str) -> list[str]:
@@ -202,9 +200,7 @@ def main() -> None:
     kinds = options.kinds or [*KINDS, "depth"]
     shapes: list[int] = options.shapes
     for k in shapes if set(kinds) & set(KINDS) else ():
-        groups, rows, _, _ = SHAPES[k]
-        given = [c for c in CONFIGS if c.tile_m <= TILE or rows <= 4 * TILE * groups]  # of few rows, tiles of a group have 256
-        measured = Measured(SHAPES[k], (None, *given))
+        measured = Measured(SHAPES[k], (None, *CONFIGS))
         for kind in (kind for kind in kinds if kind in KINDS):
             made = measured.rows(kind)
             print("\n".join(made), flush=True)

@@ -1,12 +1,15 @@
 """Errors of the float functions on a GPU, in units in the last place, as built by default and with ``fast_math``.
 
-``python benchmarks/ulp.py [--samples N] [--write] [--date DATE]``; ``--write`` also stores the figures in ``benchmarks/results/ulp.txt`` and in
-the table of ``docs/math.md``. ``--docs`` needs no GPU: it rewrites that table from the stored figures. Each dtype has its functions in one
+``python benchmarks/ulp.py [--samples N] [--functions REGEX] [--write] [--date DATE]``; ``--write`` also stores the figures in
+``benchmarks/results/ulp.txt`` and in the table of ``docs/math.md``: of some functions beside those of the others, with a line that says so. ``--docs`` needs
+no GPU: it rewrites that table from the stored figures. Each dtype has its functions in one
 kernel per number of operands, made through the public API; :mod:`taskfuse.testing.accuracy` has the operands and the references.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +23,12 @@ import taskfuse as tf
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.testing.accuracy import BOUNDS, bound, moderate, reference, samples, ulps
+from taskfuse.testing.accuracy import BOUNDS, bound, moderate, reference, samples, terms, ulps
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "ulp.txt", ROOT / "docs" / "math.md"
+HEAD = f"{'function':10} {'dtype':9} {'build':9} {'greatest':>11} {'moderate':>11}  where it is greatest"
+OTHERS = "Measured later,"
 BEGIN, END = "<!-- figures of benchmarks/results/ulp.txt -->", "<!-- end of figures -->"
 FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
 
@@ -66,16 +71,18 @@ def run(ops: Sequence[Elementwise], dtype: DType, arrays: Sequence[Array], fast:
     return tf.compile(fusion, backend="cuda", fast_math=fast)(*arrays)
 
 
-def measured(dtype: DType, arity: int, count: int) -> list[Error]:
-    """The errors of all functions of ``arity`` operands."""
-    ops = [ELEMENTWISE[name] for name in BOUNDS if ELEMENTWISE[name].arity == arity]
+def measured(dtype: DType, arity: int, count: int, functions: str) -> list[Error]:
+    """The errors of all functions of ``arity`` operands whose names match."""
+    ops = [ELEMENTWISE[name] for name in BOUNDS if ELEMENTWISE[name].arity == arity and re.search(functions, name)]
+    if not ops:
+        return []
     arrays = samples(ops[0], dtype, count)
     near = moderate(arrays)
-    references = [reference(op, arrays) for op in ops]
+    references = [(reference(op, arrays), terms(op, arrays)) for op in ops]
     found: list[Error] = []
     for fast in (False, True) if dtype.bits <= 32 else (False,):
-        for op, exact, got in zip(ops, references, run(ops, dtype, arrays, fast), strict=True):
-            errors = ulps(got, exact, dtype)
+        for op, (exact, least), got in zip(ops, references, run(ops, dtype, arrays, fast), strict=True):
+            errors = ulps(got, exact, dtype, least)
             worst = int(np.argmax(errors))
             at = ", ".join(repr(float(a[worst])) for a in arrays)
             found.append(Error(op.name, dtype, fast, float(errors[worst]), at, float(errors[near].max())))
@@ -101,8 +108,26 @@ def figures() -> list[str]:
     """What stands in docs/math.md between the marks: the table of the stored figures, or that there are none yet."""
     if not RESULTS.exists():
         return ["No figures are stored yet: `python benchmarks/ulp.py --write` measures them."]
-    source, _, _, *lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    return table([Error.parse(line) for line in lines if line and line.split()[0] in BOUNDS], source)
+    source, _, *lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    others = [line.removesuffix(".") for line in lines if line.startswith(OTHERS)]
+    return table(stored(), "; ".join([source, *others]))
+
+
+def stored() -> list[Error]:
+    """The figures that are stored."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    return [Error.parse(line) for line in lines if line and line.split()[0] in BOUNDS]
+
+
+def store_beside(errors: Sequence[Error], source: str) -> None:
+    """Put figures of some functions among those that are stored, and say where they come from."""
+    head, _, _ = RESULTS.read_text(encoding="utf-8").partition("function ")
+    names = ", ".join(dict.fromkeys(e.function for e in errors))
+    kept = {(e.function, e.dtype, e.fast): e for e in [*stored(), *errors]}
+    order = list(BOUNDS)
+    lines = sorted(kept.values(), key=lambda e: (FLOATS.index(e.dtype), order.index(e.function), e.fast))
+    text = [head.rstrip(), f"{OTHERS} {names}: {source}.", "", HEAD, *(e.line() for e in lines)]
+    RESULTS.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
 def write_page() -> None:
@@ -122,12 +147,15 @@ def main() -> None:
 
     parser = reporting.parser(__doc__)
     parser.add_argument("--samples", type=int, default=1 << 19, help="operands of a function (default: 2^19; all there are of 16 bits)")
+    parser.add_argument("--functions", default="", help="those whose names match (default: all)")
     options = parser.parse_args()
-    errors = [error for dtype in FLOATS for arity in (1, 2, 3) for error in measured(dtype, arity, options.samples)]
-    head = [f"{options.samples} operands per function; errors from the exact value, in ulp; moderate: magnitudes from 1/256 to 8.", ""]
-    head.append(f"{'function':10} {'dtype':9} {'build':9} {'greatest':>11} {'moderate':>11}  where it is greatest")
-    reporting.publish("ulp", [*head, *(error.line() for error in errors)], options)
+    errors = [error for dtype in FLOATS for arity in (1, 2, 3) for error in measured(dtype, arity, options.samples, options.functions)]
+    head = [f"{options.samples} operands per function; errors from the exact value, in ulp; moderate: magnitudes from 1/256 to 8.", "", HEAD]
+    whole = argparse.Namespace(**{**vars(options), "write": options.write and not options.functions})
+    reporting.publish("ulp", [*head, *(error.line() for error in errors)], whole)
     if options.write:
+        if options.functions:
+            store_beside(errors, f"{options.date}, {reporting.machine()}")
         write_page()
     above = [e for e in errors if not e.fast and not e.ulp <= bound(e.function, e.dtype)]
     for error in above:

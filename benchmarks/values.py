@@ -1,10 +1,11 @@
 """What the proof of values covers, and what the whole proof costs: examples, programs as people write them, norms, products, scans, random kernels.
 
-``python benchmarks/values.py [--seeds N] [--write]``. Kernels of programs are those that ``tf.compile`` chooses, at the sizes of the GPU benchmarks. Needs no
-GPU. A time is processor time of the whole argument; what lowering took is apart. Each kernel's line goes to stderr as it is looked at.
+``python benchmarks/values.py [--seeds N] [--seconds T] [--jobs J] [--write]``. Kernels of programs are those that ``tf.compile`` chooses, at the sizes of the
+GPU benchmarks. Needs no GPU. A time is processor time of the whole argument; what lowering took is apart. Each kernel's line goes to stderr as it is looked
+at. The parts of the corpus take turns, so a run that ends after T seconds has some of each.
 
-All kernels are made first, and what the process then holds is frozen (``gc.freeze``): a collection between two proofs would walk through all of it and leave
-the caches cold, and a proof is timed as in a process that goes on from lowering to it.
+Before a kernel is proved, what the process holds is frozen (``gc.freeze``): a collection in a proof would walk through all of it and leave the caches cold,
+and a proof is timed as in a process that goes on from lowering to it.
 """
 
 from __future__ import annotations
@@ -17,21 +18,25 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 
 import taskfuse as tf
 from taskfuse.check import Layer, Obligation, Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
+from taskfuse.testing.campaign import FOREVER, look_at
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.options import Mix
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.examples.cases import CASES  # noqa: E402  - beside the package
-from tests.schedulers.programs import ALIKE, BIG  # noqa: E402
+from tests.examples.cases import CASES, Case  # noqa: E402  - beside the package
+from tests.schedulers.programs import ALIKE, BIG, Program  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "values.txt"
 ROWS = ((8192, 4096), (16384, 1024), (2048, 16384))
@@ -78,21 +83,60 @@ def products() -> Iterator[tuple[str, tf.Fusion]]:
             yield f"{m}x{n}x{k} {dtype}", fusion
 
 
-def corpus(seeds: int) -> Iterator[Named]:
-    """Name of the corpus and of the kernel, the kernel, extents to run it at."""
-    for case in CASES:
-        yield "examples", case.name, tf.lower(case.build()), {"M": 4096, "N": 4096, "K": 4096}
-    for program in (*ALIKE, *BIG):
-        yield from chosen("programs", program.build.__name__, program.fusion(program.large))
-    for name, fusion in norms():
-        yield from chosen("norms, scans", name, fusion)
-    for name, fusion in products():
-        yield from chosen("products", name, fusion)
-    for mix in Mix:
-        for seed in range(seeds):
-            case = seeded_case(seed, mix)
-            if case.kernel is not None:
-                yield f"mix {mix.value}", str(seed), case.kernel, case.sizes
+def random_case(mix: Mix, seed: int) -> Iterator[Named]:
+    """The kernel of a random case, if it has one."""
+    case = seeded_case(seed, mix)
+    if case.kernel is not None:
+        yield f"mix {mix.value}", str(seed), case.kernel, case.sizes
+
+
+def example(case: Case) -> Iterator[Named]:
+    """The kernel of an example."""
+    yield "examples", case.name, tf.lower(case.build()), {"M": 4096, "N": 4096, "K": 4096}
+
+
+def program(made: Program) -> Iterator[Named]:
+    """The kernels of a program."""
+    return chosen("programs", made.build.__name__, made.fusion(made.large))
+
+
+@cache
+def corpus(seeds: int) -> tuple[Callable[[], Iterator[Named]], ...]:
+    """What makes kernels: each its corpus and name, the kernel, extents to run it at. The parts take turns."""
+    parts: list[list[Callable[[], Iterator[Named]]]] = [
+        [partial(example, case) for case in CASES],
+        [partial(program, made) for made in (*ALIKE, *BIG)],
+        [partial(chosen, "norms, scans", name, fusion) for name, fusion in norms()],
+        [partial(chosen, "products", name, fusion) for name, fusion in products()],
+        *([partial(random_case, mix, seed) for seed in range(seeds)] for mix in Mix),
+    ]
+    return tuple(make for turn in zip_longest(*parts) for make in turn if make is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRow:
+    """A kernel: its corpus and name, how it is proved, processor milliseconds of lowering and of the proof, what is open."""
+
+    corpus: str
+    name: str
+    verdict: str
+    lowering: float
+    spent: float
+    reason: str
+
+
+def look(seeds: int, number: int) -> list[ProofRow]:
+    """The kernels that one part of the corpus makes."""
+    start = time.process_time()
+    kernels = [*corpus(seeds)[number]()]
+    lowering = 1e3 * (time.process_time() - start)
+    gc.collect()
+    gc.freeze()
+    rows: list[ProofRow] = []
+    for name, kernel_name, kernel, extents in kernels:
+        verdict, spent, reason = measure(kernel, {e.name: extents.get(e.name, max(e.min, 8)) for e in kernel.extents})
+        rows.append(ProofRow(name, kernel_name, verdict, lowering / len(kernels), spent, reason))
+    return rows
 
 
 def measure(kernel: Kernel, extents: Mapping[str, int]) -> tuple[str, float, str]:
@@ -123,29 +167,27 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=FOREVER, help="end after so long, and print what was found")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     verdicts: dict[str, Counter[str]] = {}
     times: dict[str, list[tuple[float, str]]] = {}
     lowering: Counter[str] = Counter()
     left: list[str] = []
-    kernels: list[Named] = []
-    start = time.process_time()
-    for name, kernel_name, kernel, extents in corpus(options.seeds):
-        lowering[name] += round(1e3 * (time.process_time() - start))
-        kernels.append((name, kernel_name, kernel, extents))
-        start = time.process_time()
-    gc.collect()
-    gc.freeze()
-    for name, kernel_name, kernel, extents in kernels:
-        verdict, spent, reason = measure(kernel, {e.name: extents.get(e.name, max(e.min, 8)) for e in kernel.extents})
-        print(f"{name} {kernel_name}: {verdict}, {spent:.0f} ms", file=sys.stderr, flush=True)
-        verdicts.setdefault(name, Counter())[verdict] += 1
-        times.setdefault(name, []).append((spent, f"{name} {kernel_name}"))
-        if reason:
-            left.append(f"  {name} {kernel_name}: {reason}")
+    numbers = range(len(corpus(options.seeds)))
+    for row in (row for rows in look_at(partial(look, options.seeds), numbers, options.jobs, options.seconds) for row in rows):
+        print(f"{row.corpus} {row.name}: {row.verdict}, {row.spent:.0f} ms", file=sys.stderr, flush=True)
+        verdicts.setdefault(row.corpus, Counter())[row.verdict] += 1
+        times.setdefault(row.corpus, []).append((row.spent, f"{row.corpus} {row.name}"))
+        lowering[row.corpus] += round(row.lowering)
+        if row.reason:
+            left.append(f"  {row.corpus} {row.name}: {row.reason}")
+    if not verdicts:
+        print("no kernel was proved in that time")
+        return
     kinds = ("all extents", "all extents, one run", "at extents", "at extents, one run", "outside", "refuted")
-    busy = f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    busy = f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {options.jobs} processes"
     lines = [f"{datetime.date.today()}, {platform.machine()}, Python {platform.python_version()}{busy}, --seeds {options.seeds}, heap frozen", ""]
     lines.append(f"{'':22}" + "".join(f"{k:>22}" for k in kinds) + f"{'median ms':>11}{'p99 ms':>9}{'most ms':>9}{'lowering s':>12}")
     for name, counts in [*verdicts.items(), ("all", sum(verdicts.values(), Counter[str]()))]:

@@ -32,7 +32,7 @@ def routing(tokens: int, width: int, experts: int) -> tf.Fusion:
         offsets = tf.pad(tf.cumsum(until[-1], dtype=tf.int32), [(1, 0)])
         rows = tf.take_along_axis(until, choices[:, None], 1)[:, 0] - 1 + tf.take(offsets, choices)
         numbers = tf.iota((tokens * CHOICES,), 0, tf.int32)
-        tokens_of = tf.scatter(tf.zeros((tokens * CHOICES,), tf.int32), 0, rows, tf.floor_divide(numbers, CHOICES))
+        tokens_of = tf.scatter_add(tf.zeros((tokens * CHOICES,), tf.int32), 0, rows, tf.floor_divide(numbers, CHOICES))  # one term for each row
         for name, tv in (
             ("weights", chances / tf.sum(chances, 1, keepdims=True)),
             ("rows", tf.reshape(rows, [tokens, CHOICES])),

@@ -162,6 +162,9 @@ def as_dtype(x: DTypeLike) -> DType:
         found = None if cast("object", x) is None else _BY_NUMPY.get(np.dtype(x))  # NumPy takes nothing for float64
     except TypeError:
         found = None
+    if found is None and "complex" in str(x):
+        help = "hold real and imaginary parts in a last dimension of 2 (array.view of their floats, torch.view_as_real) and multiply by their formula"
+        raise DTypeError(op="dtype", reason=f"{x!r} is complex: no dtype of taskfuse is", help=help)
     if found is None:
         raise DTypeError(op="dtype", reason=f"{x!r} is not a dtype of taskfuse", help=f"use one of {', '.join(DTYPES)}")
     return found

@@ -48,7 +48,7 @@ class AccessOrder:
             fenced: false: but for the fence.
         """
         same = equal >= THREADS | BLOCKS
-        if same and b.engine is a.engine and a.engine.queue is not None and self.retired(steps, a.engine.queue, a, reads=not a.is_write) is not None:
+        if same and b.engine is a.engine and a.engine.queue is not None and self.waited_for(steps, a.engine.queue, a, reads=not a.is_write) is not None:
             return True
         start = self.over(steps, a, b, fenced=fenced and not (same and a.engine.is_async_proxy))
         if start is None:
@@ -67,7 +67,7 @@ class AccessOrder:
         """The number of statements passed until ``a`` is complete and visible to ``b``: past a wait_group, and a fence if required. ``None``: never."""
         start = 0
         if a.engine.is_async:
-            found = None if a.engine.queue is None else self.retired(steps, a.engine.queue, a, reads=not a.is_write)
+            found = None if a.engine.queue is None else self.waited_for(steps, a.engine.queue, a, reads=not a.is_write)
             if found is None:
                 return None
             start = found + 1
@@ -126,7 +126,7 @@ class AccessOrder:
                 return f"stores of different iterations of the loop over {loop.stmt.var} may overlap"
         return ""
 
-    def retired(self, steps: list[PathStep], queue: Queue, u: Use, *, reads: bool = True) -> int | None:
+    def waited_for(self, steps: list[PathStep], queue: Queue, u: Use, *, reads: bool = True) -> int | None:
         """The step after which an operation issued at ``u`` is done (its source read, if ``reads``), or ``None``."""
         after = -1  # batches closed after the operation's own; -1: its own is open
         for k, s in enumerate(steps):

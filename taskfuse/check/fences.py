@@ -40,7 +40,7 @@ class Fences:
         self._how = {name: np.zeros((threads, size), np.int64) for name, size in sizes.items()}
         self._numbers: dict[object, int] = {}
         self._closed = np.zeros(threads, np.int64)
-        self._retired = np.zeros(threads, np.int64)
+        self._waited = np.zeros(threads, np.int64)
 
     def touch(self, buffer: str, threads: Ints, first: Ints, count: int) -> None:
         """Each thread reads or writes ``count`` elements from its ``first`` on, other than by a wgmma."""
@@ -53,17 +53,17 @@ class Fences:
         for name, touched in self._touched.items():
             touched[threads] = False
             batches = self._batch[name]
-            batches[threads] = np.where(batches[threads] < self._retired[threads][:, None], -1, batches[threads])
+            batches[threads] = np.where(batches[threads] < self._waited[threads][:, None], -1, batches[threads])
 
     def commit(self, threads: Ints) -> None:
         """The threads close a batch of wgmmas."""
         self._closed[threads] += 1
 
-    def retire(self, threads: Ints, pending: int) -> None:
+    def wait(self, threads: Ints, pending: int) -> None:
         """The threads wait until at most ``pending`` batches are unfinished."""
-        self._retired[threads] = np.maximum(self._retired[threads], self._closed[threads] - pending)
+        self._waited[threads] = np.maximum(self._waited[threads], self._closed[threads] - pending)
 
-    def busy(self, buffer: str, threads: Ints, first: Ints, count: int, how: object = None, *, retired: bool = False) -> int | None:
+    def busy(self, buffer: str, threads: Ints, first: Ints, count: int, how: object = None, *, waited: bool = False) -> int | None:
         """A thread of which a wgmma in flight has one of ``count`` registers from its ``first`` on, otherwise than ``how``.
 
         ``waited for``: or one that the thread has waited for, and not executed a fence since.
@@ -71,7 +71,7 @@ class Fences:
         if buffer not in self._batch:
             return None
         at = threads[:, None], first[:, None] + np.arange(count)
-        least = np.zeros(len(threads), np.int64) if retired else self._retired[threads]
+        least = np.zeros(len(threads), np.int64) if waited else self._waited[threads]
         others = (self._batch[buffer][at] >= least[:, None]) & (self._how[buffer][at] != self._numbers.get(how, -1))
         return _first(threads, np.any(others, axis=1))
 

@@ -250,13 +250,13 @@ class Races:
 
     # -- the end --------------------------------------------------------------------------------------------------------------------------
 
-    def retired_at_exit(self) -> list[Obligation]:
+    def waited_for_at_exit(self) -> list[Obligation]:
         """Every store and wgmma is waited for by its issuer before it exits, and so is every copy that no arrival in a ring waits for."""
         found: list[Obligation] = []
         for u in self.uses.all:
             queue = u.engine.queue
             if queue is None or (queue is Queue.COPY and (not u.is_write or self._sections.section(u) is not None or self._order.chains.awaited(u))):
                 continue
-            if self._order.retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
+            if self._order.waited_for(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
                 found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "no wait covers it: the thread may exit before it completes"))
         return found

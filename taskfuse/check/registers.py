@@ -56,7 +56,7 @@ def in_flight(tree: StatementTree, paths: Paths, threads: Threads) -> list[Oblig
         for n, held in others:
             for what in dict.fromkeys(mine.what for mine in used[w] for h in held if mine.overlaps(h)):
                 for steps in _ways(paths, w, n):
-                    if _retired(steps, w, threads) is None:
+                    if _waited_for(steps, w, threads) is None:
                         found.append(_open(w, f"its {what} are accessed while it may be in flight", n))
                 for steps in _ways(paths, n, w):
                     if not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, w, threads) for s in steps):
@@ -76,10 +76,10 @@ def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths:
         return
     x, y = shared[0]
     for steps in _ways(paths, w, later):
-        retired = _retired(steps, w, threads)
-        if retired is None:
+        waited = _waited_for(steps, w, threads)
+        if waited is None:
             yield _open(later, f"its {y.what} are {x.what} of a wgmma of another shape, or at other registers, that may be in flight", w)
-        elif not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, later, threads) for s in steps[retired + 1 :]):
+        elif not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, later, threads) for s in steps[waited + 1 :]):
             yield _open(later, f"no FENCE wgmma stands between the wait_group of another wgmma that has its {y.what} and it", w)
 
 
@@ -124,7 +124,7 @@ def _ways(paths: Paths, a: Node, b: Node) -> list[list[PathStep]]:
     return found + [paths.around(a, b, loop) for loop in common_loops(a, b)]
 
 
-def _retired(steps: list[PathStep], w: Node, threads: Threads) -> int | None:
+def _waited_for(steps: list[PathStep], w: Node, threads: Threads) -> int | None:
     """The step that waits for a wgmma, or ``None``."""
     after = -1
     for k, s in enumerate(steps):

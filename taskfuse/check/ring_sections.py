@@ -79,8 +79,8 @@ class Sections:
         for a in section.visit.arrivals:
             steps = self._paths.forward(u.node, a) or []
             if u.engine.queue is not None:  # it is a write of the thread from its wait_group on
-                retired = self._order.retired(steps, u.engine.queue, u, reads=False)
-                steps = [] if retired is None else steps[retired + 1 :]
+                waited = self._order.waited_for(steps, u.engine.queue, u, reads=False)
+                steps = [] if waited is None else steps[waited + 1 :]
             fence = next((s.node for s in steps if self._order.fences(s.node, u)), None)
             if (
                 fence is not None
@@ -136,8 +136,8 @@ class Sections:
             return False
         if isinstance(arrival.stmt, ArriveAsync):
             return self._order.same_issuer(arrival, u)
-        retired = self._order.retired(steps, Queue.COPY, u)
-        return retired is not None and (self._arrives(u, arrival) or self._rings.slot_release.released(steps[retired].node, arrival, end))
+        waited = self._order.waited_for(steps, Queue.COPY, u)
+        return waited is not None and (self._arrives(u, arrival) or self._rings.slot_release.released(steps[waited].node, arrival, end))
 
     def _arrives(self, u: Use, arrival: Node) -> bool:
         """True only if the thread that makes an access also makes an arrival."""
@@ -165,10 +165,10 @@ class Sections:
                 if not self._arrives(u, a) and not self._rings.slot_release.synchronized(steps, a, end):
                     return False
                 continue
-            retired = self._order.retired(steps, queue, u)
-            if retired is None:
+            waited = self._order.waited_for(steps, queue, u)
+            if waited is None:
                 return False
             by_warps = queue is Queue.WGMMA and self._threads.covers_warps(end.threads, self._threads.split(a.conditions).threads)
-            if not (by_warps or self._arrives(u, a) or self._rings.slot_release.synchronized(steps[retired + 1 :], a, end)):
+            if not (by_warps or self._arrives(u, a) or self._rings.slot_release.synchronized(steps[waited + 1 :], a, end)):
                 return False
         return bool(release.arrivals)

@@ -1,14 +1,17 @@
 """Tiles of ragged rows (:mod:`taskfuse.ir.row_tiles`): each row belongs to one tile, and lies in it.
 
-Let ``t`` rise from 0 to M over G groups, d be the size of a tile, and ``n(g) = t[g]//d + g``. Since ``n(0) = 0`` and n rises by at least 1 from each group to
-the next, each number w >= 0 below ``n(G) = M//d + G`` has one group g with ``n(g) <= w < n(g + 1)``: the one that is looked up, the greatest of 0, ..., G - 1
-with ``n(g) <= w``. A tile w of group g begins at row ``f = t[g] + d*(w - n(g)) = d*(w - g) + t[g] % d`` and ends at ``min(f + d, t[g + 1])``.
+Let ``t`` rise from 0 to M over G groups, d be the size of a tile, and ``n(g) = t[g]//d``, which rises from 0 to Q = M//d. A number w in 0..Q has one group g
+with ``n(g) <= w < n(g + 1)``: the one that is looked up, the greatest of 0, ..., G - 1 with ``n(g) <= w``. Of a number w in Q..Q + G the search finds the last
+group, and
+``max(0, w - Q, -G*(w - Q))`` is w - Q, no greater: its group; of w below Q that maximum is at least G, and the search decides. Tile w of group g begins at row
+``f = d*min(w, n(g + 1)) + t[g] % d``, which is ``t[g] + d*(w - n(g))`` for w below Q, and ``t[g] + d*(n(g + 1) - n(g))`` for the others. It ends at
+``min(f + d, t[g + 1])``.
 
-- *One tile*: tiles of different groups have no row in common, since ``t[g] <= f`` and they end at ``t[g + 1]``; those of one group begin d rows apart.
-- *Some tile*: a row r of group g lies in the tile ``w = n(g) + (r - t[g])//d``, for which ``f <= r < f + d``. It is a tile of group g, as
-  ``t[g]//d + (r - t[g])//d <= r//d <= t[g + 1]//d``, so that ``w < n(g + 1)``.
-- *Inside*: a tile holds the rows from ``s = max(0, min(f, M - d))`` on, d of them. If ``f <= M - d``, then s is f. Else s is ``max(0, M - d)``, no more than f,
-  and ``s + d >= M`` is no less than the end.
+- *One tile*: tiles of different groups have no row in common, since ``t[g] <= f`` and they end at ``t[g + 1]``; those of one group begin at least d rows
+  apart, as those below Q have the numbers n(g) to n(g + 1) - 1, and there is one other.
+- *Some tile*: let r be a row of group g, ``c = n(g) + (r - t[g])//d``, so that ``t[g] + d*(c - n(g)) <= r`` and r lies less than d behind. If c is less than
+  ``n(g + 1)``, c is a tile of group g, and r is in it. Else ``c <= r//d <= n(g + 1)`` shows that c is n(g + 1), and r is in the tile Q + g.
+- *Inside*: a tile holds the d rows from ``s = min(f, M - d)`` on. If s is not f, it is less, and ``s + d = M`` is no less than the end.
 
 So the map from (w, i) to the row ``s(w) + i``, where that belongs to w, hits each of the M rows once. That a table rises is the caller's promise, which a
 certificate names; without it two tiles may have a row in common, and a row none.
@@ -16,6 +19,7 @@ certificate names; without it two tiles may have a row in common, and a row none
 
 from __future__ import annotations
 
+from taskfuse.check.linear import Linear
 from taskfuse.check.statement_tree import Context
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, UpperBound, conjuncts, lookups_of, simplify, sym
@@ -51,15 +55,17 @@ def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[RowTile
     """
     constraints = context.constraints
     for found in dict.fromkeys(u for e in (index, *context.conditions) for u in lookups_of(e)):
-        if not isinstance(found, UpperBound) or found.step != 1:
+        if not isinstance(found, UpperBound) or found.step != 0:
             continue
         table = next((p for p in kernel.tables if p.name == found.tensor.name), None)
         if table is None or table.rises is None or table.rises[0] is not ZERO or table.shape[0] is not found.size:
             continue
         tiles = RowTiles(found.tensor, found.size - ONE, table.rises[1], found.divisor)
-        place = index - simplify(tiles.start(found.sought), constraints.facts)
-        if tiles.group(found.sought) is found and not lookups_of(place) and all(map(constraints.proves, conjuncts(tiles.belongs(index, found.sought)))):
-            return tiles, found.sought, place
+        tile = found.sought
+        place = index - simplify(tiles.start(tile), constraints.facts)
+        is_number = _is_nonnegative(tile, context) and _is_nonnegative(tiles.count - ONE - tile, context)
+        if is_number and not lookups_of(place) and all(map(constraints.proves, conjuncts(tiles.belongs(index, tile)))):
+            return tiles, tile, place
     return None
 
 
@@ -67,3 +73,9 @@ def belonging(kernel: Kernel) -> dict[str, Expr]:
     """The condition under which an element of a part belongs to its whole, for the parts of which some do not."""
     wholes = (d.rule for d in kernel.definitions if isinstance(d.rule, Whole))
     return {part: c for rule in wholes for part, c in zip(rule.parts, rule.conditions, strict=True) if not isinstance(c, Const)}
+
+
+def _is_nonnegative(e: Expr, context: Context) -> bool:
+    least, _ = context.ranges.of(e)
+    constraints, form = context.constraints.about(e)
+    return (least is not None and least >= 0) or Linear.of(constraints).nonnegative(form)

@@ -256,7 +256,7 @@ class Trace:
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | WaitGroup(queue=queue):
                 if queue is Queue.WGMMA and isinstance(stmt, WaitGroup):
-                    self._fences.retire(ids, stmt.pending)
+                    self._fences.wait(ids, stmt.pending)
                 elif queue is Queue.WGMMA:
                     self._fences.commit(ids)
                 self._emit(stmt, ids, [queue] * len(ids))
@@ -330,7 +330,7 @@ class Trace:
                 held.append((access.buffer, first, count, how))
                 self._refute(stmt, self._fences.open(access.buffer, ids, first, count), f"no FENCE wgmma stands between an access to its {what} and it")
                 self._idle(stmt, access.buffer, ids, first, count, f"its {what} are registers of another wgmma that may be in flight", how)
-                late = self._fences.busy(access.buffer, ids, first, count, how, retired=True)
+                late = self._fences.busy(access.buffer, ids, first, count, how, waited=True)
                 self._refute(stmt, late, f"no FENCE wgmma stands between the wait_group of another wgmma that has its {what} and it")
         for buffer, first, count, how in held:
             self._fences.issue(buffer, ids, first, count, how)

@@ -101,7 +101,8 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
     rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
     more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
-    return Certificate(kernel.name, Argument(_argument(kernel, launched)), assumptions, extents, lambda: _refuted(kernel))
+    argument = Argument(_argument(kernel, launched))
+    return Certificate(kernel.name, argument, assumptions, extents, lambda: _refuted(kernel, argument))
 
 
 def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
@@ -143,21 +144,23 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
     yield from in_flight(tree, paths, threads)
     yield from budgets(tree, threads, launched)
     races = Races(tree, threads, barriers, rings, paths, structure.multibuffers, prefetch)
-    yield from races.retired_at_exit()
+    yield from races.waited_for_at_exit()
     yield from races.check()
     yield from inside(tree)
     yield from aligned(tree)
 
 
-def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
-    """A counterexample at small extents, if one is found."""
+def _refuted(kernel: Kernel, argument: Argument) -> tuple[Obligation, ...]:
+    """A counterexample at small extents, if one is found. Where values alone are open, no interleaving is looked for: there is none that fails."""
+    is_ordered = all(o.verdict is Verdict.PROVED or o.layer is Layer.VALUES for o in argument)
+    held = "compute no wrong value that one run would show" if is_ordered else "hold in every interleaving"
     launches = 0
     budget = WorkBudget()
     for extents in drawn_extents(kernel):
         if budget.spent:
             break
         try:
-            found = counterexample(kernel, extents, budget)
+            found = None if is_ordered else counterexample(kernel, extents, budget)
         except (TooLarge, ZeroDivisionError, IndexError):  # or the host finds no value for what it computes
             continue
         launches += 1
@@ -168,4 +171,4 @@ def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
             return (wrong,)
         if launches == LAUNCHES:
             break
-    return (Obligation(Layer.INSTANCE, "launches", Verdict.PROVED, f"{launches} small launches hold in every interleaving"),) if launches else ()
+    return (Obligation(Layer.INSTANCE, "launches", Verdict.PROVED, f"{launches} small launches {held}"),) if launches else ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Element, Expr, FloorDiv, Mod, UpperBound, children, elements_of
+from taskfuse.ir.scalar import Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, children, elements_of
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -76,8 +76,21 @@ class Divisions:
 
 def _exists(e: Element) -> bool:
     """True only for an element that there is under any condition: at a place that was looked up in the same table, or the next one."""
-    place = e.index if isinstance(e.index, UpperBound) else e.index - 1
-    return isinstance(place, UpperBound) and place.tensor is e.tensor and place.size is e.size
+    return _is_place(e.index, e) or _is_place(e.index - 1, e)
+
+
+def _is_place(place: Expr, e: Element) -> bool:
+    match place:
+        case UpperBound(tensor, size):
+            return tensor is e.tensor and size is e.size
+        case Min(args):
+            return any(_is_place(a, e) for a in args) and all(_is_nonnegative(a) or _is_place(a, e) for a in args)
+        case _:
+            return False
+
+
+def _is_nonnegative(e: Expr) -> bool:
+    return isinstance(e, Max) and any(isinstance(a, Const) and a.value >= 0 for a in e.args)
 
 
 def _inside(e: Expr) -> Iterator[Expr]:

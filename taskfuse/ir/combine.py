@@ -60,6 +60,7 @@ COMBINES: dict[str, Combine] = {
         _combine("bitwise_and", _all_bits, idempotent=True),
         _combine("bitwise_or", _zero, idempotent=True),
         _combine("bitwise_xor", _zero),
+        _combine("logaddexp", lambda dtype: dtype.lowest),
     )
 }
 
@@ -85,4 +86,4 @@ def is_atomic(combine: Combine, dtype: DType) -> bool:
 
 def depends_on_order(combine: Combine, dtype: DType) -> bool:
     """True if the order in which elements are combined shows in the result: each step of a sum or product of floats rounds."""
-    return dtype.is_float and combine.name in ("add", "mul")
+    return dtype.is_float and combine.name in ("add", "mul", "logaddexp")

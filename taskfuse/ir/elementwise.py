@@ -10,11 +10,11 @@ Floats below 32 bits are computed in float32 and rounded once to the result's dt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 import numpy as np
 
+from taskfuse.ir import special_functions
 from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise, Function
 from taskfuse.ir.modular import mix
 from taskfuse.ir.spelling import (
@@ -47,17 +47,8 @@ class _Facts(TypedDict, total=False):
 # -- NumPy implementations that NumPy does not have in this form ------------------------------------------------------------------------------
 
 
-def _per_element(function: Callable[[float], float]) -> Function:
-    ufunc = np.frompyfunc(function, 1, 1)
-
-    def apply(x: Array) -> Array:
-        return np.asarray(ufunc(x)).astype(x.dtype)
-
-    return apply
-
-
-_erf = _per_element(math.erf)
-_erfc = _per_element(math.erfc)
+_erf = special_functions.per_element(math.erf)
+_erfc = special_functions.per_element(math.erfc)
 
 
 def _copy(x: Array) -> Array:
@@ -277,6 +268,34 @@ _ROWS = (
     _unary("erf", _FLOAT, _erf, library("erf"), "The error function.", ulps=(2, 2), torch="erf special_erf"),
     _unary("erfc", _FLOAT, _erfc, library("erfc"), "1 - erf(x), exact for large x.", ulps=(4, 5), torch="erfc special_erfc"),
     _unary(
+        "erfinv",
+        _FLOAT,
+        special_functions.erfinv,
+        library("erfinv"),
+        "The inverse of the error function, for x in [-1, 1].",
+        ulps=(2, 5),
+        torch="erfinv special_erfinv",
+    ),
+    _unary("erfcinv", _FLOAT, special_functions.erfcinv, library("erfcinv"), "The inverse of ``erfc``, for x in [0, 2].", ulps=(4, 6), torch=""),
+    _unary(
+        "lgamma",
+        _FLOAT,
+        special_functions.lgamma,
+        library("lgamma"),
+        "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...",
+        ulps=(6, 4),
+        torch="lgamma special_gammaln",
+    ),
+    _unary(
+        "digamma",
+        _FLOAT,
+        special_functions.digamma,
+        floats("digamma<float>({0})", "digamma<double>({0})"),
+        "The derivative of the logarithm of the gamma function; NaN at -1, -2, ...",
+        ulps=(8, 10),
+        torch="digamma special_digamma special_psi",
+    ),
+    _unary(
         "sigmoid",
         _FLOAT,
         _sigmoid,
@@ -407,6 +426,33 @@ _ROWS = (
     _binary("atan2", _FLOAT, np.arctan2, library("atan2", 2), "The angle of the point (b, a), in radians, in [-pi, pi].", ulps=(3, 2), torch="atan2 arctan2"),
     _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without intermediate overflow.", ulps=(3, 2)),
     _binary("copysign", _FLOAT, np.copysign, library("copysign", 2), "The magnitude of ``a`` with the sign of ``b``."),
+    _binary(
+        "logaddexp",
+        _FLOAT,
+        np.logaddexp,
+        floats("log_of_sum<float>({0}, {1})", "log_of_sum<double>({0}, {1})"),
+        "log(exp(a) + exp(b)) without intermediate overflow.",
+        modular=np.add,
+        commutative=True,
+        ulps=(3, 3),
+    ),
+    _binary(
+        "zeta",
+        _FLOAT,
+        special_functions.zeta,
+        floats("zeta<float>({0}, {1})", "zeta<double>({0}, {1})"),
+        "The sum of (b + k)^-a over all integers k from 0 on (the zeta function of Hurwitz); NaN for a < 1.",
+        ulps=(64, 64),
+        torch="special_zeta",
+    ),
+    _binary(
+        "gcd",
+        _SHIFT,
+        np.gcd,
+        Spelling(signed="signed_divisor<{T}, {U}>({0}, {1})", unsigned="common_divisor<{T}>({0}, {1})"),
+        "The greatest common divisor, not negative; gcd(a, 0) is abs(a). For integers.",
+        commutative=True,
+    ),
     # comparisons
     _binary("eq", _BOOL, np.equal, infix("=="), "a == b, bool.", modular=np.equal, commutative=True),
     _binary("ne", _BOOL, np.not_equal, infix("!="), "a != b, bool.", modular=np.not_equal, commutative=True, torch="ne not_equal"),

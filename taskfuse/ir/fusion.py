@@ -303,12 +303,12 @@ class Fusion:
         self._tensors = {name if x is tv else key: x for key, x in self._tensors.items()}
         tv.set_name(name)
 
-    def add_scalar(self, name: str | None, dtype: DType) -> Scalar:
+    def add_scalar(self, name: str | None, dtype: DType, promotes: bool = True) -> Scalar:
         """A run-time scalar."""
         id = len(self.scalars)
         if name is not None and self._is_taken(self._checked_name(name)):
             raise FusionError(fusion=self.name, reason=f"there is already a value named '{name}'", location=caller())
-        scalar = Scalar(self, id, self._free_name("s", id) if name is None else name, dtype, caller())
+        scalar = Scalar(self, id, self._free_name("s", id) if name is None else name, dtype, caller(), promotes)
         self.scalars.append(scalar)
         return scalar
 

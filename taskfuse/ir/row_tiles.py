@@ -1,8 +1,9 @@
 """Tiles of ragged rows: groups of rows that lie one after the other, cut into tiles that begin at the first row of each group.
 
-Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, group g has the tiles w from ``t[g]//d + g`` on, as many as it needs: it has
-``t[g + 1]//d + g + 1 - (t[g]//d + g)`` numbers for them, which is what it needs, or one more. So the tiles of all groups have the numbers 0 to
-M//d + G - 1, whatever the offsets are, and the group of a number is found in the offsets alone (:class:`taskfuse.ir.scalar.UpperBound`).
+Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, ``t[g]//d`` rises from 0 to ``Q = M//d``. Group g has ``t[g + 1]//d - t[g]//d`` tiles
+that all have rows: those with the numbers w from ``t[g]//d`` to ``t[g + 1]//d``, so that its group is found in the offsets alone
+(:class:`taskfuse.ir.scalar.UpperBound`). Behind them it has what these leave of its rows, less than a tile or nothing: the tile ``Q + g``. So the tiles of
+all groups have the numbers 0 to Q + G - 1, whatever the offsets are, and of these only the last G may be without rows.
 
 Maps in both directions stay inside for any offsets, so that no promise of a caller decides whether an access leaves its tensor.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.scalar import Expr, Sym, and_, element, le, lt, maximum, minimum, upper_bound
+from taskfuse.ir.scalar import Expr, Sym, and_, element, le, lt, maximum, minimum, select, upper_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +34,33 @@ class RowTiles:
     size: int
 
     @property
+    def whole(self) -> Expr:
+        """Q: how many tiles stand in front of those of the rests."""
+        return self.rows // self.size
+
+    @property
     def count(self) -> Expr:
         """How many numbers tiles have."""
-        return self.rows // self.size + self.groups
+        return self.whole + self.groups
 
     def offset(self, group: Expr) -> Expr:
         """The first row of a group; for the number of groups, the number of rows."""
         return element(self.offsets, group, self.groups + 1, 0, self.rows)
 
     def number(self, group: Expr) -> Expr:
-        """The number of the first tile of a group."""
-        return self.offset(group) // self.size + group
+        """The number of the first whole tile of a group; behind the last group, Q."""
+        return self.offset(group) // self.size
 
     def group(self, tile: Expr) -> Expr:
-        """The group of a tile."""
-        return upper_bound(self.offsets, self.groups + 1, 0, self.rows, tile, divisor=self.size, step=1)
+        """The group of a tile: what the search finds among the whole tiles; behind them it finds the last group, and the group is Q less than the number."""
+        found = upper_bound(self.offsets, self.groups + 1, 0, self.rows, tile, divisor=self.size)
+        behind = tile - self.whole
+        return minimum(found, maximum(0, behind, behind * -self.groups))  # of a whole tile, G or more
 
     def first(self, tile: Expr) -> Expr:
         """The first row that belongs to a tile."""
         group = self.group(tile)
-        return (tile - group) * self.size + self.offset(group) % self.size
+        return minimum(tile, self.number(group + 1)) * self.size + self.offset(group) % self.size
 
     def end(self, tile: Expr) -> Expr:
         """One past the last row of a tile: no more than :meth:`first` if it has none."""
@@ -65,7 +73,8 @@ class RowTiles:
     def tile(self, row: Expr) -> Expr:
         """The tile that a row belongs to; some tile whatever the offsets are."""
         group = self.group_of(row)
-        return maximum(0, minimum(self.number(group) + (row - self.offset(group)) // self.size, self.count - 1))
+        counted = self.number(group) + (row - self.offset(group)) // self.size
+        return maximum(0, minimum(select(lt(counted, self.number(group + 1)), counted, self.whole + group), self.count - 1))
 
     def place(self, row: Expr) -> Expr:
         """The place of a row in the tile that it belongs to; some place whatever the offsets are."""
@@ -81,4 +90,4 @@ class RowTiles:
         return and_(le(self.first(tile), row), lt(row, self.end(tile)))
 
     def _held(self, first: Expr) -> Expr:
-        return maximum(0, minimum(first, self.rows - self.size))
+        return minimum(first, self.rows - self.size)

@@ -29,16 +29,21 @@ if TYPE_CHECKING:
 
 
 class Scalar(Arithmetic):
-    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``. Operators on it give 0-d tensors."""
+    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``. Operators on it give 0-d tensors.
 
-    __slots__ = ("dtype", "fusion", "id", "location", "name")
+    One that does not promote counts as a number of Python where dtypes are promoted: beside tensors its kind matters (bool, integer, float), not its dtype.
+    Promotion is decided when an op is called, so neither text nor kernel know of it.
+    """
 
-    def __init__(self, fusion: Fusion, id: int, name: str, dtype: DType, location: Location | None) -> None:
+    __slots__ = ("dtype", "fusion", "id", "location", "name", "promotes")
+
+    def __init__(self, fusion: Fusion, id: int, name: str, dtype: DType, location: Location | None, promotes: bool = True) -> None:
         self.fusion = fusion
         self.id = id
         self.name = name
         self.dtype = dtype
         self.location = location
+        self.promotes = promotes
 
     def label(self) -> str:
         return self.name
@@ -284,6 +289,14 @@ class TensorView(ArrayMethods):
         ``inner`` divides the reduced axis. What is read at ``k // inner`` and ``k % inner`` is then read at the axes themselves.
         """
         scheduling().split_reduction(self, axis, inner)
+
+    def split_fold(self, parts: int) -> tuple[TensorView, ...]:
+        """For a fold: parts of its axis, each with a state of its own, are folded independently; this tensor joins them. Returns the new tensors.
+
+        Raises:
+            ScheduleError: how its steps compose is not known, or it has a schedule.
+        """
+        return scheduling().split_fold(self, parts)
 
     def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
         """Split a scan: chunks of ``extent`` elements are scanned in parallel, then their totals; this tensor combines each element with the total of all

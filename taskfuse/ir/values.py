@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, DTypeKind, bool_
 from taskfuse.ir.combine import Combine
-from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise
+from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise, Function
 from taskfuse.ir.modular import WORD, embed, hash_words
 
 Scalar = bool | int | float
@@ -68,14 +68,17 @@ def _operand_dtype(op: Elementwise, position: int, compute: DType) -> DType:
     return bool_ if op.rule is DTypeRule.SELECT and position == 0 else compute
 
 
-def _reduce(combine: Combine, array: Array, axis: tuple[int, ...], dtype: np.dtype[Any], initial: object) -> Array:
-    ufunc = cast(np.ufunc, combine.op.function)
-    return np.asarray(ufunc.reduce(array, axis=axis, dtype=dtype, initial=initial))
+def _reduce(function: Function, array: Array, axis: tuple[int, ...], dtype: np.dtype[Any], initial: object) -> Array:
+    return np.asarray(cast(np.ufunc, function).reduce(array, axis=axis, dtype=dtype, initial=initial))
 
 
-def _accumulate(combine: Combine, array: Array, axis: int, dtype: np.dtype[Any]) -> Array:
-    ufunc = cast(np.ufunc, combine.op.function)
-    return np.asarray(ufunc.accumulate(array, axis=axis, dtype=dtype))
+def _accumulate(function: Function, array: Array, axis: int, dtype: np.dtype[Any]) -> Array:
+    return np.asarray(cast(np.ufunc, function).accumulate(array, axis=axis, dtype=dtype))
+
+
+def _modular(combine: Combine, dtype: DType) -> Function:
+    """What combines stored elements of ``dtype``: words have a function of their own."""
+    return combine.op.modular if dtype.is_float and combine.op.modular is not None else combine.op.function
 
 
 class Native:
@@ -118,14 +121,14 @@ class Native:
         neutral = combine.neutral(dtype)
         with np.errstate(all="ignore"):
             if dtype.is_float:
-                return _reduce(combine, array.astype(np.float64), axis, np.dtype(np.float64), neutral).astype(dtype.numpy)
-            return _reduce(combine, array, axis, dtype.numpy, neutral)
+                return _reduce(combine.op.function, array.astype(np.float64), axis, np.dtype(np.float64), neutral).astype(dtype.numpy)
+            return _reduce(combine.op.function, array, axis, dtype.numpy, neutral)
 
     def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
         with np.errstate(all="ignore"):
             if dtype.is_float:
-                return _accumulate(combine, array.astype(np.float64), axis, np.dtype(np.float64)).astype(dtype.numpy)
-            return _accumulate(combine, array, axis, dtype.numpy)
+                return _accumulate(combine.op.function, array.astype(np.float64), axis, np.dtype(np.float64)).astype(dtype.numpy)
+            return _accumulate(combine.op.function, array, axis, dtype.numpy)
 
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         with np.errstate(all="ignore"):
@@ -196,11 +199,11 @@ class Modular:
     def reduce(self, combine: Combine, array: Array, axis: tuple[int, ...], dtype: DType) -> Array:
         neutral = self.literal(combine.neutral(dtype), dtype)
         with np.errstate(all="ignore"):
-            return _reduce(combine, array, axis, self.storage(dtype), neutral[()])
+            return _reduce(_modular(combine, dtype), array, axis, self.storage(dtype), neutral[()])
 
     def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
         with np.errstate(all="ignore"):
-            return _accumulate(combine, array, axis, self.storage(dtype))
+            return _accumulate(_modular(combine, dtype), array, axis, self.storage(dtype))
 
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         with np.errstate(all="ignore"):

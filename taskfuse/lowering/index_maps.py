@@ -68,6 +68,7 @@ class IndexMaps:
         variables: the variables of loops with code.
         grid_stride: the loops whose trips the block index decides.
         ends: trips of loops over reduced axes after which all terms are neutral.
+        belongs: a part of an assembly that has more elements than places -> the condition under which an element has one.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges) -> None:
@@ -79,7 +80,7 @@ class IndexMaps:
         self.variables = LoopVariables()
         self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
         self.ends: dict[Loop, Expr] = {}
-        self._belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
+        self.belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
         wholes = [[p.tensor for p in e.parts] for e in fusion.exprs() if isinstance(e, Assemble)]
         self._updated = {tv for parts in wholes if any(isinstance(fusion.definition(part), Update) for part in parts) for tv in parts}
         self._known: dict[TensorView, IndexMap] = {}
@@ -222,9 +223,9 @@ class IndexMaps:
                         guards.append(ge(simplify(values[source], facts), 0))
                 case _:
                     pass
-        if tv in self._belongs and not outside and all(a in values for a in tv.logical):
+        if tv in self.belongs and not outside and all(a in values for a in tv.logical):
             place = {str(iteration_symbol(k)): values[a] for k, a in enumerate(tv.logical)}
-            wanted = (simplify(substitute(c, place), facts) for c in conjuncts(self._belongs[tv]))
+            wanted = (simplify(substitute(c, place), facts) for c in conjuncts(self.belongs[tv]))
             guards += [c for c in wanted if not prove(c, facts)]
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + pieces + guards

@@ -7,15 +7,21 @@ from taskfuse.ir.calls import bind_operators
 from taskfuse.ops import (
     activations,
     argreduce,
+    associative,
     attention,
+    channel_norms,
     composite,
     create,
+    diagonals,
     elementwise,
     folds,
+    gates,
+    grids,
     grouped,
     indexing,
     jagged,
     linalg,
+    losses,
     missing,
     number_parts,
     order,
@@ -29,6 +35,11 @@ from taskfuse.ops import (
     scan,
     search,
     select,
+    sequences,
+    special,
+    stacks,
+    statistics,
+    tensor_products,
     views,
     windows,
 )
@@ -37,17 +48,23 @@ from taskfuse.ops import gather as gathers
 from taskfuse.ops import scatter as scatters
 from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
+from taskfuse.ops.associative import *
 from taskfuse.ops.attention import *
+from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
+from taskfuse.ops.diagonals import *
 from taskfuse.ops.einsum import *
 from taskfuse.ops.elementwise import *
 from taskfuse.ops.folds import *
+from taskfuse.ops.gates import *
 from taskfuse.ops.gather import *
+from taskfuse.ops.grids import *
 from taskfuse.ops.grouped import *
 from taskfuse.ops.indexing import *
 from taskfuse.ops.jagged import *
 from taskfuse.ops.linalg import *
+from taskfuse.ops.losses import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.number_parts import *
 from taskfuse.ops.operators import Operators
@@ -64,12 +81,18 @@ from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.search import *
 from taskfuse.ops.select import *
+from taskfuse.ops.sequences import *
+from taskfuse.ops.special import *
+from taskfuse.ops.stacks import *
+from taskfuse.ops.statistics import *
+from taskfuse.ops.tensor_products import *
 from taskfuse.ops.views import *
 from taskfuse.ops.windows import *
 
 __all__: list[str] = ["supports"]
 __all__ += activations.__all__
 __all__ += argreduce.__all__
+__all__ += associative.__all__
 __all__ += attention.__all__
 __all__ += composite.__all__
 __all__ += create.__all__
@@ -95,6 +118,16 @@ __all__ += scan.__all__
 __all__ += scatters.__all__
 __all__ += search.__all__
 __all__ += select.__all__
+__all__ += special.__all__
+__all__ += gates.__all__
+__all__ += statistics.__all__
+__all__ += grids.__all__
+__all__ += diagonals.__all__
+__all__ += losses.__all__
+__all__ += stacks.__all__
+__all__ += tensor_products.__all__
+__all__ += channel_norms.__all__
+__all__ += sequences.__all__
 __all__ += views.__all__
 __all__ += windows.__all__
 

@@ -189,7 +189,7 @@ def refusal(op: Elementwise, dtype: DType) -> tuple[str, str] | None:
 
 def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
     """:func:`promoted_dtype` of values. Raises :class:`DTypeError`."""
-    known = [x.dtype if isinstance(x, TensorView | Scalar) else x for x in operands if not isinstance(x, Expr)]
+    known = _promoting(x for x in operands if not isinstance(x, Expr))
     promoted = promoted_dtype(op, known or [int64])
     if len(known) < len(operands) and not promoted.is_float:
         promoted = promoted_dtype(op, [*known, int64])  # an extent among integers is an int64; among floats it is as weak as a number
@@ -198,6 +198,18 @@ def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
         reason, help = refused
         raise dtype_error(op.name, f"{reason}: {', '.join(typed(x) for x in operands)}", help)
     return promoted
+
+
+def _promoting(operands: Iterable[TensorView | Scalar | bool | int | float]) -> list[DType | bool | int | float]:
+    """What values are promoted by: dtypes and numbers; of a scalar that does not promote a number of its kind, unless all are such scalars."""
+    given = list(operands)
+    if not any(isinstance(x, TensorView) or (isinstance(x, Scalar) and x.promotes) for x in given):
+        return [x.dtype if isinstance(x, TensorView | Scalar) else x for x in given]
+    return [_of_its_kind(x.dtype) if isinstance(x, Scalar) and not x.promotes else x.dtype if isinstance(x, TensorView | Scalar) else x for x in given]
+
+
+def _of_its_kind(dtype: DType) -> bool | int | float:
+    return False if dtype.is_bool else 0.0 if dtype.is_float else 0
 
 
 def result_dtype(op: Elementwise, dtype: DType) -> DType:

@@ -191,12 +191,14 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
-def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar:
+def define_scalar(dtype: DTypeLike = float32, name: str | None = None, promotes: bool = True) -> Scalar:
     """A run-time scalar of the current fusion: an argument of every call, after the tensors.
+
+    With ``promotes=False`` it counts as a number of Python where dtypes are promoted: a tensor of bfloat16 times such a scalar of float64 is bfloat16.
 
     Raises :class:`FusionError` outside ``with Fusion()``, or if the name is taken.
     """
-    return Fusion.current().add_scalar(name, as_dtype(dtype))
+    return Fusion.current().add_scalar(name, as_dtype(dtype), promotes)
 
 
 @op(OpKind.CREATION, always(int64), torch="", numpy="")

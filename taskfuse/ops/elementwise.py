@@ -31,10 +31,13 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "digamma",
     "div",
     "eq",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfinv",
     "exp",
     "exp2",
     "expm1",
@@ -46,6 +49,7 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "gcd",
     "ge",
     "gelu",
     "gelu_tanh",
@@ -57,10 +61,12 @@ __all__ = [
     "le",
     "left_shift",
     "lerp",
+    "lgamma",
     "log",
     "log1p",
     "log2",
     "log10",
+    "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -77,7 +83,6 @@ __all__ = [
     "relu",
     "remainder",
     "right_shift",
-    "round",
     "rsqrt",
     "sigmoid",
     "sign",
@@ -91,6 +96,7 @@ __all__ = [
     "tanh",
     "trunc",
     "where",
+    "zeta",
 ]
 
 
@@ -128,12 +134,6 @@ def floor(x: Value) -> TensorView:
 def ceil(x: Value) -> TensorView:
     """The least integer not below, in the dtype of ``x``. Not for bool."""
     return pointwise(ELEMENTWISE["ceil"], (x,))
-
-
-@elementwise
-def round(x: Value) -> TensorView:
-    """The nearest integer, halves to even, in the dtype of ``x``. Not for bool."""
-    return pointwise(ELEMENTWISE["round"], (x,))
 
 
 @elementwise
@@ -293,6 +293,30 @@ def erfc(x: Value) -> TensorView:
 
 
 @elementwise
+def erfinv(x: Value) -> TensorView:
+    """The inverse of the error function, for x in [-1, 1]."""
+    return pointwise(ELEMENTWISE["erfinv"], (x,))
+
+
+@elementwise
+def erfcinv(x: Value) -> TensorView:
+    """The inverse of ``erfc``, for x in [0, 2]."""
+    return pointwise(ELEMENTWISE["erfcinv"], (x,))
+
+
+@elementwise
+def lgamma(x: Value) -> TensorView:
+    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ..."""
+    return pointwise(ELEMENTWISE["lgamma"], (x,))
+
+
+@elementwise
+def digamma(x: Value) -> TensorView:
+    """The derivative of the logarithm of the gamma function; NaN at -1, -2, ..."""
+    return pointwise(ELEMENTWISE["digamma"], (x,))
+
+
+@elementwise
 def sigmoid(x: Value) -> TensorView:
     """1 / (1 + exp(-x))."""
     return pointwise(ELEMENTWISE["sigmoid"], (x,))
@@ -440,6 +464,24 @@ def hypot(a: Value, b: Value) -> TensorView:
 def copysign(a: Value, b: Value) -> TensorView:
     """The magnitude of ``a`` with the sign of ``b``."""
     return pointwise(ELEMENTWISE["copysign"], (a, b))
+
+
+@elementwise
+def logaddexp(a: Value, b: Value) -> TensorView:
+    """log(exp(a) + exp(b)) without intermediate overflow."""
+    return pointwise(ELEMENTWISE["logaddexp"], (a, b))
+
+
+@elementwise
+def zeta(a: Value, b: Value) -> TensorView:
+    """The sum of (b + k)^-a over all integers k from 0 on (the zeta function of Hurwitz); NaN for a < 1."""
+    return pointwise(ELEMENTWISE["zeta"], (a, b))
+
+
+@elementwise
+def gcd(a: Value, b: Value) -> TensorView:
+    """The greatest common divisor, not negative; gcd(a, 0) is abs(a). For integers."""
+    return pointwise(ELEMENTWISE["gcd"], (a, b))
 
 
 @elementwise

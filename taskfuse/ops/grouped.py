@@ -22,9 +22,8 @@ __all__ = ["grouped_matmul"]
 
 TILE = 128
 """Rows of a tile, as many as two warpgroups multiply."""
-FEW_TILES = 4
-"""Where groups have on average more than one such tile, and no more than so many, a tile has twice as many rows. Then most of what is read are the matrices,
-each tile of a group reads its matrix again, and blocks do not keep step, as some tiles have no rows: the second-level cache does not serve all of that."""
+FEW_ROWS = 64
+"""Where groups have no more rows than this on average, a tile has so many: one warpgroup multiplies them."""
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
@@ -51,7 +50,7 @@ def grouped_matmul(
         b: the matrices; or all rows of the groups.
         offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
         dtype: of the result; by default the promoted dtype, float32 with scales.
-        tile: rows of a tile of groups of rows; by default 128, or 256 where groups have 129 to 512 on average.
+        tile: rows of a tile of groups of rows; by default 128, or 64 where groups have no more on average.
         scale_a, scale_b: for groups of rows, scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or
             ``[M, K/128]``, and for each matrix what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
@@ -101,9 +100,8 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
         only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
         return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
     if tile is None:
-        tile = (
-            2 * TILE if not scales and isinstance(rows, Const) and isinstance(groups, Const) and 1 < rows.value / (TILE * groups.value) <= FEW_TILES else TILE
-        )
+        few = not scales and isinstance(rows, Const) and isinstance(groups, Const) and rows.value <= FEW_ROWS * groups.value
+        tile = FEW_ROWS if few else TILE
     if tile < 1:
         raise shape_error(name, f"a tile of {tile} rows", "a tile has rows")
     size = tile

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from taskfuse.dtypes import bool_, uint8, uint16, uint32, uint64
+from taskfuse.dtypes import bool_, float64, uint8, uint16, uint32, uint64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, dtype_error, operand_dtype, typed
 from taskfuse.ops.create import full_like
-from taskfuse.ops.elementwise import div, eq, float_bits, floor_divide, fmod, lt, ne, right_shift, sub, trunc
+from taskfuse.ops.elementwise import (
+    abs,
+    add,
+    div,
+    eq,
+    float_bits,
+    floor_divide,
+    fmod,
+    gcd,
+    isfinite,
+    isnan,
+    le,
+    logical_and,
+    logical_or,
+    lt,
+    mul,
+    ne,
+    right_shift,
+    sub,
+    trunc,
+)
 from taskfuse.ops.registry import OPS, OpKind, always, floating_only, op
 
-__all__ = ["frac", "isneginf", "isposinf", "isreal", "logical_right_shift", "signbit", "trunc_divide"]
+__all__ = ["frac", "isclose", "isneginf", "isposinf", "isreal", "lcm", "logical_right_shift", "signbit", "trunc_divide"]
 
 
 @op(OpKind.COMPOSITE, always(bool_))
@@ -80,3 +100,25 @@ def logical_right_shift(a: TensorView, b: Value) -> TensorView:
         plain = _UNSIGNED[dtype.bits]
         moved = right_shift(cast_tensor(cast_tensor(a, dtype), plain), cast_tensor(b, plain) if isinstance(b, TensorView) else b)
         return cast_tensor(moved, dtype)
+
+
+@op(OpKind.COMPOSITE, OPS["gcd"].result)
+def lcm(a: TensorView, b: TensorView) -> TensorView:
+    """The least common multiple; 0 where one is 0. For integers; products wrap."""
+    fusion, dtype = common_fusion("lcm", (a, b)), operand_dtype(ELEMENTWISE["gcd"], (a, b))
+    with fusion.call():
+        left, right = (cast_tensor(check_tensor("lcm", v), dtype) for v in (a, b))
+        return mul(abs(floor_divide(left, gcd(left, right))), abs(right))
+
+
+@op(OpKind.COMPOSITE, always(bool_))
+def isclose(a: TensorView, b: TensorView, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> TensorView:
+    """True where ``abs(a - b) <= atol + rtol * abs(b)`` and both are finite, where they are equal, and with ``equal_nan`` where both are NaN."""
+    for tv in (a, b):
+        check_tensor("isclose", tv)
+    with common_fusion("isclose", (a, b)).call():
+        same = eq(a, b)
+        left, right = (cast_tensor(v, v.dtype.compute if v.dtype.is_float else float64) for v in (a, b))
+        distance = abs(sub(left, right))
+        found = logical_or(same, logical_and(isfinite(distance), le(distance, add(mul(abs(right), float(rtol)), float(atol)))))
+        return logical_or(found, logical_and(isnan(left), isnan(right))) if equal_nan else found

@@ -149,6 +149,18 @@ def total(dtypes: Sequence[DType]) -> DType | None:
     return total_dtype(dtypes[0])
 
 
+def numeric(dtypes: Sequence[DType]) -> DType | None:
+    """The promoted dtype, which is not bool."""
+    found = result_type(*dtypes)
+    return None if found.is_bool else found
+
+
+def promoted_float(dtypes: Sequence[DType]) -> DType | None:
+    """The promoted dtype; float64 for bool and integers."""
+    found = result_type(*dtypes)
+    return found if found.is_float else float64
+
+
 def always(dtype: DType) -> ResultRule:
     """The same dtype for all operands."""
     return lambda dtypes: dtype

@@ -5,7 +5,7 @@ Floats below 32 bits are accumulated in float32, and each result is cast once.
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DType, DTypeLike, int64
+from taskfuse.dtypes import DType, DTypeLike, float64, int64
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.combine import COMBINES
@@ -17,10 +17,10 @@ from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define
 from taskfuse.ops.elementwise import eq, isnan, logical_or, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
-from taskfuse.ops.registry import OpKind, op, same, total
+from taskfuse.ops.registry import OpKind, floating, op, same, total
 from taskfuse.ops.views import reshape
 
-__all__ = ["cummax", "cummax_with_indices", "cummin", "cummin_with_indices", "cumprod", "cumsum"]
+__all__ = ["cummax", "cummax_with_indices", "cummin", "cummin_with_indices", "cumprod", "cumsum", "logcumsumexp"]
 
 
 @op(OpKind.SCAN, total)
@@ -39,6 +39,14 @@ def cumsum(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = Non
 def cumprod(x: TensorView, axis: int | None = None, dtype: DTypeLike | None = None, *, exclusive: bool = False) -> TensorView:
     """The inclusive product scan; otherwise as :func:`cumsum`."""
     return _scan("cumprod", "mul", x, axis, accumulated_dtype(check_tensor("cumprod", x), dtype), exclusive)
+
+
+@op(OpKind.SCAN, floating, numpy="logaddexp.accumulate")
+@axial
+def logcumsumexp(x: TensorView, axis: int | None = None, *, exclusive: bool = False) -> TensorView:
+    """The logarithm of the sum of ``exp`` of the elements up to each one along ``axis``, as ``np.logaddexp.accumulate``: no step overflows. A float."""
+    check_tensor("logcumsumexp", x)
+    return _scan("logcumsumexp", "logaddexp", x, axis, x.dtype if x.dtype.is_float else float64, exclusive)
 
 
 @op(OpKind.SCAN, same, torch="", numpy="maximum.accumulate")

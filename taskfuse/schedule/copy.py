@@ -85,7 +85,7 @@ class _Copier:
             if isinstance(given, Scalar):
                 self._scalars[scalar] = given
             else:
-                self._scalars[scalar] = copy = new.add_scalar(self.names.values.get(scalar.name, scalar.name), scalar.dtype)
+                self._scalars[scalar] = copy = new.add_scalar(self.names.values.get(scalar.name, scalar.name), scalar.dtype, scalar.promotes)
                 copy.location = scalar.location
         for name in fusion.integers:
             own = self._scalar(sym(name))

@@ -106,7 +106,7 @@ class Parts:
             else:
                 copies[tv] = new.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location)
         new.tables.update((copies[tv], known) for tv, known in tables.items())
-        scalars = {scalar: new.add_scalar(scalar.name, scalar.dtype) for scalar in own.scalars}
+        scalars = {scalar: new.add_scalar(scalar.name, scalar.dtype, scalar.promotes) for scalar in own.scalars}
 
         def moved(read: Read) -> Read:
             return replace(read, tensor=copies[read.tensor])

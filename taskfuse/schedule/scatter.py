@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, Operand, Pointwise, Read, View
+from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, substitute, wrap
@@ -80,6 +80,12 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     stored: list[TensorView] = []
     for x in (tv, *readers):
         if x.is_output:
+            for k, part in enumerate(parts):
+                if part.valid is not TRUE and storage_uses(fusion, made[x][k]):  # who reads it reads what has no place, too
+                    new = fusion.new_tensor(_fresh(part), x.dtype, location=location, origin=x)
+                    fusion.define(Pointwise(new, ELEMENTWISE["copy"], (Read(made[x][k], iteration_point(new.ndim)),), location))
+                    join_task(new, x)
+                    made[x][k] = new
             reads = tuple(Read(p, iteration_point(p.ndim), part.valid) for p, part in zip(made[x], parts, strict=True))
             fusion.define(Assemble(x, reads, tuple(part.place for part in parts), location))
             stored += made[x]
@@ -89,8 +95,7 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
 
 def ragged_rows(fusion: Fusion) -> tuple[TensorView, ...]:
     """The tensors that are ragged rows of tiles, in gather form."""
-    views = (e for e in fusion.exprs() if isinstance(e, View))
-    return tuple(e.output for e in views if rows_of(e.operand, e.output) is not None)
+    return tuple(e.output for e in fusion.exprs() if rows_of(e) is not None)
 
 
 def is_concatenation(tv: TensorView) -> bool:
@@ -111,8 +116,8 @@ def _parts(call: Call) -> tuple[_Part, ...]:
 def _find(tv: TensorView) -> tuple[_Part, ...] | None:
     """The parts, if the operands of ``tv`` fill one of its axes one after another."""
     expr = tv.definition
-    if isinstance(expr, View):
-        return _tiles(tv, expr.operand)
+    if expr is not None and (tiles := rows_of(expr)) is not None:
+        return _tiles(expr.operands[0], tiles)
     if not isinstance(expr, FirstValid) or len(expr.operands) < 2:
         return None
     for d, along in enumerate(tv.root):
@@ -129,19 +134,20 @@ def _find(tv: TensorView) -> tuple[_Part, ...] | None:
     return None
 
 
-def _tiles(tv: TensorView, read: Read) -> tuple[_Part] | None:
-    """The tiles, if a view takes each row out of the one that it belongs to."""
-    tiles = rows_of(read, tv)
-    if tiles is None:
-        return None
+def _tiles(read: Operand, tiles: RowTiles) -> tuple[_Part]:
+    """The tiles out of which each row is taken."""
+    assert isinstance(read, Read)
     tile, row, *others = (iteration_symbol(k) for k in range(read.tensor.ndim))
     here = tiles.start(tile) + row
     root = tuple(axis(e) for e in read.tensor.shape)
     return (_Part(Read(read.tensor, (tile, row, *others)), (here, *others), root, tiles.belongs(here, tile)),)
 
 
-def rows_of(read: Read, tv: TensorView) -> RowTiles | None:
-    """The tiles of ragged rows that ``tv`` reads row by row, if that is what it does."""
+def rows_of(expr: MathExpr) -> RowTiles | None:
+    """The tiles of ragged rows that a view or a copy takes row by row, if that is what it does."""
+    tv, read = expr.output, expr.operands[0] if expr.operands else None
+    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])) or not isinstance(read, Read):
+        return None
     if read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const) or size.value < 1:
         return None
     row, *others = iteration_point(tv.ndim)

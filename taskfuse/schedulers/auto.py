@@ -20,6 +20,8 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
+from taskfuse.schedulers.online import offer as online_offer
+from taskfuse.schedulers.online import online
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.products import offer as products_offer
 from taskfuse.schedulers.products import products
@@ -39,6 +41,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
     products,
     simt_gemm,
     reduction,
+    online,
     normalization,
     scan,
     cat,
@@ -106,6 +109,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         products: products_offer,
         simt_gemm: simt_gemm_offer,
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
+        online: partial(online_offer, memo=memo, lowers=lowers),
         normalization: partial(normalization_offer, memo=memo, lowers=lowers),
         fallback: fallback_offer,
     }

@@ -1,20 +1,18 @@
 """Tiles of ragged rows: a product of them stored tile by tile; and for cost models, how many tiles with rows the blocks of a persistent grid get.
 
-Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`), so some of them have no rows, and a block passes over these. Which ones is known
-when the offsets are; the model counts those of groups of equal size. Of 32 groups of 256 rows every third number has no rows: a block whose numbers lie a
-multiple of three apart has half as many tiles again as the mean, or none.
+Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`): behind the whole tiles of all groups come their rests, some of which have no rows,
+and a block passes over these. Which ones is known when the offsets are; the model counts those of groups of equal size.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from math import ceil
 
 import numpy as np
 
-from taskfuse.ir.expr import Pointwise, Read, View
+from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import resolve
 from taskfuse.schedule.copy import copy_fusion
@@ -22,6 +20,9 @@ from taskfuse.schedule.scatter import ragged_rows, rows_of
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,19 @@ class RaggedTiles:
 
     def matrices(self, tiles: int) -> int:
         """Matrices that this many consecutive tiles are multiplied with."""
-        per_group = self.rows // self.size / self.groups + 1
-        return min(self.groups, ceil(tiles / per_group))
+        return min(self.groups, ceil(tiles / max(1.0, self.rows / self.size / self.groups)))
+
+    @property
+    def reads(self) -> int:
+        """How often matrices are read: those of the whole tiles of a group at once, then again for its rest."""
+        whole, rests = _parts(self)
+        return int((whole > 0).sum() + rests.sum())
 
 
 def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
     """The tiles of a fusion's ragged rows in gather form; ``None`` if it has none."""
-    for tv in ragged_rows(fusion):
-        expr = fusion.definition(tv)
-        tiles = rows_of(expr.operand, tv) if isinstance(expr, View) else None
-        assert tiles is not None
-        return RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
-    return None
+    tiles = next((tiles for e in fusion.exprs() if (tiles := rows_of(e)) is not None), None)
+    return None if tiles is None else RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
 
 
 def stored_by_tiles(fusion: Fusion) -> Fusion:
@@ -75,6 +77,18 @@ def stored_by_tiles(fusion: Fusion) -> Fusion:
     copy = copy_fusion(fusion)[0]
     store_by_tiles(Script(copy))
     return copy
+
+
+def as_rows(fusion: Fusion) -> Script | None:
+    """A copy in which what reads ragged rows reads a tensor of rows, not tiles; ``None`` if nothing does.
+
+    So kernels hand rows to each other: a kernel whose result are tiles has to store all of them, those without rows, too, and the next one searches for rows.
+    """
+    script = Script(copy_fusion(fusion)[0])
+    for tv in ragged_rows(script.fusion):
+        if tv.uses:
+            script.new(tv, "cache_after")
+    return script if script.lines else None
 
 
 def store_by_tiles(script: Script) -> None:
@@ -90,15 +104,18 @@ def store_by_tiles(script: Script) -> None:
                 script.through_view(expr.output, k)
 
 
-@lru_cache(maxsize=64)
-def _used(tiles: RaggedTiles) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """For each number of a tile, whether it has rows."""
+def _parts(tiles: RaggedTiles) -> tuple[Numbers, Flags]:
+    """The whole tiles of each group, and whether there is a rest behind them."""
     offsets = np.arange(tiles.groups + 1) * tiles.rows // tiles.groups
-    found = np.zeros(tiles.rows // tiles.size + tiles.groups, np.bool_)
-    for g, (start, end) in enumerate(pairwise(offsets)):
-        first = start // tiles.size + g
-        found[first : first + ceil((end - start) / tiles.size)] = True
-    return found
+    whole = np.diff(offsets // tiles.size)
+    return whole, np.diff(offsets) > whole * tiles.size
+
+
+@lru_cache(maxsize=64)
+def _used(tiles: RaggedTiles) -> Flags:
+    """For each number of a tile, whether it has rows."""
+    whole, rests = _parts(tiles)
+    return np.concatenate([np.ones(whole.sum(), np.bool_), rests])
 
 
 @lru_cache(maxsize=1024)

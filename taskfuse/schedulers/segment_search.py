@@ -19,6 +19,7 @@ from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
+from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.auto import PRODUCTS
 from taskfuse.schedulers.beside import GAIN, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
@@ -279,7 +280,10 @@ class Search:
         return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
 
     def _start(self) -> list[Segment]:
-        """A segment for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""
+        """A segment for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader. Rows out of tiles belong to
+        the product that makes the tiles, which then stores nothing else."""
+        ragged = set(ragged_rows(self.fusion))
+        ragged |= {use.output for tv in ragged for use in tv.uses if isinstance(use, Pointwise)}
         joined: dict[TensorView, Segment] = {tv: frozenset([tv]) for tv in self.tensors}
 
         def join(tensors: Sequence[TensorView]) -> None:
@@ -292,7 +296,7 @@ class Search:
                 join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
         for tv in self.tensors:
             readers = self.readers[tv]
-            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, *readers):
+            if len(readers) == 1 and not tv.is_output and tv not in ragged and self._is_simple(tv, *readers):
                 join([tv, *readers])
         return list(dict.fromkeys(joined.values()))
 

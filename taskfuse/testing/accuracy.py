@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, float32
+from taskfuse.ir import special_functions
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 
@@ -140,7 +141,25 @@ def _fma(a: Wide, b: Wide, c: Wide) -> Wide:
     return np.where(np.isfinite(total) & np.isfinite(rest), total + rest, total)
 
 
+def _erfinv(x: Wide) -> Wide:
+    y = special_functions.erfinv(x.astype(np.float64)).astype(np.longdouble)
+    near = np.abs(x) <= 0.5
+    return np.where(near, y - (_erf(y) - x) / (2 / _ROOT_PI * np.exp(-y * y)), np.copysign(_erfcinv(1 - np.abs(x)), x))
+
+
+def _erfcinv(x: Wide) -> Wide:
+    """One step of Newton, for the logarithm, from the result of float64; beyond 1, of the reflected number."""
+    p = np.where(x > 1, 2 - x, x)
+    y = special_functions.erfcinv(p.astype(np.float64)).astype(np.longdouble)
+    value = _erfc(y)
+    better = y + np.log(value / p) * value / (2 / _ROOT_PI * np.exp(-y * y))
+    y = np.where(np.isfinite(y) & (p > 0), better, y)
+    return np.where(x > 1, -y, y)
+
+
 _OWN: dict[str, Callable[..., Wide]] = {
+    "erfinv": _erfinv,
+    "erfcinv": _erfcinv,
     "erf": _erf,
     "erfc": _erfc,
     "sigmoid": _sigmoid,
@@ -149,6 +168,45 @@ _OWN: dict[str, Callable[..., Wide]] = {
     "gelu_tanh": _gelu_tanh,
     "fma": _fma,
 }
+
+
+def _gamma_terms(x: Wide) -> Wide:
+    """What the logarithm of the gamma function is a difference of, below 0 (DLMF 5.5.3)."""
+    return np.where(x < 0, 1 + np.abs(np.asarray(special_functions.lgamma(1 - x))), 0)
+
+
+def _digamma_terms(x: Wide) -> Wide:
+    """The same of its derivative (DLMF 5.5.4), which itself is a difference of numbers near 1 at its zero."""
+    off = x - np.rint(x)
+    mirrored = np.abs(special_functions.digamma(1 - x)) + np.abs(_PI / np.tan(_PI * off))
+    return np.maximum(np.where(x < 0, mirrored, 0), 0.5)
+
+
+def _zeta_terms(x: Wide, q: Wide) -> Wide:
+    """The greatest terms of a sum that has negative ones."""
+    least = np.abs(q - np.rint(q))
+    return np.where((q < 0) & (least > 0), np.maximum(least, np.finfo(np.longdouble).tiny) ** -x, 0)
+
+
+def _log_terms(a: Wide, b: Wide) -> Wide:
+    """A sum of logarithms is 0 where two numbers add up to 1."""
+    return np.where(np.isfinite(a) & np.isfinite(b), _ONE, 0)
+
+
+_TERMS: dict[str, Callable[..., Wide]] = {
+    "lgamma": _gamma_terms,
+    "digamma": _digamma_terms,
+    "zeta": _zeta_terms,
+    "logaddexp": _log_terms,
+}
+
+
+def terms(op: Elementwise, operands: Sequence[Array]) -> Wide:
+    """The magnitude of what ``op`` adds where its result is less, as that of a function with zeros is: errors are in ulp of the greater. 0 of others."""
+    with np.errstate(all="ignore"):
+        wide = [x.astype(np.float64).astype(np.longdouble) for x in operands]
+        found = _TERMS[op.name](*wide) if op.name in _TERMS else np.zeros(np.broadcast_shapes(*(x.shape for x in wide)), np.longdouble)
+        return np.where(np.isfinite(found), found, 0)
 
 
 def reference(op: Elementwise, operands: Sequence[Array]) -> Wide:
@@ -162,12 +220,13 @@ def reference(op: Elementwise, operands: Sequence[Array]) -> Wide:
 # -- errors -------------------------------------------------------------------------------------------------------------------------
 
 
-def ulps(got: Array, exact: Wide, dtype: DType) -> npt.NDArray[np.float64]:
-    """Distance of elements of ``dtype`` from exact values, in ulp of ``dtype`` at the exact values; infinite where only one of the two is NaN.
+def ulps(got: Array, exact: Wide, dtype: DType, least: Wide | float = 0.0) -> npt.NDArray[np.float64]:
+    """Distance of elements of ``dtype`` from exact values, in ulp of ``dtype`` at the exact values, or at ``least`` where that is more; infinite where only
+    one of the two is NaN.
 
     Infinity counts as the power of two after the largest finite number; if ``dtype`` has no infinity, NaN is right for values that round above it.
     """
-    least = int(np.frexp(float(_finfo(dtype.numpy).smallest_normal))[1]) - 1
+    lowest = int(np.frexp(float(_finfo(dtype.numpy).smallest_normal))[1]) - 1
     greatest = int(np.frexp(dtype.max_value)[1]) - 1
     limit = np.ldexp(_ONE, greatest + 1)
     with np.errstate(all="ignore"):
@@ -175,7 +234,7 @@ def ulps(got: Array, exact: Wide, dtype: DType) -> npt.NDArray[np.float64]:
         if not dtype.has_infinity:
             half_ulp = np.ldexp(_ONE, greatest - dtype.precision)
             true = np.where(np.abs(true) > dtype.max_value + half_ulp, np.nan, true)
-        exponent = np.clip(np.frexp(np.where(np.isnan(true), _ONE, true))[1] - 1, least, greatest)
+        exponent = np.clip(np.frexp(np.where(np.isnan(true), _ONE, np.maximum(np.abs(true), least)))[1] - 1, lowest, greatest)
         distance = np.abs(ours - true) / np.ldexp(_ONE, exponent - (dtype.precision - 1))
     both = np.isnan(ours) & np.isnan(true)
     return np.where(both, 0, np.where(np.isnan(distance), np.inf, distance)).astype(np.float64)

@@ -36,6 +36,7 @@ class FuzzRow:
         end: ``lowered`` or ``refused``.
         said: the verdict of the proof, if it ran; gap: the obligation that is unproved at the extents of the case, or else for all.
         failure: the violated property, and how.
+        long: runs that exceeded the simulator's limit of steps.
     """
 
     seed: int
@@ -44,6 +45,7 @@ class FuzzRow:
     said: str = ""
     gap: str = ""
     failure: str = ""
+    long: int = 0
 
 
 def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) -> str:
@@ -76,7 +78,7 @@ def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[FuzzRow, D
         failed = f"{error.prop.value}: {error.reason}".split("\n")[0]
         text = failure(reproduction(seed, mix, effort), error, minimize)
     said = "" if proof.standing is None else proof.standing.value
-    return FuzzRow(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed), seen, text
+    return FuzzRow(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed, proof.long), seen, text
 
 
 def verdicts(rows: Iterable[FuzzRow]) -> str:
@@ -136,7 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.prove:
             print(verdicts(rows))
     failures = sum(bool(r.failure) for r in rows)
-    print(f"{len(rows)} cases, {sum(r.end == LOWERED for r in rows)} checked, {failures} failures")
+    long = sum(r.long for r in rows)
+    too_long = f", {long} runs exceeded the limit of steps" if long else ""
+    print(f"{len(rows)} cases, {sum(r.end == LOWERED for r in rows)} checked, {failures} failures{too_long}")
     return 1 if failures else 0
 
 

@@ -46,7 +46,7 @@ class CaseOptions:
         memory: share of tensors that get a memory type, and of these, share that get an allocation domain.
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
-        ahead: share of tensors within one task that get a circular buffer, which the task fills ahead itself if possible.
+        prefetch: share of tensors within one task that get a circular buffer, which the task itself fills ahead if possible.
         rows: share of inputs that get a copy in Shared memory; most tensors in Shared memory then get an allocation domain.
         nests: share of fusions whose axes are split more than once, mostly by non-divisors.
         rewrites: share of tensors on which ``duplicate``, ``recompute``, chunking and ``scatter`` are tried.
@@ -102,7 +102,7 @@ class CaseOptions:
     memory: int = 12
     distributed: int = 50
     stages: int = 85
-    ahead: int = 7
+    prefetch: int = 7
     rows: int = 0
     nests: int = 0
     rewrites: int = 0
@@ -141,12 +141,12 @@ PIPELINES = CaseOptions(
     memory=4,
     distributed=60,
     stages=100,
-    ahead=20,
+    prefetch=20,
     copies=70,
 )
 
 # Mostly one role that fills its own rings ahead.
-AHEAD = replace(PIPELINES, ahead=85, groups=15, caches=60, memory=0, distributed=10)
+PREFETCH = replace(PIPELINES, prefetch=85, groups=15, caches=60, memory=0, distributed=10)
 
 # Mostly persistent pipelines: a few blocks share the tiles or rows.
 PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
@@ -286,7 +286,7 @@ class Mix(Enum):
     MIXED = "mixed"
     USUAL = "usual"
     PIPELINES = "pipelines"
-    AHEAD = "ahead"
+    PREFETCH = "prefetch"
     PERSISTENT = "persistent"
     BLOCKS = "blocks"
     STREAMS = "streams"
@@ -319,7 +319,7 @@ class Mix(Enum):
 OPTIONS = {
     Mix.USUAL: USUAL,
     Mix.PIPELINES: PIPELINES,
-    Mix.AHEAD: AHEAD,
+    Mix.PREFETCH: PREFETCH,
     Mix.PERSISTENT: PERSISTENT,
     Mix.BLOCKS: BLOCKS,
     Mix.STREAMS: STREAMS,
@@ -338,6 +338,6 @@ OPTIONS = {
 }
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
-    Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.AHEAD, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
+    Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
     Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED)),
 }

@@ -110,7 +110,8 @@ def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
     thread, block = (eq(sym(f"{index}.x") + sym(f"{index}.y") + sym(f"{index}.z"), 0) for index in ("threadIdx", "blockIdx"))
     lone = blocks is const(1)
     barrier = Barrier(BarrierScope.BLOCK, threads) if lone else Barrier(BarrierScope.GRID, threads * blocks, counter=COUNTER)
-    start = (*every, If((Branch(thread, (*one, If((Branch(block, tuple(first)),)), FenceProxyAsync())),)), barrier)
+    shown = (FenceProxyAsync(MemoryType.Shared), FenceProxyAsync(MemoryType.Global))  # engines may read or write what is filled
+    start = (*every, If((Branch(thread, (*one, If((Branch(block, tuple(first)),)), *shown)),)), barrier)
     counters = kernel.counters if lone else (*kernel.counters, Counter(COUNTER))
     return replace(kernel, name=kernel.name + FILLED, counters=counters, body=(*start, *kernel.body))
 

@@ -390,7 +390,7 @@ class CaseScheduler:
         for tv in self.computed():
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
-            if self.chooser.chance(self.options.stages if crosses else self.options.ahead):
+            if self.chooser.chance(self.options.stages if crosses else self.options.prefetch):
                 self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4, 1, 2)))
                 if not crosses and tv.uses and self.chooser.chance(60):
                     self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)

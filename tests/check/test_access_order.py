@@ -49,7 +49,7 @@ def test_an_asynchronous_copy_ends_at_a_wait_for_its_batch(between: str, retired
     a, b = uses(found)
     steps = paths.forward(a.node, b.node)
     assert steps is not None
-    assert (made.retired(steps, Queue.COPY, a) is not None) is retired
+    assert (made.waited_for(steps, Queue.COPY, a) is not None) is retired
     assert (made.over(steps, a, b) is not None) is retired
 
 

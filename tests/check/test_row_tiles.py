@@ -92,7 +92,9 @@ def test_the_rows_of_each_tile() -> None:
     assert "tables hold what callers promise: t, whose elements rise from 0 to M" in str(certificate)
     assert gaps(kernel(tiles("9", "3"), rising=" rising 0..9")) == []
     assert gaps(kernel(tiles(size=2))) == []
-    assert gaps(kernel(blocks=tiles().count + 5)) == []  # numbers behind the last tile have no rows
+    many = kernel(blocks=tiles().count + 5)
+    assert RACE in gaps(many)  # numbers behind the last tile stand for others' rows
+    assert gaps(many.replace("IF ", f"IF {lt(w, tiles().count)} && ")) == []
 
 
 @given(st.lists(st.integers(0, 13), max_size=4))
@@ -146,7 +148,17 @@ def test_other_places() -> None:
     assert fewer == ["only M//4 + G - 1 points along an axis of M//4 + G are visited"]
 
 
-@pytest.mark.parametrize(("old", "new"), [("//4 + k", "//4"), ("//4 + k", "//4 + 2*k"), ("//4 + k", "//2 + k"), (", 0, M)", ", 0, M - 1)")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("]//4,", "]//4 + k,"),
+        ("]//4,", "]//4 + 2*k,"),
+        ("]//4,", "]//2,"),
+        (", 0, M)", ", 0, M - 1)"),
+        ("- M//4, 0)", "- M//4, 1)"),
+        ("blockIdx.x*G", "blockIdx.x"),
+    ],
+)
 def test_other_searches(old: str, new: str) -> None:
     text = kernel()
     assert old in text

@@ -1,10 +1,10 @@
-"""Every example has its larger shapes; this needs no GPU."""
+"""Every example has its larger shapes and its bound on a GPU; this needs none."""
 
 from __future__ import annotations
 
 from tests.examples.cases import CASES
-from tests.gpu.larger import LARGER
+from tests.gpu.larger import LARGER, ULP
 
 
-def test_every_example_has_larger_shapes() -> None:
-    assert {case.name for case in CASES} == LARGER.keys()
+def test_every_example_has_larger_shapes_and_a_bound() -> None:
+    assert {case.name for case in CASES} == LARGER.keys() == ULP.keys()

@@ -2,7 +2,7 @@
 
 Debug builds with ``TASKFUSE_CHAOS``: around each wait, arrival, barrier and copy a warp sleeps for up to four microseconds, another time in
 each launch. Every launch writes poisoned outputs, which must be the simulator's where the fusion is exact, and those of the first launch in any
-case. A wait that never ends is reported, not waited for.
+case. A wait that never ends is reported, not waited for. Kernels that the static proof leaves open are launched, too; those that it refutes are failures.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import taskfuse as tf
 from taskfuse.errors import LaunchError, TaskfuseError, TaskfuseWarning
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Wait
+from taskfuse.reports.certificate import Verdict
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix
 from tests.gpu.device import poisoned, same, to_device, to_numpy
@@ -45,7 +46,10 @@ def check(seed: int, mix: Mix, launches: int) -> Result:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TaskfuseWarning)
-            run = tf.compile(case.kernel, backend="cuda", debug=True)
+            verdict = case.kernel.verify().verdict
+            if verdict is Verdict.REFUTED:
+                return seed, "the static proof refutes it", True
+            run = tf.compile(case.kernel, backend="cuda", debug=True, unsafe=verdict is not Verdict.PROVED)
             for launch in range(launches):
                 outs = tuple(poisoned(out.shape, tv.dtype) for out, tv in zip(simulated, case.fusion.outputs, strict=True))
                 run(*given, out=outs)

@@ -1,4 +1,4 @@
-"""Examples at sizes that fill a GPU."""
+"""Examples on a GPU: at sizes that fill it, and how far their results may lie from the exact ones."""
 
 from collections.abc import Sequence
 
@@ -24,3 +24,23 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
 }
+
+ULP = {
+    "founding": 6,
+    **{f"founding_persistent_{n}": 6 for n in (2, 3, 6)},
+    "cat_gather": 6,
+    "cat_scatter_shared_loop": 2,
+    "cat_scatter_horizontal": 2,
+    "horizontal_fusion": 8,
+    "nested_groups": 4,
+    "pipeline": 8,
+    "stream": 2,
+    "block_roles": 6,
+    "transpose": 0,
+    "matmul": 4,
+    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05),
+    "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
+    "moe": 4,
+}
+"""The bound on the difference from the exact result, in ulp as in tests/examples: what CUDA's functions are allowed (CUDA C++ Programming Guide, "Mathematical
+Functions") through each fusion."""

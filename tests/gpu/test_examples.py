@@ -1,7 +1,6 @@
 """Every example on the GPU, against NumPy in float64 and against the simulator.
 
-``ULP`` is the bound on the difference from the exact result, in ulp as in tests/examples: what CUDA's functions are allowed (CUDA C++
-Programming Guide, "Mathematical Functions") through each fusion. An example of exact functions gives the simulator's bits.
+Results are within :data:`tests.gpu.larger.ULP` of the exact ones. An example of exact functions gives the simulator's bits.
 """
 
 import warnings
@@ -17,26 +16,9 @@ from examples import pipeline
 from taskfuse.errors import TaskfuseWarning
 from tests.examples.cases import CASES, Case, ulp
 from tests.gpu.device import poisoned, same, to_device, to_numpy
-from tests.gpu.larger import LARGER
+from tests.gpu.larger import LARGER, ULP
 from tests.gpu.tolerance import is_exact
 
-ULP = {
-    "founding": 6,
-    **{f"founding_persistent_{n}": 6 for n in (2, 3, 6)},
-    "cat_gather": 6,
-    "cat_scatter_shared_loop": 2,
-    "cat_scatter_horizontal": 2,
-    "horizontal_fusion": 8,
-    "nested_groups": 4,
-    "pipeline": 8,
-    "stream": 2,
-    "block_roles": 6,
-    "transpose": 0,
-    "matmul": 4,
-    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_stream_k", "gemm_dynamic"), 0.05),
-    "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
-    "moe": 4,
-}
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

@@ -18,6 +18,8 @@ def takes(rule: DTypeRule, dtype: DType) -> bool:
             return dtype is not bool_
         case DTypeRule.LOGICAL:
             return dtype is bool_
+        case DTypeRule.FLOAT:
+            return dtype.is_float
         case _:
             return True
 

@@ -11,7 +11,7 @@ from tests.ir.elements import elements
 
 @pytest.mark.parametrize("row", [row for row in ELEMENTWISE.values() if row.commutative], ids=str)
 def test_commutative_functions_are(row: Elementwise) -> None:
-    dtype = bool_ if row.rule is DTypeRule.LOGICAL else int32 if row.rule is DTypeRule.BITWISE else float64
+    dtype = bool_ if row.rule is DTypeRule.LOGICAL else int32 if row.rule in (DTypeRule.BITWISE, DTypeRule.SHIFT) else float64
     x, y = np.meshgrid(elements(dtype)[1:], elements(dtype)[1:])
     rest = [x] * (row.arity - 2)
     np.testing.assert_array_equal(row.function(x, y, *rest), row.function(y, x, *rest))

@@ -36,10 +36,11 @@ def test_every_row_belongs_to_one_tile_and_lies_in_it(drawn: tuple[int, list[int
         assert evaluate(tiles.tile(r), {**env, "r": row}) == mine
         assert evaluate(tiles.place(r), {**env, "r": row}) == row - start[mine]
         assert [k for k in numbers if evaluate(tiles.belongs(r, w), {**env, "r": row, "w": int(k)})] == [mine]
-    empty = np.bincount(group[first >= end], minlength=len(table) - 1)
-    assert empty.max() <= 1  # a group has as many numbers as it needs, or one more
-    assert (start >= 0).all()
-    assert rows < size or (start + size <= rows).all()
+    empty = np.flatnonzero(first >= end)
+    assert np.bincount(group[empty], minlength=len(table) - 1).max() <= 1  # a group has as many numbers as it needs, or one more
+    assert (empty >= rows // size).all()  # the one behind all whole tiles
+    assert rows < size or (start >= 0).all()
+    assert (start + size <= rows).all()
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=2, max_size=6), st.integers(1, 50), st.integers(1, 8))
@@ -48,6 +49,7 @@ def test_no_offsets_lead_outside(table: list[int], rows: int, size: int) -> None
     env = {"t": np.array(table), "G": len(table) - 1, "M": rows}
     numbers = np.arange(int(evaluate(tiles.count, env)))
     start, end, group = (np.broadcast_to(evaluate(e, {**env, "w": numbers}), numbers.shape) for e in (tiles.start(w), tiles.end(w), tiles.group(w)))
-    assert (start >= 0).all()
+    assert rows < size or (start >= 0).all()
+    assert (start + size <= rows).all()
     assert (end <= rows).all()
     assert ((group >= 0) & (group < len(table) - 1)).all()

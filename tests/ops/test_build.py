@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import taskfuse.ops as tf
+from taskfuse.dtypes import bfloat16
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Literal, Pointwise, Read, ScalarRead
 from taskfuse.ir.fusion import Fusion
+from taskfuse.schedule.copy import copy_fusion
 from tests.ops.reference import message
 
 
@@ -98,3 +100,18 @@ def test_mixing_fusions() -> None:
     with Fusion("g"):
         y = tf.define_tensor([2])
         assert message(lambda: x + y) == "fusion 'f': add mixes tv0 with tv0 of fusion 'g'"
+
+
+def test_scalars_that_do_not_promote() -> None:
+    with Fusion("f") as fusion:
+        x, n = tf.define_tensor([4], "bfloat16", name="x"), tf.define_tensor([4], "int32", name="n")
+        a, k, strong = tf.define_scalar("float64", promotes=False), tf.define_scalar("int64", promotes=False), tf.define_scalar("float64")
+        made = [x * a, x * k, n * k, n * a, a * k, a + 1, x * strong]
+        assert [tv.dtype.name for tv in made] == ["bfloat16", "bfloat16", "int32", "float64", "float64", "float64", "float64"]
+        for tv in made:
+            fusion.add_output(tv)
+    copied, _ = copy_fusion(fusion)
+    assert [s.promotes for s in copied.scalars] == [False, False, True]
+    given = np.array([1, 2, 3, 4])
+    found = evaluate(fusion, [given.astype(bfloat16.numpy), given.astype(np.int32), 0.5, 3, 0.25])
+    assert [v.astype(float).tolist() for v in found[:3]] == [[0.5, 1, 1.5, 2], [3, 6, 9, 12], [3, 6, 9, 12]]

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+torch = pytest.importorskip("torch")
+
 import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.dims import Dim
@@ -17,6 +19,11 @@ from tests.ops.reference import Array, evaluated, message, numbers
 SHAPES = [(), (1,), (0, 3), (2, 5)]
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 ERFC = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def of_torch(name: str) -> Callable[[Any], Any]:
+    """A function of torch, computed in float64."""
+    return lambda *a: getattr(torch.special, name)(*(torch.from_numpy(np.asarray(x, np.float64)) for x in a)).numpy()
 
 
 def in_double(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -66,6 +73,10 @@ UNARY: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "isinf": (np.isinf, -4, 4),
     "isfinite": (np.isfinite, -4, 4),
     "logical_not": (np.logical_not, 0, 1),
+    "erfinv": (of_torch("erfinv"), -1, 1),
+    "erfcinv": (in_double(lambda p: torch.erfinv(1 - torch.from_numpy(p)).numpy()), 0, 2),
+    "lgamma": (of_torch("gammaln"), -4, 4),
+    "digamma": (of_torch("digamma"), 0, 4),
     "copy": (lambda x: x, -4, 4),
 }
 BINARY: dict[str, Callable[..., Any]] = {
@@ -92,6 +103,7 @@ BINARY: dict[str, Callable[..., Any]] = {
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
+    "logaddexp": np.logaddexp,
 }
 BITS: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and,
@@ -108,7 +120,22 @@ def assert_close(found: Array, expected: Array) -> None:
 
 
 def test_every_row_is_tested_and_public() -> None:
-    others = {"cast", "bitwise_not", "pow", "left_shift", "right_shift", "where", "clamp", "lerp", "fma", "float_bits", "float_of_bits", "philox"}
+    others = {
+        "cast",
+        "bitwise_not",
+        "pow",
+        "left_shift",
+        "right_shift",
+        "where",
+        "clamp",
+        "lerp",
+        "fma",
+        "float_bits",
+        "float_of_bits",
+        "philox",
+        "gcd",
+        "zeta",
+    }
     assert {*UNARY, *BINARY, *BITS, *others} == set(ELEMENTWISE)
     for name in ELEMENTWISE:
         assert getattr(tf, name).__name__ == name
@@ -175,6 +202,20 @@ def test_shifts(dtype: str) -> None:
     assert (evaluated(tf.left_shift, a, b) == np.left_shift(a, b)).all()
     assert (evaluated(tf.right_shift, a, b) == np.right_shift(a, b)).all()
     assert (evaluated(lambda x: x >> 1, a) == a >> 1).all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64"])
+def test_gcd(dtype: str) -> None:
+    a, b = numbers((60,), dtype, low=-90, high=90), numbers((60,), dtype, seed=1, low=-30, high=30)
+    np.testing.assert_array_equal(evaluated(tf.gcd, a, b), np.gcd(a, b))
+    assert evaluated(lambda x: tf.gcd(x, 0), np.array([0, 6], dtype)).tolist() == [0, 6]
+
+
+def test_zeta() -> None:
+    s, q = numbers((60,), "float64", low=1.5, high=9), numbers((60,), "float64", 1, 0.1, 20)
+    np.testing.assert_allclose(evaluated(tf.zeta, s, q), of_torch("zeta")(s, q), rtol=1e-13)
+    whole, below = np.array([2, 3, 2, 3, 1, 0.5, 2, 2.5]), np.array([-0.5, -0.5, -7.25, -7.25, 2, 2, -3, -0.5])
+    np.testing.assert_allclose(evaluated(tf.zeta, whole, below), of_torch("zeta")(whole, below), rtol=1e-13)
 
 
 def test_pow() -> None:

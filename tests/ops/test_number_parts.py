@@ -44,6 +44,20 @@ def test_logical_right_shift(name: str, bits: int) -> None:
     assert evaluated(lambda x: tf.logical_right_shift(x, x), np.array([3], name)).tolist() == [0]
 
 
+@pytest.mark.parametrize("name", ["int8", "uint16", "int64"])
+def test_lcm(name: str) -> None:
+    a, b = numbers((60,), name, low=-50, high=50), numbers((60,), name, 1, low=-9, high=9)
+    np.testing.assert_array_equal(evaluated(tf.lcm, a, b), np.lcm(a, b))
+
+
+def test_isclose() -> None:
+    a = np.array([1, 1, 1, np.inf, np.inf, np.nan, 0, 1e-9], np.float32)
+    b = np.array([1, 1 + 5e-6, 1.1, np.inf, -np.inf, np.nan, 1e-9, 0], np.float32)
+    for equal_nan in (False, True):
+        found = evaluated(lambda x, y, equal_nan=equal_nan: tf.isclose(x, y, equal_nan=equal_nan), a, b)
+        np.testing.assert_array_equal(found, np.isclose(a, b, equal_nan=equal_nan))
+
+
 def test_errors() -> None:
     with tf.Fusion("f"):
         n = tf.define_tensor([4], "int32", name="n")

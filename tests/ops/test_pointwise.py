@@ -6,7 +6,7 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.dtypes import DTYPES, as_dtype
 from taskfuse.ir.fusion import Fusion
-from tests.ops.reference import evaluated, numbers
+from tests.ops.reference import evaluated, message, numbers
 
 
 @pytest.mark.parametrize("source", DTYPES)
@@ -34,3 +34,13 @@ def test_a_cast_to_the_same_dtype_is_a_tensor_of_its_own() -> None:
     with Fusion("f"):
         x = tf.define_tensor([4])
         assert tf.cast(x, "float32") is not x
+
+
+@pytest.mark.parametrize("decimals", [-2, -1, 1, 3])
+def test_round_to_decimals(decimals: int) -> None:
+    x = numbers((200,), "float64", low=-400, high=400)
+    np.testing.assert_array_equal(evaluated(lambda a: tf.round(a, decimals), x), np.round(x, decimals))
+    assert evaluated(lambda a: tf.round(a, 1), np.array([0.25, 2.349], np.float16)).astype(np.float32).tolist() == pytest.approx([0.2, 2.3], rel=1e-3)
+    with Fusion("f"):
+        n = tf.define_tensor([4], "int32", name="n")
+        assert message(lambda: tf.round(n, 1)) == "round: 1 decimals of n (int32)\nhelp: cast to a float first"

@@ -1,5 +1,7 @@
 """Interpolation against weights in float64."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,13 @@ def matrix(n: int, m: int, mode: str, align_corners: bool) -> Array:
             found[o, o * n // m] = 1
         elif mode == "nearest-exact":
             found[o, (2 * o + 1) * n // (2 * m)] = 1
+        elif mode == "bicubic":
+            at = o * (n - 1) / max(m - 1, 1) if align_corners else (o + 0.5) * n / m - 0.5
+            low, a = math.floor(at), -0.75
+            for k in range(low - 1, low + 3):
+                d = abs(at - k)
+                weight = (a + 2) * d**3 - (a + 3) * d**2 + 1 if d <= 1 else a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+                found[o, min(max(k, 0), n - 1)] += weight
         else:
             at = o * (n - 1) / max(m - 1, 1) if align_corners else max((o + 0.5) * n / m - 0.5, 0)
             low = int(at)
@@ -23,7 +32,9 @@ def matrix(n: int, m: int, mode: str, align_corners: bool) -> Array:
     return found
 
 
-@pytest.mark.parametrize(("mode", "align_corners"), [("nearest", False), ("nearest-exact", False), ("bilinear", False), ("bilinear", True)])
+@pytest.mark.parametrize(
+    ("mode", "align_corners"), [("nearest", False), ("nearest-exact", False), ("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True)]
+)
 @pytest.mark.parametrize("size", [(14, 5), (3, 31), (1, 1)])
 def test_interpolate(mode: str, align_corners: bool, size: tuple[int, int]) -> None:
     x = numbers((2, 7, 10), "float64")
@@ -60,7 +71,7 @@ def test_doubled_and_symbolic_extents_are_views() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, n = tf.define_tensor([2, tf.dim("W", min=0)], name="x"), tf.define_tensor([4, 4], "int32", name="n")
-        assert message(lambda: tf.interpolate(n, [2], "cubic")) == "interpolate: 'cubic' is not a mode\nhelp: use one of nearest, nearest-exact, linear"
+        assert message(lambda: tf.interpolate(n, [2], "area")) == "interpolate: 'area' is not a mode\nhelp: use one of nearest, nearest-exact, linear, cubic"
         assert message(lambda: tf.interpolate(n, [2], "linear")) == "interpolate: n (int32) is not a float\nhelp: cast to a float first"
         assert message(lambda: tf.interpolate(n, [2, 2, 2])).startswith("interpolate: 3 sizes for n [4, 4]")
         assert message(lambda: tf.interpolate(x, [2])) == "interpolate: W elements of x [2, W] may be none\nhelp: declare the extent with tf.dim(..., min=1)"

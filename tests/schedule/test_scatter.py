@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.errors import ScheduleError
+from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.expr import Assemble, Pointwise
 from taskfuse.schedule.scatter import is_concatenation
 from tests.lowering.running import agrees, numbers
@@ -119,3 +119,26 @@ def test_rows_of_tables_without_the_promise_stay_in_gather_form(table: str) -> N
     other = tf.parse_fusion(str(fusion).replace("0..9 rising", table))
     with pytest.raises(ScheduleError, match="nor ragged rows of tiles"):
         other.outputs[0].scatter()
+
+
+def test_rows_that_are_stored_and_read() -> None:
+    """Tiles have rows that belong to others, which have no place in the output: what reads the rows reads those that are stored, before they are."""
+    with tf.Fusion("ragged") as fusion:
+        a, b = tf.define_tensor((9, 3), name="a"), tf.define_tensor((3, 3, 2), name="b")
+        product = tf.grouped_matmul(a, b, tf.table("offsets", 4, 9, rising=True), tile=4)
+        fusion.add_output(product)
+        fusion.add_output(tf.relu(product))
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, (9, 3)).astype(np.float32), rng.integers(-4, 5, (3, 3, 2)).astype(np.float32), np.array([0, 4, 4, 9], np.int32)]
+    wanted = fusion.evaluate(*arrays)
+    stored, shown = product.scatter()
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert all((x == y).all() for x, y in zip(kernel.simulate(*arrays), wanted, strict=True))
+    read = shown.definition
+    assert read is not None
+    before, after = (f"{shown.name}: float32[5, 4, 2] = relu({name})" for name in (read.operands[0].tensor.name, stored.name))
+    tf.lower(tf.parse_fusion(str(fusion).replace(before, after)))  # each thread reads what it stored
+    other = str(fusion).replace(before, f"other: float32[5, 4, 2] = neg({stored.name})\n{before}").replace(before, after.replace(stored.name, "other"))
+    with pytest.raises(LoweringError, match=f"other reads all of it, and it is stored in {product.name}, where some of its elements have no place"):
+        tf.lower(tf.parse_fusion(other.replace("ORDER ", "ORDER other, ")))

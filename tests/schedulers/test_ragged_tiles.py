@@ -8,8 +8,9 @@ import taskfuse as tf
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import const, evaluate, sym
-from taskfuse.schedulers.ragged_tiles import RaggedTiles, find
+from taskfuse.schedulers.ragged_tiles import RaggedTiles, as_rows, find
 from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 
 
@@ -40,4 +41,19 @@ def test_what_a_fusion_has() -> None:
         y = tf.grouped_matmul(a, b, tf.table("offsets", 4, "M", rising=True))
         fusion.add_output(y)
     assert find(fusion, Sizes(fusion, {"M": 500}, DEFAULT)) == RaggedTiles(3, 500, 128)
-    assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 1, 2, 4]
+    assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 2, 2, 4]
+
+
+def test_kernels_hand_each_other_rows() -> None:
+    """Two products of the same groups and what is computed of both: the products store rows, and the second one has the rest for an epilogue."""
+    with tf.Fusion("gated") as fusion:
+        x, offsets = tf.define_tensor((16384, 2048), tf.bfloat16, name="x"), tf.table("offsets", 33, 16384, rising=True)
+        gate, up = (tf.define_tensor((32, 2048, 1024), tf.bfloat16, name=name) for name in ("gate", "up"))
+        fusion.add_output(tf.silu(tf.grouped_matmul(x, gate, offsets)) * tf.grouped_matmul(x, up, offsets), name="y")
+    found = choose_segments(fusion)
+    assert [step.schedule.scheduler for step in found.steps] == ["matmul", "matmul"]
+    assert [step.fusion.outputs[0].shape for step in found.steps] == [(16384, 1024)] * 2
+    assert sum("cache_after" in line for line in found.moved) == 2
+    with tf.Fusion("alone") as fusion:
+        fusion.add_output(tf.matmul(tf.define_tensor((64, 64)), tf.define_tensor((64, 64))))
+    assert as_rows(fusion) is None

@@ -8,7 +8,7 @@ import pytest
 
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, float64
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.testing.accuracy import BOUNDS, bound, moderate, reference, samples, ulps
+from taskfuse.testing.accuracy import BOUNDS, bound, moderate, reference, samples, terms, ulps
 
 X = np.array([-20.0, -9.5, -3.0, -1.0, -0.25, -1e-9, 0.0, 1e-9, 0.5, 1.0, 2.9, 3.1, 9.9, 30.0])
 
@@ -110,3 +110,21 @@ def test_special_values_in_all_combinations() -> None:
 def test_moderate_magnitudes() -> None:
     found = moderate([np.array([1 / 256, 8.0, 0.0, 1.0, np.nan]), np.array([-1.0, -1.0, 1.0, 9.0, 1.0])])
     assert found.tolist() == [True, True, False, False, False]
+
+
+def test_functions_with_zeros_are_measured_by_what_they_add() -> None:
+    x = np.array([1.4616321449683623, -0.5, 3.0])
+    assert (terms(ELEMENTWISE["digamma"], [x]) >= 0.5).all()
+    assert terms(ELEMENTWISE["lgamma"], [x])[[0, 2]].tolist() == [0, 0]
+    assert terms(ELEMENTWISE["lgamma"], [np.array([-2.4570247382208006])])[0] > 1
+    assert terms(ELEMENTWISE["exp"], [x]).tolist() == [0, 0, 0]
+    exact = reference(ELEMENTWISE["digamma"], [x])
+    assert ulps(np.array([1e-16, float(exact[1]), float(exact[2])]), exact, float64, terms(ELEMENTWISE["digamma"], [x])).max() < 2
+
+
+@pytest.mark.parametrize("name", ["erfinv", "erfcinv"])
+def test_inverses(name: str) -> None:
+    x = np.array([1e-300, 1e-9, 0.3, 0.5, 0.75, 1 - 1e-9, 5e-324])
+    y = reference(ELEMENTWISE[name], [x])
+    back = reference(ELEMENTWISE[name.removesuffix("inv")], [y.astype(np.float64)])
+    assert back.astype(np.float64) == pytest.approx(x, rel=1e-12 if name == "erfinv" else 1e-11, abs=1e-16)

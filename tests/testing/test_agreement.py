@@ -8,12 +8,13 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from taskfuse.check import Verdict
+from taskfuse.check import Verdict, verify
 from taskfuse.kir import Kernel, parse_kernel, walk
 from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, GatherCopy, Stmt, TmaLoad, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Commit, WaitGroup
+from taskfuse.sim import explore
 from taskfuse.testing import agreement
 from taskfuse.testing.agreement import UNCHANGED, AgreementRow, AgreementTally, case, compare, pattern
 from taskfuse.testing.chooser import RandomChooser
@@ -80,7 +81,7 @@ def test_reasons_are_counted_without_names_and_numbers() -> None:
 def test_the_generator_makes_every_kind() -> None:
     made = [small_kernel(RandomChooser(seed)) for seed in range(120)]
     kinds = Counter(s.kind for s in made)
-    assert set(kinds) == {"pipeline", "pingpong", "exchange", "handing", "grid", "ahead", "blocks", "cluster", "product", "warp"}
+    assert set(kinds) == {"pipeline", "pingpong", "exchange", "handover", "grid", "prefetch", "blocks", "cluster", "product", "warp"}
     text = "".join(str(s.kernel) for s in made)
     for word in ("<- x.map", "<- s", "on once.full", "SYNC named", "UNROLL", "round.advance", ".r1.advance", "DIM N max 4", ") % 3"):
         assert word in text, word
@@ -145,6 +146,33 @@ def test_what_nobody_wrote_does_not_end_an_exploration() -> None:
     assert twin is not None
     twin.check_ir()
     assert filled(twin) is None
+
+
+STORED = """\
+KERNEL small(x: float32[32]) -> (y: float32[1, 32])
+  TENSORMAP y.map = y box (1, 32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[2, 32] align 128
+
+s[0, threadIdx.x] = copy(x[threadIdx.x])
+s[1, threadIdx.x] = copy(s[1, threadIdx.x])
+FENCE proxy.async
+SYNC warp
+IF threadIdx.x == 0:
+  TMA y.map(0, 0) <- s[0, 0]
+  COMMIT bulk
+  WAIT_GROUP bulk <= 0
+"""
+
+
+def test_memory_that_is_filled_is_filled_for_engines_too() -> None:
+    """A bulk store goes where the fill has stood, in Global memory: of the kernel with filled memory this is no fault."""
+    kernel = parse_kernel(STORED)
+    assert verify(kernel).is_proved
+    inputs = [np.ones(32, np.float32)]
+    assert "uninitialized" in str(explore(kernel, inputs, in_step=16).failure)
+    assert explored(kernel, inputs).truth is Truth.HOLDS
+    assert explored(parse_kernel(STORED.replace("FENCE proxy.async", "PASS")), inputs).truth is Truth.FAILS
 
 
 MIXED = """\

@@ -6,7 +6,7 @@ The cases of bulk seeds are quick and many; Hypothesis's are few and shrink. `ma
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from taskfuse.testing import CheckError, Distribution, RandomChooser, check_case, random_case, reschedule, seeded_case
+from taskfuse.testing import CheckError, Distribution, RandomChooser, check_case, checks, random_case, reschedule, seeded_case
 from taskfuse.testing.case import Case
 from taskfuse.testing.fuzz import failure, reproduction
 from taskfuse.testing.options import POINTWISE, Mix
@@ -85,3 +85,10 @@ def test_the_cases_reach_what_they_should() -> None:
     }
     low = {name: seen.share(name) for name, floor in floors.items() if seen.share(name) < floor}
     assert not low, seen.text()
+
+
+def test_a_run_that_takes_too_long_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(c for c in map(seeded_case, range(20)) if c.kernel is not None)
+    assert check_case(case).long == 0
+    monkeypatch.setattr(checks, "STEPS_OF_A_RUN", 5)
+    assert check_case(case).long >= 2

@@ -1,4 +1,4 @@
-"""What threads wait at: mbarriers, hardware barriers, counters, semaphores, and the instructions of whole warps.
+"""The objects that threads wait for: mbarriers, hardware barriers, counters, semaphores, and instructions of whole warps.
 
 PTX ISA, "mbarrier", "barrier", "bar.warp.sync", "barrier.cluster". A method that returns true has put the thread to sleep.
 """
@@ -89,7 +89,7 @@ class MachineBarriers:
         return b
 
     def used_by_engine(self, t: int, site: int, k: int) -> None:
-        """The initializer has fenced it."""
+        """The mbarrier, if its initializer has fenced it for engines."""
         b = self.used(t, site, k)
         assert b.initialized is not None
         c, e, _ = b.initialized
@@ -108,7 +108,7 @@ class MachineBarriers:
         self._complete(b, t, site)
 
     def arrive_later(self, t: int, site: int, k: int, done: int, control: Clock) -> None:
-        """An arrival that copies bring, with what they have done."""
+        """An arrival by asynchronous copies, with their clock."""
         b = self.used(t, site, k)
         self._count(b, t, site)
         b.done |= done
@@ -126,7 +126,7 @@ class MachineBarriers:
             raise FaultFound(FaultKind.PHASE, f"{what} of phase {b.phase} may come before phase {b.phase - 1} is complete", t, site)
 
     def bytes_come(self, t: int, site: int, k: int, size: int, done: int, clock: Clock) -> None:
-        """A load is done."""
+        """The bytes of a completed load arrive."""
         b = self.used(t, site, k)
         self._in_phase(b, clock, t, site, "a load")
         b.bytes -= size
@@ -171,7 +171,7 @@ class MachineBarriers:
     # -- barriers -----------------------------------------------------------------------------------------------------------------------
 
     def gather(self, key: tuple[object, ...], t: int, site: int, expected: int) -> list[int] | None:
-        """All that have come, when ``t`` is the last; ``None``: it sleeps."""
+        """The threads at a barrier, when ``t`` arrives last; ``None`` if it sleeps."""
         g = self.gatherings.setdefault(key, Gathering(expected))
         if g.here and g.expected != expected:
             raise FaultFound(FaultKind.COUNT, f"{expected} threads at a barrier where others expect {g.expected}", t, site)
@@ -192,11 +192,11 @@ class MachineBarriers:
             if of.setdefault((u // self.block_threads, u % self.block_threads // 32), other) != other:
                 raise FaultFound(FaultKind.PARTIAL, "threads of one warp are at different barriers of the block", t, site)
 
-    def meets(self, key: tuple[object, ...], t: int, site: int, expected: int) -> bool:
+    def barrier(self, key: tuple[object, ...], t: int, site: int, expected: int) -> bool:
         """A barrier of a number of threads."""
         found = self.gather(key, t, site, expected)
         if found is not None:
-            self.threads.meet(found)
+            self.threads.synchronize(found)
         return found is None
 
     def named(self, t: int, site: int, number: int, expected: int) -> bool:
@@ -205,7 +205,7 @@ class MachineBarriers:
             raise FaultFound(FaultKind.COUNT, f"there is no named barrier {number}", t, site)
         if expected < 1 or expected % 32 or expected > -(-self.block_threads // 32) * 32:
             raise FaultFound(FaultKind.COUNT, f"a named barrier of {expected} threads", t, site)
-        return self.meets(("named", t // self.block_threads, number), t, site, expected)
+        return self.barrier(("named", t // self.block_threads, number), t, site, expected)
 
     def _warp(self, t: int) -> tuple[int, int]:
         block, k = divmod(t, self.block_threads)
@@ -217,7 +217,7 @@ class MachineBarriers:
         first = block * self.block_threads
         return range(first + 32 * warp, first + min(32 * warp + 32, self.block_threads))
 
-    def warp_meets(self, t: int, site: int) -> bool:
+    def warp_barrier(self, t: int, site: int) -> bool:
         """``__syncwarp()``: all lanes that have not exited."""
         key = ("warp", *self._warp(t))
         self.gatherings.setdefault(key, Gathering()).here[t] = site
@@ -229,12 +229,12 @@ class MachineBarriers:
             return False
         found = [*g.here]
         del self.gatherings[key]
-        self.threads.meet(found)
+        self.threads.synchronize(found)
         self.wake([u for u in found if u != t])
         return True
 
     def exits(self, t: int) -> None:
-        """A thread is at its end."""
+        """A thread exits."""
         self.exited.add(t)
         self._warp_complete(("warp", *self._warp(t)), t)
 

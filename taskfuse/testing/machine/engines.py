@@ -32,8 +32,8 @@ class Batches:
         self.closed.append(self.open)
         self.open = []
 
-    def retired(self, pending: int) -> Iterator[MachineOperation]:
-        """What is done when at most ``pending`` batches are unfinished."""
+    def finished(self, pending: int) -> Iterator[MachineOperation]:
+        """The operations that are complete when at most ``pending`` batches are not."""
         for batch in self.closed[: max(0, len(self.closed) - pending)]:
             yield from batch
 
@@ -70,7 +70,7 @@ class MachineTile:
                 yield self.address + byte // span * along + k // 8 * beyond + k % 8 * span + byte % span
 
     def swizzled(self, chunk: int) -> int:
-        """Where the chunk lies."""
+        """The address of a chunk after the swizzle."""
         bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[self.swizzle]
         return chunk ^ (chunk >> 3 & bits)
 
@@ -116,7 +116,7 @@ class MachineEngines:
 
     Args:
         shared_cell, global_cell: bytes of a cell.
-        later: lets something happen at any later time.
+        later: schedules a step for any later time.
     """
 
     def __init__(
@@ -225,20 +225,20 @@ class MachineEngines:
         self.later(lambda: self.barriers.arrive_later(t, site, k, done, control))
 
     def commit(self, t: int, *, bulk: bool) -> None:
-        """A batch of the thread's is closed."""
+        """The thread closes its batch."""
         (self.bulk if bulk else self.copies).setdefault(t, Batches()).commit()
 
-    def retire_bulk(self, t: int, pending: int, read_only: bool) -> None:
+    def wait_for_bulk(self, t: int, pending: int, read_only: bool) -> None:
         """``cp.async.bulk.wait_group``."""
-        for op in self.bulk.get(t, Batches()).retired(pending):
+        for op in self.bulk.get(t, Batches()).finished(pending):
             self.threads.finish(t, 1 << op.read_bit if read_only else 3 << op.bit)
-            if not read_only and op.retired is None:
-                op.retired = self.threads.own[t]
+            if not read_only and op.waited is None:
+                op.waited = self.threads.own[t]
 
     def wait_for_copies(self, t: int, pending: int) -> None:
         """``cp.async.wait_group``."""
-        for op in self.copies.get(t, Batches()).retired(pending):
-            op.retired = self.threads.own[t] if op.retired is None else op.retired
+        for op in self.copies.get(t, Batches()).finished(pending):
+            op.waited = self.threads.own[t] if op.waited is None else op.waited
             self.threads.finish(t, 3 << op.bit)
 
     # -- wgmma --------------------------------------------------------------------------------------------------------------------------
@@ -309,10 +309,10 @@ class MachineEngines:
         """``wgmma.commit_group`` of a warp."""
         self.wgmmas.setdefault(lanes[0], Batches()).commit()
 
-    def retire_wgmma(self, lanes: Sequence[int], pending: int) -> None:
+    def wait_for_wgmma(self, lanes: Sequence[int], pending: int) -> None:
         """``wgmma.wait_group`` of a warp."""
         done = 0
-        for op in self.wgmmas.get(lanes[0], Batches()).retired(pending):
+        for op in self.wgmmas.get(lanes[0], Batches()).finished(pending):
             done |= 3 << op.bit
         for t in lanes:
             self.threads.finish(t, done)
@@ -320,7 +320,7 @@ class MachineEngines:
     # -- ends ---------------------------------------------------------------------------------------------------------------------------
 
     def exits(self, t: int, site: int) -> None:
-        """A thread is at its end: nothing of its own is in flight."""
+        """A thread exits: none of its operations is in flight."""
         if not self.memory.operations:
             return
         done = self.threads.base[t].done
@@ -333,7 +333,7 @@ class MachineEngines:
                 raise FaultFound(FaultKind.LIFE, "an asynchronous copy is in flight when its thread exits", t, op.site)
 
     def ends(self, block: int, clock: Clock) -> None:
-        """A block is at its end; ``clock``: what its threads know."""
+        """A block exits; ``clock``: that of its threads."""
         for there, op in self.loads:
             if there == block and not clock.done >> op.bit & 1:
                 raise FaultFound(FaultKind.LIFE, "a load is in flight when its block exits", op.issuer, op.site)

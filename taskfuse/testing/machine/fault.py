@@ -1,4 +1,4 @@
-"""What a run of the machine may find."""
+"""Faults that a run of the machine finds."""
 
 from __future__ import annotations
 

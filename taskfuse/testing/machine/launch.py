@@ -1,4 +1,4 @@
-"""One launch of a kernel: the numbers that the host knows, and where everything lies."""
+"""One launch of a kernel: the numbers that the host knows, and the addresses of tensors and buffers."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _lane(t: int, m: SecondMachine) -> int:
 
 
 class Order(Enum):
-    """Who goes on first, and when engines are done: early, late or at random."""
+    """Which thread goes on first, and when engines complete: early, late or at random."""
 
     RANDOM = "random"
     FIRST = "first"
@@ -45,7 +45,7 @@ class Order(Enum):
 
 @dataclass(slots=True)
 class Comers:
-    """Threads that wait for the rest of their warp or warpgroup at one statement, with what each brings."""
+    """Threads that wait for the rest of their warp or warpgroup at one statement, each with its operands."""
 
     brought: dict[int, Any] = field(default_factory=dict[int, Any])
 
@@ -116,7 +116,7 @@ class SecondMachine:
     # -- the run ------------------------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """To the end.
+        """Run the launch to its end.
 
         Raises:
             FaultFound: something goes wrong.
@@ -183,18 +183,18 @@ class SecondMachine:
                     raise FaultFound(FaultKind.LIFE, "nothing orders this arrival and the exit of the block that it reaches", t, site)
 
     def wake(self, threads: Sequence[int]) -> None:
-        """They can go on."""
+        """Make threads ready."""
         self.ready += threads
 
     def pauses(self, t: int) -> bool:
-        """Others may come between."""
+        """True if other threads run before this one goes on."""
         if self.chance.random() < 0.3:
             self.ready.append(t)
             return True
         return False
 
     def later(self, action: Callable[[], None]) -> None:
-        """What an engine does, at any time from now on."""
+        """Schedule a step of an engine for any time from now on."""
         if self.order is Order.FIRST:
             action()
         else:
@@ -214,7 +214,7 @@ class SecondMachine:
             raise OutOfSteps("too long")
 
     def anything(self, extent: int) -> int:
-        """Data that an index is read from: inside the extent, or not."""
+        """An index that is data: inside the extent, or not."""
         return self.chance.randint(-1, extent)
 
     # -- what threads may not do ----------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class SecondMachine:
         return count
 
     def endless(self, t: int, site: int, step: int) -> None:
-        """A loop does not go on."""
+        """A loop whose step does not advance."""
         raise FaultFound(FaultKind.ENDLESS, f"a step of {step}", t, site)
 
     # -- fences -------------------------------------------------------------------------------------------------------------------------
@@ -268,11 +268,11 @@ class SecondMachine:
         if there != b and all(u in self.barriers.exited for u in range(first, first + self.launch.threads)):
             raise FaultFound(FaultKind.LIFE, "a block is reached that has exited", t, site)
 
-    def cluster_meets(self, t: int, site: int, b: int) -> bool:
+    def cluster_barrier(self, t: int, site: int, b: int) -> bool:
         """``barrier.cluster``."""
         members = self.clusters[b]
         key = "everyone of a cluster", min(members.values())
-        return self.barriers.meets(key, t, site, len(members) * self.launch.threads)
+        return self.barriers.barrier(key, t, site, len(members) * self.launch.threads)
 
     def load(self, t: int, site: int, b: int, address: int, buffer: str, name: str, coords: Sequence[int], k: int, across: tuple[str, ...]) -> None:
         """A bulk load."""
@@ -291,7 +291,7 @@ class SecondMachine:
     # -- whole warps ----------------------------------------------------------------------------------------------------------------------
 
     def _come(self, t: int, site: int, size: int, expected: int, brought: object) -> dict[int, Any] | None:
-        """All of a warp (``size`` 32) or warpgroup (128), when ``t`` is the last to come to a statement."""
+        """The threads of a warp (``size`` 32) or warpgroup (128), when ``t`` is the last of them to reach a statement."""
         block, k = divmod(t, self.launch.threads)
         key = block, size, k // size, site
         comers = self.comers.setdefault(key, Comers()).brought
@@ -320,7 +320,7 @@ class SecondMachine:
             case "fence":
                 self.engines.fence_registers(lanes)
             case int():
-                self.engines.retire_wgmma(lanes, brought)
+                self.engines.wait_for_wgmma(lanes, brought)
             case _:
                 self._matrices(site, lanes, comers)
         return False

@@ -18,15 +18,15 @@ Stamp = tuple[int, int, int]
 
 @dataclass(slots=True)
 class MachineOperation:
-    """What an asynchronous engine does.
+    """An operation of an asynchronous engine.
 
     Attributes:
         clock: what has happened before it begins.
-        bit, read_bit: of what it has done, and of what it has read.
+        bit, read_bit: bits of its completion, and of the completion of its reads.
         site: the statement that issued it; issuer: the thread.
         generic: it is of the generic proxy.
         is_store: it is a bulk store.
-        retired: the issuer's epoch at the wait_group after which both are visible to it; ``None`` before.
+        waited: the issuer's epoch at the wait_group after which both are visible to it; ``None`` before.
     """
 
     clock: Clock
@@ -36,7 +36,7 @@ class MachineOperation:
     issuer: int
     generic: bool = False
     is_store: bool = False
-    retired: int | None = None
+    waited: int | None = None
 
 
 class MachineMemory:
@@ -160,8 +160,8 @@ class MachineMemory:
             before = self._bits[~c]
             if op.generic or not (before.generic or before.is_store) or (before.is_store and before.issuer == op.issuer):
                 return
-            if before.retired is None:
+            if before.waited is None:
                 raise FaultFound(FaultKind.PROXY, "a copy that its issuer has not waited for is seen by an engine", op.issuer, op.site)
-            writer, epoch = before.issuer, before.retired
+            writer, epoch = before.issuer, before.waited
         if not op.generic and not any(epoch < f <= known[writer] for f in fences[writer]):
             raise FaultFound(FaultKind.PROXY, f"no proxy fence of the writer stands behind statement {other}", op.issuer, op.site)

@@ -142,7 +142,7 @@ class _PythonCompiler(PythonWriter):
             self.add("m.step()")
 
     def claims(self, s: For, queue: str) -> None:
-        """As the CUDA text has it: each thread counts its own way through the numbers of its block."""
+        """As in the CUDA text: each thread counts through the numbers of its block by itself."""
         i, position = self.name(s.var), self.fresh()
         self.add(f"{position} = 0")
         with self.block("while True:"):
@@ -166,7 +166,7 @@ class _PythonCompiler(PythonWriter):
         self.touch(s.out, "write")
 
     def found(self, values: Sequence[GatherValue]) -> str:
-        """The condition that all values are inside their extents: they may be any."""
+        """The condition that all values are inside their extents, of any values."""
         inside: list[str] = []
         for found in values:
             self.touch(found.source, "read")
@@ -308,7 +308,7 @@ class _PythonCompiler(PythonWriter):
             case WaitGroup(queue=Queue.WGMMA, pending=pending):
                 self.sleeps(f"m.warp_comes(t, {site}, 0, {pending})")
             case WaitGroup(queue=Queue.BULK, pending=pending, read_only=read_only):
-                self.add(f"m.engines.retire_bulk(t, {pending}, {read_only})")
+                self.add(f"m.engines.wait_for_bulk(t, {pending}, {read_only})")
             case WaitGroup(pending=pending):
                 self.add(f"m.engines.wait_for_copies(t, {pending})")
             case FenceProxyAsync(memory=memory):
@@ -324,25 +324,25 @@ class _PythonCompiler(PythonWriter):
         site = self.site
         match s.scope:
             case BarrierScope.BLOCK:
-                self.sleeps(f"m.barriers.meets(('block', b), t, {site}, m.launch.threads)")
+                self.sleeps(f"m.barriers.barrier(('block', b), t, {site}, m.launch.threads)")
             case BarrierScope.WARP:
-                self.sleeps(f"m.barriers.warp_meets(t, {site})")
+                self.sleeps(f"m.barriers.warp_barrier(t, {site})")
             case BarrierScope.NAMED:
                 assert s.id is not None
                 self.sleeps(f"m.barriers.named(t, {site}, {self.value(s.id)}, {self.value(s.threads)})")
             case BarrierScope.CLUSTER:
-                self.sleeps(f"m.cluster_meets(t, {site}, b)")
+                self.sleeps(f"m.cluster_barrier(t, {site}, b)")
             case BarrierScope.GRID:
                 self.grid_barrier(s)
 
     def grid_barrier(self, s: Barrier) -> None:
-        """As the CUDA text has it: of whole blocks the first threads come to the counter, between two barriers of the block."""
+        """As in the CUDA text: the first threads of whole blocks arrive at the counter, between two barriers of the block."""
         key = f"('grid', {s.counter!r})"
         (x, y, z), (gx, gy, gz) = self.kernel.block, self.kernel.grid
         everyone = s.threads is gx * gy * gz * (x * y * z)
-        meets = f"m.barriers.meets(('block', b), t, {self.site}, m.launch.threads)"
+        block = f"m.barriers.barrier(('block', b), t, {self.site}, m.launch.threads)"
         if everyone:
-            self.sleeps(meets)
+            self.sleeps(block)
         with self.block("if t % m.launch.threads == 0:" if everyone else "if True:"):
             target = self.fresh()
             count = "m.launch.blocks" if everyone else f"m.positive(t, {self.site}, {self.value(s.threads)})"
@@ -350,10 +350,10 @@ class _PythonCompiler(PythonWriter):
             with self.block(f"while m.barriers.acquires(t, {key}, {target}):"):
                 self.add("yield")
         if everyone:
-            self.sleeps(meets)
+            self.sleeps(block)
 
     def advance(self, cursor: str, count: Expr) -> None:
-        """As the CUDA text has it: C's quotient, rounded to zero."""
+        """As in the CUDA text: C's quotient, rounded toward zero."""
         slot, parity, phase = (self.name(f"{cursor}.{part}") for part in ("slot", "parity", "phase"))
         slots = self.cursors[cursor]
         n = self.held(count)

@@ -18,7 +18,7 @@ ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
 def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2, most_steps: int = MOST_STEPS) -> MachineFault | None:
     """The first fault of some launches, each in a few orders, or ``None``. Launches that are refused are left out.
 
-    A run of more than ``most_steps`` iterations of loops, of all threads together, ends there.
+    A run ends after ``most_steps`` iterations of loops, of all threads together.
     """
     code = compiled(kernel)
     if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order

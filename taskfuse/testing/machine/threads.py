@@ -1,4 +1,4 @@
-"""The threads of a launch: what each knows of the others, as vector clocks, and how that is handed on.
+"""The threads of a launch: what each knows of the others, as vector clocks, and how they pass that on.
 
 A clock is an immutable value that many threads share; a thread's own entry is kept apart, so that a barrier of a thousand threads makes one list. Entries
 ``0..n`` are of memory: what another thread did up to an epoch is visible. Entries ``n..2n`` are of control: it has happened, though what it stored
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clock:
-    """What has happened before."""
+    """The events that happened before."""
 
     known: list[int]
     done: int = 0
 
 
 def joined(clocks: Iterable[Clock]) -> Clock:
-    """What any of some clocks knows. The list may be one of theirs: copy it before writing."""
+    """The join of some clocks. The list may be one of theirs: copy it before writing."""
     different = {id(c): c for c in clocks}
     if len(different) == 1:
         return next(iter(different.values()))
@@ -52,13 +52,13 @@ class MachineThreads:
         self._joins: dict[tuple[int, int], tuple[Clock, Clock, Clock]] = {}
 
     def publish(self, t: int) -> Part:
-        """What ``t`` did so far; what it does from now on is of a new epoch."""
+        """The clock of ``t``, whose next epoch begins."""
         part = self.base[t], t, self.own[t]
         self.own[t] += 1
         return part
 
     def merged(self, parts: Sequence[Part], done: int = 0, more: Sequence[Clock] = ()) -> Clock:
-        """What several threads have handed over; its list is nobody else's."""
+        """The join of the clocks of several threads, in a list of its own."""
         clock = joined([*(c for c, _, _ in parts), *more])
         known = [*clock.known]
         n = self.count
@@ -70,11 +70,11 @@ class MachineThreads:
         return Clock(known, clock.done | done)
 
     def clock(self, threads: Sequence[int]) -> Clock:
-        """What has happened before something that these threads start together."""
+        """The clock of an operation that these threads start together."""
         return self.merged([self.publish(t) for t in threads])
 
     def learn(self, t: int, clock: Clock) -> None:
-        """``t`` has waited for what ``clock`` says."""
+        """``t`` learns a clock that it has waited for."""
         mine = self.base[t]
         if mine is clock:
             return
@@ -85,19 +85,19 @@ class MachineThreads:
         self.base[t] = found[2]
 
     def finish(self, t: int, done: int) -> None:
-        """``t`` knows that some operations are done."""
+        """``t`` learns that some operations are complete."""
         mine = self.base[t]
         if mine.done | done != mine.done:
             self.base[t] = Clock(mine.known, mine.done | done)
 
-    def meet(self, threads: Sequence[int]) -> None:
-        """All of these threads know all of each other."""
+    def synchronize(self, threads: Sequence[int]) -> None:
+        """Threads pass a barrier: each learns the clocks of all."""
         clock = self.clock(threads)
         for t in threads:
             self.base[t] = clock
 
     def pass_together(self, threads: Sequence[int]) -> None:
-        """None of these threads has gone on before all have come; memory is not ordered."""
+        """Threads go on together after all have arrived; memory is not ordered."""
         n = self.count
         clock = joined([self.base[t] for t in threads])
         control = clock.known[n:]

@@ -1,4 +1,4 @@
-"""The text of that code: integer expressions, names, checks of indices, addresses, accesses.
+"""The text of a kernel's Python code: integer expressions, names, checks of indices, addresses, accesses.
 
 Expressions have the values that the CUDA text gives them: it rounds quotients down, whatever their signs, and has no value where a divisor is 0 or an index
 of a table is outside it. Python's operators do the same; it raises in the latter two cases.

@@ -7,7 +7,7 @@ from taskfuse.testing.small.text import EXTENT, Head, Small, Text, dim
 
 
 def exchanging(c: Chooser) -> Small:
-    """All threads write and read Shared memory in turns, with barriers of the block or a warp, named ones, or an mbarrier."""
+    """All threads write and read Shared memory alternately, between barriers of the block or of a warp, named ones, or an mbarrier."""
     lanes, rows = c.pick((2, 4, 2, 32)), c.pick((1, 2, 3, 4))
     h = Head(lanes, rows)
     h.dim = dim(c)
@@ -49,8 +49,8 @@ def exchanging(c: Chooser) -> Small:
     return h.small("exchange", t)
 
 
-def handing(c: Chooser) -> Small:
-    """Two roles that hand a buffer over at named barriers, or at barriers of the block."""
+def handover(c: Chooser) -> Small:
+    """Two roles that pass a buffer to each other at named barriers, or at barriers of the block."""
     lanes = c.pick((32, 32, 2))
     h = Head(lanes, 2)
     trips, stages = str(c.pick((2, 1, 3, 0))), c.pick((1, 2))
@@ -67,7 +67,7 @@ def handing(c: Chooser) -> Small:
             t.add(f"y[k, threadIdx.x] = copy(s[k % {stages}, {lanes - 1} - threadIdx.x])")
         if stages == 1 or c.chance(20):
             t.add(empty)
-    return h.small("handing", t)
+    return h.small("handover", t)
 
 
 def gridwide(c: Chooser) -> Small:

@@ -1,5 +1,5 @@
-"""Rings between blocks: slots in Global memory, handed over by semaphores; and rings across the blocks of a cluster, of which every block loads a
-piece of a slot for all, and each release arrives in all.
+"""Rings between blocks: slots in Global memory, guarded by semaphores; and rings across the blocks of a cluster: every block loads a part of a
+slot for all, and each release arrives in all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from taskfuse.testing.small.text import EXTENT, ROW, ArrivalSignal, Head, Small,
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Rings ``w0``, ``w1``, ... of ``slots`` slots; ``lone``: one thread of a block acquires and releases for all; ``meet``: how they meet it."""
+    """Rings ``w0``, ``w1``, ... of ``slots`` slots; ``lone``: one thread of a block acquires and releases for all; ``meet``: the barrier between them."""
 
     slots: int
     lanes: int
@@ -36,7 +36,7 @@ class _Links:
         h.storage.append(f"SEMAPHORE w{ring}.full[{shape}] count {self.arrivals(1)}, w{ring}.empty[{shape}] count {self.arrivals(readers)}")
 
     def acquire(self, t: Text, role: int, side: str, cursor: str, phases: str) -> None:
-        """Wait for a slot."""
+        """Acquire a slot."""
         statement = f"ACQUIRE {side}[{self.own(role)}{cursor}.slot] phases {phases}"
         if not self.lone:
             t.add(statement)
@@ -46,7 +46,7 @@ class _Links:
         t.add(self.meet)
 
     def release(self, t: Text, role: int, side: str, cursor: str) -> None:
-        """Hand a slot over, and go on to the next."""
+        """Release a slot, and advance to the next."""
         statement = f"RELEASE {side}[{self.own(role)}{cursor}.slot]"
         if self.lone:
             t.add(self.meet)

@@ -23,7 +23,7 @@ class Map:
 
     Attributes:
         index: one expression per axis.
-        guards: conditions without which it visits more.
+        guards: conditions that exclude other elements.
         loops: those around it, by name: where each begins, ends, and by what it steps.
     """
 
@@ -42,7 +42,7 @@ class Map:
 
 @dataclass(slots=True)
 class Grid:
-    """Blocks and threads, as far as maps have taken them."""
+    """The hardware indices that maps have used so far."""
 
     spans: dict[str, str] = field(default_factory=dict[str, str])
     blocks: bool = True
@@ -164,7 +164,7 @@ def replaced_guards(m: Map, guards: list[str]) -> Map:
 
 
 def changed(c: Chooser, m: Map) -> Map:
-    """The map, or with something changed wherever it stands."""
+    """The map, sometimes with the same change wherever it occurs."""
     if not c.chance(25):
         return m
     match c.pick(("index", "guard", "loop")):

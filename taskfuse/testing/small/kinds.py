@@ -1,15 +1,15 @@
-"""Which kinds of small kernels there are, and how often each is made."""
+"""The kinds of small kernels, with the weight of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.ahead import ahead
-from taskfuse.testing.small.barriers import exchanging, gridwide, handing
+from taskfuse.testing.small.barriers import exchanging, gridwide, handover
 from taskfuse.testing.small.blocks import between_blocks, clustered
 from taskfuse.testing.small.pingpong import distributed
 from taskfuse.testing.small.pipeline import Pipeline
+from taskfuse.testing.small.prefetch import prefetched
 from taskfuse.testing.small.products import product, together
 from taskfuse.testing.small.text import Small
 
@@ -22,9 +22,9 @@ KINDS: tuple[tuple[int, Callable[[Chooser], Small]], ...] = (
     (50, _pipeline),
     (8, distributed),
     (8, exchanging),
-    (3, handing),
+    (3, handover),
     (3, gridwide),
-    (9, ahead),
+    (9, prefetched),
     (7, between_blocks),
     (5, clustered),
     (4, product),

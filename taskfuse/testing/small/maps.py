@@ -1,4 +1,4 @@
-"""Small kernels whose index maps nobody lowered: copies, stages, sums and parts that run over their elements in the digits of random numbers.
+"""Small kernels with index maps that do not come from lowering: copies, stages, sums and parts that run over their elements in the digits of random numbers.
 
 Sums are also products, maxima and minima, and start anywhere; tables are read at indices that are data. A map is made right, as digits of loops, threads and
 blocks in any order, or of one number that all of them make; then some numbers, symbols and signs of the text are others, in one place or wherever the map

@@ -1,4 +1,4 @@
-"""A ring whose slots the instances of a consumer read in turns."""
+"""A ring whose slots the instances of a consumer read in order (ping-pong)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from taskfuse.testing.small.text import EXTENT, ArrivalSignal, Head, Small, Text
 
 
 def distributed(c: Chooser) -> Small:
-    """One producer (``threadIdx.z == 0``), whose slots the rows of a consumer read in turns."""
+    """One producer (``threadIdx.z == 0``), whose slots the rows of a consumer read in order."""
     lanes, stages, instances = c.pick((2, 2, 4, 32)), c.pick((2, 1, 3)), c.pick((2, 2, 3))
     h = Head(lanes, instances, depth=2)
     h.dim = dim(c)

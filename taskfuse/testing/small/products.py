@@ -128,7 +128,7 @@ def stored(c: Chooser) -> Small:
 
 
 def product(c: Chooser) -> Small:
-    """Either."""
+    """A product of :func:`loaded` or :func:`stored` operands."""
     return (loaded if c.chance(60) else stored)(c)
 
 

@@ -39,12 +39,12 @@ class Text:
         self._depth = 0
 
     def add(self, *lines: str) -> None:
-        """Lines here."""
+        """Add lines at the current indentation."""
         self.lines += ["  " * self._depth + line for line in lines]
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """What is added inside belongs to ``head``."""
+        """Lines that are added inside the context belong to ``head``."""
         self.add(head + ":")
         self._depth += 1
         at = len(self.lines)
@@ -152,13 +152,13 @@ def signal(t: Text, how: ArrivalSignal, lanes: int, ident: int, barrier: str) ->
 
 
 def declare(h: Head, lanes: int, ident: int) -> None:
-    """An mbarrier at which a role of one row meets: a part of a warp has no barrier of its own."""
+    """An mbarrier that synchronizes a role of one row: a part of a warp has no barrier of its own."""
     h.mbarriers[f"meet{ident}"] = 1, lanes
     h.cursors[f"meet{ident}.q"] = 1
 
 
 def met(ident: int) -> tuple[str, ...]:
-    """All threads of a role meet there."""
+    """A barrier of all threads of a role."""
     return f"ARRIVE meet{ident}[0]", f"WAIT meet{ident}[0] parity meet{ident}.q.parity", f"meet{ident}.q.advance(1)"
 
 

@@ -10,7 +10,7 @@ from taskfuse.dtypes import DType, bool_, float32
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.rules.call import AtenCall, Made, computed_in, converted, fitted, promoted, rule
+from taskfuse.torch.rules.call import AtenCall, Made, computed_in, converted, fitted, number, promoted, rule
 
 
 def _number(value: Any, dtype: DType) -> Any:
@@ -52,9 +52,7 @@ def division(call: AtenCall) -> Made:
         return ops.div(x, y)
     if mode == "floor":
         return ops.floor_divide(x, y)
-    if not dtype.is_float:
-        raise Refused("a quotient of integers, rounded towards zero")
-    return ops.trunc(ops.div(x, y))
+    return ops.trunc_divide(x, y)
 
 
 @rule("where.self", "where.ScalarOther", "where.ScalarSelf")
@@ -143,10 +141,17 @@ def elu(call: AtenCall) -> Made:
 
 @rule("round.decimals")
 def rounding(call: AtenCall) -> Made:
-    """Halves to even, at no decimals."""
-    if call["decimals"] != 0:
-        raise Refused("it rounds to decimals")
-    return ops.round(call.tensor("self", call.out.dtype))
+    """Multiples of a power of ten, halves to even."""
+    decimals, x = call["decimals"], call.tensor("self", call.out.dtype)
+    if decimals and not x.dtype.is_float:
+        raise Refused("it rounds integers to decimals")
+    return ops.round(x, decimals)
+
+
+@rule("polygamma")
+def polygamma(call: AtenCall) -> Made:
+    """A derivative of digamma, of a constant order."""
+    return ops.polygamma(number(call["n"]), converted(call.tensor("self"), call.out.dtype.compute))
 
 
 @rule("masked_fill")

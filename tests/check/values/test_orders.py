@@ -103,6 +103,32 @@ def test_another_order_does_not_visit_each_once(name: str) -> None:
     assert not verify(ordered(**WRONG[name]), SIZES[1]).is_proved
 
 
+ROLE = """\
+KERNEL copied(x: float32[M, N]) -> (y: float32[M, N])
+  DIM M min 1, N min 1
+  GRID (3, 1, 1)  BLOCK (32, 6, 1)
+  DEFINE y: float32[M, N] = copy(x[i0, i1])
+
+FOR w in 0..{trips}:
+  IF threadIdx.y >= {first} && {row} < M && {column} < N && {tile} < {tiles of M}:
+    y[{row}, {column}] = copy(x[{row}, {column}])  ~ value y[{row}, {column}]
+"""
+TILE = "8*{group} + {place} % {height}"
+OF_ROLE = {"first": "2", "row": "32*{group} + 4*({place} % {height}) + threadIdx.y - 2", "tile": TILE, "tiles of M": "ceildiv(M, 4)"}
+
+
+def test_conditions_follow_from_those_on_threads() -> None:
+    """That the tile exists follows from its row, as the threads that store begin at its first row."""
+    ordered(ROLE, **OF_ROLE).verify().require()
+
+
+@pytest.mark.parametrize("change", [{"tiles of M": "ceildiv(M, 4) - 1"}, {"tiles of M": "M//4"}, {"first": "3"}, {"tile": f"{TILE} + 1"}])
+def test_conditions_that_leave_out_tiles_do_not_follow(change: dict[str, str]) -> None:
+    kernel = ordered(ROLE, **OF_ROLE | change)
+    assert gaps(kernel)
+    assert verify(kernel, SIZES[1]).verdict is Verdict.REFUTED
+
+
 EMPTY = """\
 KERNEL copied(x: float32[4096, 2048]) -> (y: float32[4096, 2048])
   GRID (512, {blocks}, 1)  BLOCK (32, 4, 1)

@@ -39,11 +39,11 @@ class Parts:
         self.barriers.initialize(0, 0, k, count)
         self.threads.own[0] += 1
         self.barriers.init_fences[0].append(self.threads.own[0])
-        self.meet(range(self.threads.count))
+        self.synchronize(range(self.threads.count))
 
-    def meet(self, threads: Sequence[int]) -> None:
+    def synchronize(self, threads: Sequence[int]) -> None:
         """A barrier of some threads."""
-        self.threads.meet(list(threads))
+        self.threads.synchronize(list(threads))
 
     def engines_go_on(self) -> None:
         """They do all that they have to."""

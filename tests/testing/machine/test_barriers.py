@@ -101,7 +101,7 @@ def all_but_one(meets: Callable[[int], bool], threads: range) -> None:
 def test_a_barrier_of_the_block() -> None:
     parts = Parts(block_threads=64)
     before = parts.threads.own[3]
-    all_but_one(lambda t: parts.barriers.meets(("block", 0), t, 1, 64), range(64))
+    all_but_one(lambda t: parts.barriers.barrier(("block", 0), t, 1, 64), range(64))
     assert sorted(parts.woken) == [*range(63)]
     assert parts.threads.base[60].known[3] >= before
 
@@ -109,8 +109,8 @@ def test_a_barrier_of_the_block() -> None:
 def test_one_warp_at_two_barriers_of_the_block() -> None:
     parts = Parts(block_threads=64)
     for t in range(63):
-        parts.barriers.meets(("block", 0), t, t // 16, 64)
-    assert fault(lambda: parts.barriers.meets(("block", 0), 63, 3, 64), FaultKind.PARTIAL) == "threads of one warp are at different barriers of the block"
+        parts.barriers.barrier(("block", 0), t, t // 16, 64)
+    assert fault(lambda: parts.barriers.barrier(("block", 0), 63, 3, 64), FaultKind.PARTIAL) == "threads of one warp are at different barriers of the block"
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ def test_who_comes_to_a_named_barrier_expects_as_many() -> None:
 def test_a_warp_meets_without_those_that_have_exited() -> None:
     parts = Parts(block_threads=40)
     assert list(parts.barriers.lanes(35)) == [*range(32, 40)]
-    assert all(parts.barriers.warp_meets(t, 1) for t in range(32, 39))
+    assert all(parts.barriers.warp_barrier(t, 1) for t in range(32, 39))
     parts.barriers.exits(39)
     assert sorted(parts.woken) == [*range(32, 39)]
-    assert not Parts(block_threads=1).barriers.warp_meets(0, 1)
+    assert not Parts(block_threads=1).barriers.warp_barrier(0, 1)
 
 
 # -- counters and semaphores --------------------------------------------------------------------------------------------------------------

@@ -26,15 +26,15 @@ def operation(bit: int) -> MachineOperation:
 # -- queues -------------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("pending", "retired"), [(0, [0, 1, 2]), (1, [0, 1]), (2, [0]), (3, []), (5, [])])
-def test_all_but_the_last_batches_are_retired(pending: int, retired: list[int]) -> None:
+@pytest.mark.parametrize(("pending", "waited"), [(0, [0, 1, 2]), (1, [0, 1]), (2, [0]), (3, []), (5, [])])
+def test_all_but_the_last_batches_are_finished(pending: int, waited: list[int]) -> None:
     """Of more than there are, none is."""
     batches = Batches()
     for k in range(3):
         batches.open.append(operation(k))
         batches.commit()
     batches.open.append(operation(3))
-    assert [op.bit for op in batches.retired(pending)] == retired
+    assert [op.bit for op in batches.finished(pending)] == waited
     assert [op.bit for op in batches.all()] == [0, 1, 2, 3]
 
 
@@ -97,10 +97,10 @@ def test_a_store_is_waited_for_by_its_thread() -> None:
     engines = parts.engines
     engines.store(0, 1, 1024, SLOT, box(0, 0, tensor=OUT))
     engines.commit(0, bulk=True)
-    engines.retire_bulk(0, 0, read_only=True)
+    engines.wait_for_bulk(0, 0, read_only=True)
     parts.memory.write(0, 1024 // 4, 2)  # the source has been read
     assert fault(lambda: engines.exits(0, 3), FaultKind.LIFE) == "a bulk store is in flight when its thread exits"
-    engines.retire_bulk(0, 0, read_only=False)
+    engines.wait_for_bulk(0, 0, read_only=False)
     engines.exits(0, 3)
 
 
@@ -161,7 +161,7 @@ def test_registers_belong_to_a_wgmma_until_it_is_waited_for() -> None:
     for w in range(4):
         lanes = GROUP[32 * w : 32 * w + 32]
         parts.engines.commit_wgmma(lanes)
-        parts.engines.retire_wgmma(lanes, 0)
+        parts.engines.wait_for_wgmma(lanes, 0)
     parts.engines.register(5, 2, "acc", 31)
     parts.engines.exits(5, 3)
 

@@ -19,7 +19,7 @@ def test_a_write_that_nothing_orders() -> None:
     parts.memory.write(0, 7, 3)
     assert fault(lambda: parts.memory.read(1, 7, 4), FaultKind.RACE) == "nothing orders a write and a read of one element; the other is statement 3"
     assert fault(lambda: parts.memory.write(1, 7, 4), FaultKind.RACE) == "nothing orders two writes of one element; the other is statement 3"
-    parts.meet([0, 1])
+    parts.synchronize([0, 1])
     parts.memory.read(1, 7, 4)
     assert fault(lambda: parts.memory.write(2, 7, 5), FaultKind.RACE).startswith("nothing orders two writes")
 
@@ -84,7 +84,7 @@ def test_a_copy_is_seen_by_an_engine_behind_a_wait_and_a_fence() -> None:
     parts.memory.engine_writes(copy, [7], [])
     parts.threads.finish(0, 3 << copy.bit)
     assert fault(lambda: parts.memory.engine_reads(operation(parts, 0), [7], fences), FaultKind.PROXY).startswith("a copy that its issuer has not waited for")
-    copy.retired = parts.threads.own[0]
+    copy.waited = parts.threads.own[0]
     assert fault(lambda: parts.memory.engine_reads(operation(parts, 0), [7], fences), FaultKind.PROXY).startswith("no proxy fence")
     parts.fence(0)
     parts.memory.engine_reads(operation(parts, 0), [7], fences)

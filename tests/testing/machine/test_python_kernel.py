@@ -102,7 +102,7 @@ def test_a_step_that_does_not_go_on_is_told() -> None:
 def test_a_branch_is_taken_by_who_meets_its_condition() -> None:
     text = "IF threadIdx.x < 3:\n  s[0] = copy(1.0)\nELSE:\n  SYNC warp"
     assert names(text, t=2) == ["write"]
-    assert names(text, t=3) == ["warp_meets"]
+    assert names(text, t=3) == ["warp_barrier"]
 
 
 def test_a_choice_reads_one_operand_and_does_not_ask_for_the_last() -> None:
@@ -124,7 +124,7 @@ def test_waits_sleep_until_they_pass() -> None:
     said, sleeps = run("WAIT b[1] parity 0", answers={"waits": [True, True, False]})
     assert sleeps == 2
     assert {call[1:] for call in said} == {(3, 0, 11, 0)}  # the place of the mbarrier: that of the block, and 1
-    _, once = run("SYNC block", answers={"meets": [True]})
+    _, once = run("SYNC block", answers={"barrier": [True]})
     assert once == 1  # a barrier is not asked again
 
 

@@ -16,11 +16,11 @@ def test_nobody_knows_anybody_at_first() -> None:
 def test_who_meets_knows_what_was_done_before_and_nothing_since() -> None:
     threads = MachineThreads(3, 0)
     before = threads.own[1]
-    threads.meet([0, 1])
+    threads.synchronize([0, 1])
     assert knows(threads, 0, 1, before)
     assert not knows(threads, 0, 1, threads.own[1])
     assert not knows(threads, 2, 1, before)
-    threads.meet([0, 2])
+    threads.synchronize([0, 2])
     assert knows(threads, 2, 1, before)  # what the other knew
 
 

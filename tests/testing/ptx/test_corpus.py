@@ -20,7 +20,7 @@ FILES = [
     *sorted((TESTS / "check" / "museum").glob("*.fixed.kir")),
 ]
 WRITTEN = [path for path in FILES if path.stem != "gemm_dynamic"]
-RANDOM = {Mix.MIXED: 6, Mix.WARPS: 3, Mix.BLOCKS: 3, Mix.PERSISTENT: 3, Mix.STREAMS: 3, Mix.AHEAD: 3, Mix.POINTWISE: 2}
+RANDOM = {Mix.MIXED: 6, Mix.WARPS: 3, Mix.BLOCKS: 3, Mix.PERSISTENT: 3, Mix.STREAMS: 3, Mix.PREFETCH: 3, Mix.POINTWISE: 2}
 """Seeds of each kind of random kernels; `make compiles` looks at as many as wanted."""
 
 

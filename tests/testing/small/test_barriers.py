@@ -6,12 +6,12 @@ import pytest
 
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small import Small
-from taskfuse.testing.small.barriers import exchanging, gridwide, handing
+from taskfuse.testing.small.barriers import exchanging, gridwide, handover
 from tests.testing.small.drawn import drawn, lacks, needless
 
 MAKERS: dict[Callable[[Chooser], Small], tuple[tuple[str, ...], str]] = {
     exchanging: (("SYNC block", "SYNC named"), "SYNC"),
-    handing: (("SYNC",), "SYNC"),
+    handover: (("SYNC",), "SYNC"),
     gridwide: (("SYNC grid",), "SYNC grid"),
 }
 """What some of their kernels have, and what most cannot do without."""

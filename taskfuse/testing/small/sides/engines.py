@@ -1,4 +1,4 @@
-"""Conditions on what asynchronous engines do: bytes, boxes, proxies, registers."""
+"""Conditions on what asynchronous engines do: bytes, boxes, registers."""
 
 from __future__ import annotations
 
@@ -110,72 +110,6 @@ def boxes(c: Chooser) -> Side:
     if h.dims and not least:  # of a tensor without elements there is no map
         right = right and None
     return h.side("boxes", t, right, [{"N": k} for k in range(9) if k >= least and k in (0, 1, 8)] if h.dims else ({},))
-
-
-def proxies(c: Chooser) -> Side:
-    """Generic writes that an engine sees, and an engine's writes that threads or engines see, in Shared and Global memory."""
-    of = Shape(c.pick(((32, 1, 1), (32, 2, 1), (16, 3, 1))))
-    n = of.threads
-    rows = -(-n // 32)
-    h = Declared(of, [f"SHARED s: float32[{rows}, 32] align 128", f"SHARED r: float32[{rows}, 32] align 128", "MBARRIER b[1]"])
-    h.inputs, h.outputs = [f"x: float32[{rows}, 32]"], [f"y: float32[{rows}, 32]", f"z: float32[{rows}, 32]"]
-    h.maps = [f"of = y box ({rows}, 32) swizzle 0"]
-    place, lane = f"({of.linear})//32", f"({of.linear}) % 32"
-    t = Text()
-    with t.block(f"IF {of.first}"):
-        t.add("INIT b[0] count 1", "FENCE mbarrier_init")
-    right: bool | None = True
-    fence = c.pick(("all", "all", "none", "one", "after"))
-    meets = c.pick(("SYNC block", "SYNC block", "SYNC block", "SYNC warp", ""))
-    way = c.pick(("stored", "stored", "global", "twice", "asynchronous", "loaded"))
-    needs = "FENCE proxy.async"
-    if way != "stored":
-        t.add("SYNC block")
-    if way == "asynchronous":
-        t.add(f"COPY.async s[{place}, {lane}] <- x[{place}, {lane}] width 1", "COMMIT copy")
-        retired = c.pick(("before", "before", "after"))
-        if retired == "before":
-            t.add("WAIT_GROUP copy <= 0")
-        right = right and retired == "before"
-    elif way == "global":
-        t.add(f"y[{place}, {lane}] = copy(x[{place}, {lane}])")
-    else:
-        t.add(f"s[{place}, {lane}] = copy(x[{place}, {lane}])")
-    if way in ("stored", "twice", "asynchronous", "global"):
-        if fence == "all":
-            t.add(needs)
-        elif fence == "one":
-            with t.block(f"IF {condition(c, of)}"):
-                t.add(needs)
-        if meets:
-            t.add(meets)
-        if fence == "after":
-            t.add(needs)
-        right = None if fence == "one" or way == "global" else right and fence == "all" and (meets == "SYNC block" or (meets == "SYNC warp" and n == 32))
-    with t.block(f"IF {of.first}"):
-        match way:
-            case "global" | "loaded":
-                t.add(f"EXPECT b[0] bytes {128 * rows}", "TMA r[0, 0] <- of(0, 0) on b[0]")
-            case _:
-                t.add("TMA of(0, 0) <- s[0, 0]", "COMMIT bulk", f"WAIT_GROUP bulk{c.pick(('', '', '.read'))} <= 0")
-                if "read" in t.lines[-1]:
-                    right = False
-        if way == "asynchronous" and not right:
-            t.add("WAIT_GROUP copy <= 0")
-    if way in ("global", "loaded"):
-        t.add("WAIT b[0] parity 0", f"z[{place}, {lane}] = copy(r[{place}, {lane}])")
-        right = None
-    if way == "twice":
-        again = c.chance(60)
-        if again:
-            t.add("SYNC block")
-        t.add(c.pick((f"s[{place}, {lane}] = copy(0.0)", f"z[{place}, {lane}] = copy(y[{place}, {lane}])")))
-        right = right and again if right is not None else None
-        if right and "y[" in t.lines[-1]:
-            right = None
-    if way == "asynchronous" and not right:
-        t.add("WAIT_GROUP copy <= 0")
-    return h.side(f"proxies: {way}", t, right)
 
 
 def budgets(c: Chooser) -> Side:

@@ -1,4 +1,4 @@
-"""Conditions around what threads hand to each other: queues, rings, clusters."""
+"""Conditions around data that threads pass to each other: queues, rings, clusters."""
 
 from __future__ import annotations
 

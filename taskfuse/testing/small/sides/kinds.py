@@ -1,14 +1,15 @@
-"""Which side conditions there are, and how often each is made."""
+"""The side conditions, with the weight of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, proxies, ring_bytes
+from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, ring_bytes
 from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
 from taskfuse.testing.small.sides.participants import arrivals, grids, idle, loader, named, semaphores, symbolic, whole_warps
 from taskfuse.testing.small.sides.places import aliases, choices, gathers
+from taskfuse.testing.small.sides.proxies import handed, proxies
 from taskfuse.testing.small.sides.side import Side
 from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, hidden, names, rows, steps, stores
 
@@ -31,6 +32,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (5, ring_bytes),
     (4, boxes),
     (5, proxies),
+    (6, handed),
     (3, budgets),
     (2, accumulators),
     (5, queues),

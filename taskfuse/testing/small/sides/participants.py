@@ -1,4 +1,4 @@
-"""Conditions on who arrives, initializes, loads, meets, releases, or executes what a whole warp must."""
+"""Conditions on the threads that arrive, initialize, load, synchronize, release, or execute instructions of whole warps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _count(c: Chooser, true: int) -> int:
 
 
 def arrivals(c: Chooser) -> Side:
-    """Selected threads arrive at an mbarrier, for which all wait; they may hand data over, once or in each trip of a loop."""
+    """Selected threads arrive at an mbarrier, for which all wait; they may pass data on, once or in each iteration of a loop."""
     of = shape(c)
     trips = c.pick((0, 1, 2, 3))
     looped = trips and c.chance(60)
@@ -164,7 +164,7 @@ def whole_warps(c: Chooser) -> Side:
     of = shape(c)
     cond = condition(c, of) if c.chance(70) else f"({of.linear})//32 == {c.integer(0, (of.threads - 1) // 32)}"
     chosen = of.selected(cond)
-    op = c.pick(("sync", "sync", "shuffle", "ldmatrix", "stmatrix", "mma", "retire", "commit", "fence", "block", "setmaxnreg"))
+    op = c.pick(("sync", "sync", "shuffle", "ldmatrix", "stmatrix", "mma", "wait", "commit", "fence", "block", "setmaxnreg"))
     whole = of.are_whole_warps(chosen)
     full = whole and len(chosen) % 32 == 0
     h = Declared(of, ["LOCAL r: float32[]", "LOCAL f: bfloat16[2]", f"SHARED s: bfloat16[{max(of.threads // 8, 1)}, 8, 8] align 16"])
@@ -195,8 +195,8 @@ def whole_warps(c: Chooser) -> Side:
                 h.lines += ["LOCAL acc: float32[4]", "LOCAL a: bfloat16[8]", "LOCAL b: bfloat16[4]"]
                 t.add("MMA.m16n8k16.bfloat16 acc[0], a[0], b[0]")
                 right = full or not chosen
-            case "retire" | "commit" | "fence":
-                t.add({"retire": "WAIT_GROUP wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
+            case "wait" | "commit" | "fence":
+                t.add({"wait": "WAIT_GROUP wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
                 right = None if right else right  # by whole warps; of warpgroups there is none here
             case "block":
                 t.add("SYNC block")
@@ -278,7 +278,7 @@ def grids(c: Chooser) -> Side:
 
 
 def semaphores(c: Chooser) -> Side:
-    """Blocks that hand on slots, under conditions on blocks, threads and cursors."""
+    """Blocks that pass slots on, under conditions on blocks, threads and cursors."""
     of = Shape(c.pick(((32, 1, 1), (8, 4, 1), (16, 1, 1), (4, 1, 1))))
     trips, slots = c.pick((0, 1, 2, 3, 4)), c.pick((1, 2, 3))
     who = of.first if c.chance(60) else condition(c, of)

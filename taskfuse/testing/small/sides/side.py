@@ -51,7 +51,7 @@ class Shape:
 
     @property
     def text(self) -> str:
-        """As ``BLOCK`` has it."""
+        """The block, as the text of ``BLOCK``."""
         x, y, z = self.extents
         return f"({x}, {y}, {z})"
 

@@ -231,7 +231,7 @@ def _divides(e: Expr) -> bool:
 
 
 def steps(c: Chooser) -> Side:
-    """Loops whose bounds or steps are symbols, or depend on threads, around stores and meetings."""
+    """Loops whose bounds or steps are symbols, or depend on threads, around stores and barriers."""
     of = shape(c)
     names = [a for a, n in zip(AXES, of.extents, strict=True) if n > 1] or ["threadIdx.x"]
     u = c.pick((*names, "blockIdx.x"))
@@ -270,7 +270,7 @@ def steps(c: Chooser) -> Side:
 
 
 def advances(c: Chooser) -> Side:
-    """A cursor that threads advance by what they compute, in a ring of their own."""
+    """A cursor that threads advance by a computed number, in a ring of their own."""
     of = Shape(c.pick(((32, 1, 1), (32, 2, 1), (8, 4, 1), (16, 1, 1))))
     slots, trips = c.pick((1, 2, 3, 4)), c.pick((1, 2, 3))
     by = c.pick(

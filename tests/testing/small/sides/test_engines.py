@@ -1,4 +1,4 @@
-"""Side conditions on engines: bytes, boxes, proxies, registers, and what is known of their kernels."""
+"""Side conditions on engines: bytes, boxes, registers, and what is known of their kernels."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,12 @@ import pytest
 
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small.sides import Side
-from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, proxies, ring_bytes
+from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, ring_bytes
 from tests.testing.small.drawn import drawn, lacks, misjudged
 
 MAKERS: dict[Callable[[Chooser], Side], tuple[str, ...]] = {
     ring_bytes: ("EXPECT", "TMA s"),
     boxes: ("TENSORMAP", "TMA"),
-    proxies: ("FENCE proxy.async", "TMA"),
     budgets: ("SETMAXNREG",),
     accumulators: ("WGMMA", "WAIT_GROUP wgmma"),
 }

@@ -6,11 +6,11 @@ import pytest
 
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small import Small
-from taskfuse.testing.small.ahead import ahead
+from taskfuse.testing.small.prefetch import prefetched
 from tests.testing.small.drawn import drawn, lacks, needless
 
 MAKERS: dict[Callable[[Chooser], Small], tuple[tuple[str, ...], str]] = {
-    ahead: (("COPY.async", "TMA", "WAIT_GROUP"), "SYNC"),
+    prefetched: (("COPY.async", "TMA", "WAIT_GROUP"), "SYNC"),
 }
 """What some of their kernels have, and what most cannot do without."""
 

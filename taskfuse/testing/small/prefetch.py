@@ -31,7 +31,7 @@ class _Ring:
             t.add("COMMIT copy")
 
 
-def ahead(c: Chooser) -> Small:
+def prefetched(c: Chooser) -> Small:
     """Threads that read each other's elements of a row, and fill later slots meanwhile."""
     lanes, rows = c.pick((2, 2, 4, 32)), c.pick((1, 1, 2))
     h = Head(lanes, rows)
@@ -68,4 +68,4 @@ def ahead(c: Chooser) -> Small:
             t.add("c.advance(1)")
         if not ring.bulk:
             t.add("WAIT_GROUP copy <= 0")
-    return h.small("ahead", t)
+    return h.small("prefetch", t)
