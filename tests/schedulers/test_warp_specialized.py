@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.kir import walk
+from taskfuse.check import Verdict, verify
+from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.nodes import VectorCopy
 from taskfuse.kir.synchronization import Barrier
 from tests.proofs import proved
@@ -60,3 +61,60 @@ def test_rows_of_ragged_tiles_are_stored_in_pieces(config: tf.schedulers.MatmulC
     assert {s.width for s in stores} == {8}
     assert not any("crosses TIDx" in s.note for s in walk(kernel) if isinstance(s, Barrier))
     assert all((found == w).all() for found, w in zip(kernel.simulate(*given, table), wanted, strict=True))
+
+
+def of_several(form: str, m: int | str, n: int, k: int) -> tf.Fusion:
+    """``gated``: products with two factors, and a bias; ``added``: of unlike k; ``taps``: of shifted rows of one input with three matrices."""
+    half = tf.bfloat16
+    with tf.Fusion(form) as fusion:
+        if form == "taps":
+            assert isinstance(m, int)
+            x, w = tf.define_tensor([2, m + 2, k], half, name="x"), tf.define_tensor([3, k, n], half, name="w")
+            fusion.add_output(x[:, :m] @ w[0] + x[:, 1 : m + 1] @ w[1] + x[:, 2:] @ w[2])
+            return fusion
+        x, up = tf.define_tensor([m, k], half, name="x"), tf.define_tensor([n, k], half, name="up")
+        first = tf.matmul(x, up.T, dtype=tf.float32)
+        if form == "gated":
+            second = tf.matmul(x, tf.define_tensor([n, k], half, name="gate").T, dtype=tf.float32)
+            fusion.add_output(tf.cast(tf.silu(first) * second + tf.define_tensor([n], name="bias"), half), first)
+        else:
+            y, down = tf.define_tensor([m, 2 * k], half, name="y"), tf.define_tensor([n, 2 * k], half, name="down")
+            fusion.add_output(first + tf.matmul(y, down.T, dtype=tf.float32))
+    return fusion
+
+
+@pytest.mark.parametrize(
+    ("form", "m", "config"),
+    [
+        ("gated", 150, tf.schedulers.MatmulConfig(64, 32, stages=2, blocks=2, kind=tf.schedulers.MatmulKind.PINGPONG)),
+        ("added", "M", tf.schedulers.MatmulConfig(128, 32, stages=2, blocks=2)),
+        ("taps", 70, tf.schedulers.MatmulConfig(64, 64, warpgroups=1, stages=3, blocks=3)),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_several_contractions_of_one_tile(form: str, m: int | str, config: tf.schedulers.MatmulConfig) -> None:
+    """Together, in turns, one after another, with views of one input; rows, columns and k that end inside of a tile."""
+    k = 64 if form == "taps" else 72
+    fusion = of_several(form, m, 72, k)
+    chosen = tf.schedulers.matmul(fusion, config)
+    kernel = proved(tf.lower(fusion), *([{"M": 1}, {"M": 130}] if isinstance(m, str) else []))
+    assert len(kernel.mbarriers) == (2 if config.kind is tf.schedulers.MatmulKind.COOPERATIVE else 3)
+    rng = np.random.default_rng(0)
+    shapes = [[130 if str(e) == "M" else int(str(e)) for e in tv.shape] for tv in fusion.inputs]
+    args = [rng.standard_normal(s).astype(tv.dtype.numpy) for s, tv in zip(shapes, fusion.inputs, strict=True)]
+    for found, wanted in zip(kernel.simulate(*args, seed=2), fusion.evaluate(*args), strict=True):
+        assert np.allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=2**-6, atol=0.3 if form == "taps" else 0.02)
+    again = of_several(form, m, 72, k)
+    exec(chosen.code, {"fusion": again})
+    assert str(again) == str(fusion)
+
+
+def test_planted_mistakes_in_several_contractions() -> None:
+    """The product with the other factor, slots that are released before both have read them."""
+    fusion = of_several("gated", 64, 64, 128)
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(64, 64, warpgroups=1, stages=2, in_flight=0, blocks=1))
+    text = tf.lower(fusion).text(witness=True)
+    line = next(line for line in text.splitlines() if "WGMMA" in line and "desc(tv12[" in line)
+    for old, new in {line: line.replace("desc(tv12[", "desc(tv11["), "WAIT_GROUP wgmma <= 0": "WAIT_GROUP wgmma <= 1"}.items():
+        assert old in text
+        assert verify(parse_kernel(text.replace(old, new))).verdict is not Verdict.PROVED, new
