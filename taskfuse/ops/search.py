@@ -1,4 +1,4 @@
-"""Places that data decides: where a number belongs in sorted ones, in which bin it is, which elements are not 0."""
+"""Indices that depend on data: the position of a number among sorted ones, its bin, the elements that are not 0."""
 
 from __future__ import annotations
 

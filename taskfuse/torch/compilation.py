@@ -63,7 +63,7 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     graph = gm.graph
     limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
     plan = planned(graph, limits)
-    if pad_products(graph, plan):
+    if pad_products(graph, plan, settings.device):
         plan = planned(graph, limits)
     regions = _regions(gm, plan)
     compiled = _compiled(plan, regions, settings)

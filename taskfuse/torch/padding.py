@@ -26,12 +26,12 @@ SLOW: Final = 5.0
 aten: Any = torch.ops.aten
 
 
-def pad_products(graph: Graph, plan: GraphPartition) -> bool:
-    """Pad what gains by it, with torch's metadata of what is new. True if anything is padded."""
+def pad_products(graph: Graph, plan: GraphPartition, device: str) -> bool:
+    """Pad what gains by it on devices of a type, with torch's metadata of what is new. True if anything is padded."""
     made: dict[tuple[Node, tuple[int, ...]], Node] = {}
     found = False
     for node in list(graph.nodes):
-        if node.target is aten.mm.default and plan.kinds[node] is NodeKind.TORCH:
+        if node.target is aten.mm.default and plan.kinds[node] is NodeKind.TORCH and node.meta["val"].device.type == device:
             found = _padded(graph, node, plan, made) or found
     return found
 
