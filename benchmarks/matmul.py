@@ -2,6 +2,7 @@
 
 ``python benchmarks/matmul.py [PART ...] [--write] [--seed N] [--count N] [--seconds S] [--sweep FILE]``. Parts: ``sizes`` (nine sizes), ``fused``
 (bias and an activation in the epilogue, beside eager torch and cublasLt's fused form), ``layouts`` (which axis of the operands is contiguous),
+``tiny`` (few rows) and ``compiled`` (the random sizes) as ``tf.compile`` schedules them for an H100, where long sums may be two kernels,
 ``kinds`` (the nine sizes and two of e4m3 by the first of every kind in the order of the cost model, and by its first three), ``random``
 (multiples of 128 up to 4096, from a seed). Kernels are built for constant extents, in parallel before anything is measured. A time is
 that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs are replayed in turn, so that throttling hits both. Outputs
@@ -50,7 +51,9 @@ ACTIVATIONS: dict[str, tuple[Callable[[tf.TensorView], tf.TensorView], Callable[
     "relu": (tf.relu, torch.relu),
     "gelu": (tf.gelu_tanh, lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
 }
-PARTS = ("sizes", "kinds", "fused", "layouts", "random")
+PARTS = ("sizes", "kinds", "fused", "layouts", "random", "tiny", "compiled")
+TINY = tuple((m, n, k) for m in (1, 8, 16, 64) for n, k in ((4096, 4096), (14336, 4096), (4096, 14336)))
+COMPILED_FOR = "H100"
 DTYPES = {"bfloat16": (tf.bfloat16, torch.bfloat16), "float8_e4m3": (tf.float8_e4m3, torch.float8_e4m3fn)}
 FIRST = 3
 """Candidates of the cost model that the part ``kinds`` measures, whatever their kinds are."""
@@ -122,6 +125,12 @@ def build(job: Job) -> Built:
     return Built(kernel, schedule.config, schedule.us)
 
 
+def warm(job: Job) -> None:
+    """Have ``tf.compile`` schedule, prove and compile a job; what it finds stays on disk."""
+    for kernel in tf.compile(job.fusion(), "sim", target=COMPILED_FOR).kernels:
+        kernel.cubin()
+
+
 def candidates(job: Job) -> list[Job]:
     """The job with each configuration that the cost model chooses from."""
     found = tf.schedulers.matmul(job.fusion()).alternatives
@@ -148,11 +157,30 @@ class Bench:
     def __init__(self, seconds: float) -> None:
         self.pool = ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("fork"))
         self.built: dict[Job, Future[Built]] = {}
+        self.warmed: dict[Job, Future[None]] = {}
         self.end = time.monotonic() + seconds
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Begin to build jobs. Before anything runs on the GPU: the processes are forks of this one."""
         self.built |= {job: self.pool.submit(build, job) for job in jobs if job not in self.built}
+
+    def warm(self, jobs: Sequence[Job]) -> None:
+        """Begin to compile jobs, before anything runs on the GPU."""
+        self.warmed |= {job: self.pool.submit(warm, job) for job in jobs}
+
+    def compiled(self, job: Job) -> tuple[int, float, float, float]:
+        """The number of kernels, and microseconds: of ours, of ``torch.mm``, and as expected."""
+        self.warmed[job].result()
+        run = tf.compile(job.fusion(), "cuda", target=COMPILED_FOR)
+        args = [torch.randn(s, device="cuda", dtype=torch.bfloat16) for s in job.shapes]
+        out = torch.full((job.m, job.n), float("nan"), device="cuda", dtype=torch.bfloat16)
+        run(*args, out=out)
+        check(job, args, out)
+        theirs = mm(job)
+        ours, cublas = in_turn([lambda: run(*args, out=out), lambda: theirs(args)])
+        check(job, args, out)
+        assert run.schedule is not None
+        return len(run.kernels), ours, cublas, run.schedule.us
 
     def late(self) -> bool:
         """True if the time is over."""
@@ -303,6 +331,21 @@ def random_sizes(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None],
             show(f"  torch takes {low:3.0f} to {high:3.0f} us: {len(bucket):3} sizes, mean {geomean(bucket):.3f}, worst {min(bucket):.3f}")
 
 
+def compiled(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None], title: str) -> None:
+    """As ``tf.compile`` schedules them."""
+    show(title)
+    show(f"  {'m n k':18} {'ours us':>9} {'mm us':>9} {'ratio':>6} {'model us':>9} {'TB/s':>6}  kernels")
+    ratios: list[float] = []
+    for job in jobs:
+        if not bench.late():
+            kernels, ours, theirs, model = bench.compiled(job)
+            ratios.append(theirs / ours)
+            moved = 2 * (job.m * job.k + job.n * job.k + job.m * job.n) / ours / 1e6
+            show(f"  {job!s:18} {ours:9.2f} {theirs:9.2f} {theirs / ours:6.3f} {model:9.1f} {moved:6.2f}  {kernels}")
+    if ratios:
+        show(f"  {len(ratios)} sizes: geometric mean {geomean(ratios):.3f}, worst {min(ratios):.3f}, wins {sum(r >= 1 for r in ratios)}")
+
+
 def sweep(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None], file: Path) -> None:
     """Every candidate at each size; lines of JSON."""
     show(f"every candidate of the cost model, to {file.name}")
@@ -365,7 +408,9 @@ def main() -> None:
     eight = [Job(*s, dtype="float8_e4m3") for s in EIGHT_BITS]
     by_kind = [c for job in (*nine, *eight) for c in kinds_of(job)] if "kinds" in parts and file is None else []
     wanted = {"sizes": nine, "kinds": by_kind, "fused": acts, "layouts": orders, "random": many}
-    bench.submit(swept or [job for part in parts for job in wanted[part]])
+    bench.submit(swept or [job for part in parts for job in wanted.get(part, [])])
+    few = [Job(*s) for s in TINY]
+    bench.warm([*(few if "tiny" in parts else []), *(many if "compiled" in parts else [])])
     lines: list[str] = []
 
     def show(line: str) -> None:
@@ -385,6 +430,10 @@ def main() -> None:
             layouts(bench, orders, show)
         if "random" in parts:
             random_sizes(bench, many, show, options.seed)
+        if "tiny" in parts:
+            compiled(bench, few, show, "few rows, by tf.compile")
+        if "compiled" in parts:
+            compiled(bench, many, show, f"{len(many)} random sizes, seed {options.seed}, by tf.compile")
     bench.pool.shutdown(cancel_futures=True)
     publish("matmul", lines, options)
 

@@ -221,7 +221,8 @@ class Scan:
 class Fold:
     """``output[result axes]`` = the last of ``s = step(s, operands...)`` for each index of one axis, in order, from ``init`` on; in the output's dtype.
 
-    The steps are those of one axis, the only one that is reduced. No two of them may change places: a fold is not split over threads.
+    The steps are those of one axis, the only one that is reduced. No two of them may change places: threads take parts of it only
+    where :mod:`taskfuse.schedule.split_fold` composes them.
 
     Attributes:
         step: its first operand is the state.

@@ -290,6 +290,14 @@ class TensorView(ArrayMethods):
         """
         scheduling().split_reduction(self, axis, inner)
 
+    def split_fold(self, parts: int) -> tuple[TensorView, ...]:
+        """For a fold: parts of its axis, each with a state of its own, are folded independently; this tensor joins them. Returns the new tensors.
+
+        Raises:
+            ScheduleError: how its steps compose is not known, or it has a schedule.
+        """
+        return scheduling().split_fold(self, parts)
+
     def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
         """Split a scan: chunks of ``extent`` elements are scanned in parallel, then their totals; this tensor combines each element with the total of all
         earlier chunks.

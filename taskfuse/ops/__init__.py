@@ -7,6 +7,8 @@ from taskfuse.ir.calls import bind_operators
 from taskfuse.ops import (
     activations,
     argreduce,
+    associative,
+    channel_norms,
     composite,
     create,
     diagonals,
@@ -32,6 +34,7 @@ from taskfuse.ops import (
     scan,
     search,
     select,
+    sequences,
     special,
     stacks,
     statistics,
@@ -44,6 +47,8 @@ from taskfuse.ops import gather as gathers
 from taskfuse.ops import scatter as scatters
 from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
+from taskfuse.ops.associative import *
+from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
 from taskfuse.ops.diagonals import *
@@ -74,6 +79,7 @@ from taskfuse.ops.scan import *
 from taskfuse.ops.scatter import *
 from taskfuse.ops.search import *
 from taskfuse.ops.select import *
+from taskfuse.ops.sequences import *
 from taskfuse.ops.special import *
 from taskfuse.ops.stacks import *
 from taskfuse.ops.statistics import *
@@ -84,6 +90,7 @@ from taskfuse.ops.windows import *
 __all__: list[str] = ["supports"]
 __all__ += activations.__all__
 __all__ += argreduce.__all__
+__all__ += associative.__all__
 __all__ += composite.__all__
 __all__ += create.__all__
 __all__ += products.__all__
@@ -116,6 +123,8 @@ __all__ += diagonals.__all__
 __all__ += losses.__all__
 __all__ += stacks.__all__
 __all__ += tensor_products.__all__
+__all__ += channel_norms.__all__
+__all__ += sequences.__all__
 __all__ += views.__all__
 __all__ += windows.__all__
 

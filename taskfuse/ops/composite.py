@@ -12,13 +12,13 @@ from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.activations import wide as wide_of
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, normalize_axes, shape_error
-from taskfuse.ops.elementwise import add, exp, isfinite, log, mul, reciprocal, rsqrt, sub, where
+from taskfuse.ops.elementwise import add, exp, isfinite, log, mul, neg, reciprocal, rsqrt, sub, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import centered, mean_square, reduce_axes
 from taskfuse.ops.registry import OpKind, floating, op
 from taskfuse.ops.views import squeeze
 
-__all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]
+__all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax", "softmin"]
 
 _ADD, _MAXIMUM = COMBINES["add"], COMBINES["maximum"]
 
@@ -33,6 +33,16 @@ def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
         wide, dtype = wide_of(x)
         e = exp(sub(wide, reduce_axes(wide, axes, _MAXIMUM, wide.dtype, keepdims=True)))
         return cast_tensor(mul(e, reciprocal(reduce_axes(e, axes, _ADD, e.dtype, keepdims=True))), dtype)
+
+
+@op(OpKind.COMPOSITE, floating, numpy="")
+@axial
+def softmin(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
+    """:func:`softmax` of ``-x``, a float."""
+    check_tensor("softmin", x)
+    with x.fusion.call():
+        wide, dtype = wide_of(x)
+        return cast_tensor(softmax(neg(wide), axis), dtype)
 
 
 @op(OpKind.COMPOSITE, floating, torch="log_softmax _log_softmax special_log_softmax", numpy="")

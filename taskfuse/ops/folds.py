@@ -1,7 +1,7 @@
 """Folds: a state that takes one step for each index of a dimension, in order; its last value is the result.
 
-Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread;
-sums and other reductions that may be split over threads have functions of their own.
+Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread,
+unless ``tv.split_fold`` knows how sequences of steps compose; sums and other reductions have functions of their own.
 """
 
 from __future__ import annotations

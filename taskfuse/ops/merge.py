@@ -3,7 +3,7 @@
 *Counting*: the place of an element is how many of its block are less; each is added to a zero at its place. For blocks of 128 that is 128 comparisons
 of an element, and two kernels. *Merging*: the element at place k of two merged rows has p elements of the first row before it, the greatest p for which the
 first row's element p - 1 is less than the second row's element k - p (Odeh, Green, Mwassi, Shmueli, Birk, "Merge Path", 2012). Each place finds its p by
-bisection, reads of two rows at computed indices: a kernel for each doubling, in which every thread works alone. So a row of n elements takes 128
+bisection, which reads two rows at computed indices: one kernel per doubling, whose threads work alone. So a row of n elements takes 128
 comparisons and about log2(n)^2 reads per element, where a bitonic network would take log2(n)^2 / 2 kernels. Where only the first few are wanted, merged
 rows are cut to them, and each doubling has half the work of the one before.
 

@@ -1,7 +1,7 @@
 """The elements of a dimension in order: all of them (sort, argsort), or the first few (topk).
 
-Up to 16 of a row are found one after another: each is the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one found, a reduction. So
-k reductions look at a row that is loaded once, and nothing is stored but k keys. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
+Up to 16 elements of a row are found one after another: each is a reduction, the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one. So
+k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
 64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one.
 """
 

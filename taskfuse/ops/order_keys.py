@@ -1,9 +1,9 @@
 """Order keys: unsigned integers in the order that elements are sorted in, no two of one row the same.
 
 A key holds, from its highest bits on, the *rank bits* of the element, its index along the sorted dimension, and whether it is -0.0. Rank bits are an
-unsigned integer that is less where the element comes first: NaN comes last among ascending elements and first among descending ones, -0.0 is equal to 0.0.
-Equal elements differ by their index, so the least key is the first of the least, and whatever orders keys orders elements stably. Both the element and its
-index are read off the key again. So nothing has to move but keys, which are combined, compared and chosen as any integers.
+unsigned integer, smaller for the element that comes first: NaN comes last among ascending elements and first among descending ones, -0.0 is equal to 0.0.
+Equal elements differ by their index, so the least key is the first of the least, and whatever orders keys orders elements stably. A key
+contains the element and its index. So only keys move, which are combined, compared and chosen like any integers.
 
 Keys have 32 bits where that is enough, else 64. Elements of 64 bits have no key: their rank bits alone fill it.
 """
@@ -56,7 +56,7 @@ def rank_width(dtype: DType) -> int:
 
 
 def rank_bits(x: TensorView, descending: bool) -> TensorView:
-    """Unsigned integers that are less where an element comes before another one, and equal where elements are."""
+    """Unsigned integers in the order of the elements: smaller for an element that comes first, equal for equal elements."""
     made, width = rank_dtype(x.dtype), rank_width(x.dtype)
     sign = 1 << (width - 1)
     if x.dtype.is_float:
@@ -91,7 +91,7 @@ def of_rank_bits(rank: TensorView, dtype: DType, descending: bool) -> TensorView
 
 @dataclass(frozen=True, slots=True)
 class KeyLayout:
-    """Where the keys of one tensor have their parts.
+    """The layout of the keys of one tensor.
 
     Attributes:
         dtype: of the elements.

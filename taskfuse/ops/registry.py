@@ -155,6 +155,12 @@ def numeric(dtypes: Sequence[DType]) -> DType | None:
     return None if found.is_bool else found
 
 
+def promoted_float(dtypes: Sequence[DType]) -> DType | None:
+    """The promoted dtype; float64 for bool and integers."""
+    found = result_type(*dtypes)
+    return found if found.is_float else float64
+
+
 def always(dtype: DType) -> ResultRule:
     """The same dtype for all operands."""
     return lambda dtypes: dtype

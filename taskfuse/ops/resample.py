@@ -1,6 +1,6 @@
 """Tensors of another size with interpolated elements: interpolate.
 
-The element o of the result lies between two elements of the input; where, is an integer quotient, and how near it is to each a quotient of integers. So
+The element o of the result lies between two elements of the input: their index is an integer quotient, the distance from each a quotient of integers. So
 interpolation is a map, without storage or tables: one read of the nearest element, or two in each dimension.
 """
 

@@ -1,4 +1,4 @@
-"""Places that data decides: where a number belongs in sorted ones, in which bin it is, which elements are not 0."""
+"""Indices that depend on data: the position of a number among sorted ones, its bin, the elements that are not 0."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from taskfuse.dtypes import bool_, int64
 from taskfuse.ir.axes import iteration_symbol, value_symbol
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal
 from taskfuse.ir.scalar import ZERO, IntLike, le, prove
@@ -15,13 +16,14 @@ from taskfuse.ops.create import extent
 from taskfuse.ops.gather import define_gather
 from taskfuse.ops.order_keys import index_values
 from taskfuse.ops.rearrange import count
+from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, always, floating_only, op
 from taskfuse.ops.scan import cumsum
 from taskfuse.ops.scatter import bincount, scatter_add
 from taskfuse.ops.select import stack
-from taskfuse.ops.views import reshape
+from taskfuse.ops.views import expand_dims, reshape
 
-__all__ = ["histc", "nonzero", "searchsorted"]
+__all__ = ["bucketize", "histc", "isin", "nonzero", "searchsorted"]
 
 _LONGEST = 31
 
@@ -59,6 +61,24 @@ def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> 
             is_before = _of("logical_not", _of("gt" if right else "ge", element, values))
             found = _of("where", _of("logical_and", _of("le", tried, n), is_before), tried, found)
         return found
+
+
+@op(OpKind.GATHER, always(int64), numpy="")
+def bucketize(x: TensorView, boundaries: TensorView, right: bool = False) -> TensorView:
+    """Between which of the sorted ``boundaries`` each element of ``x`` is: :func:`searchsorted` of one table."""
+    check_tensor("bucketize", x)
+    if check_tensor("bucketize", boundaries).ndim != 1:
+        raise shape_error("bucketize", f"{described(boundaries)} is not 1-d", "use tf.searchsorted for a table of each row")
+    return searchsorted(boundaries, x, right)
+
+
+@op(OpKind.REDUCTION, always(bool_))
+def isin(x: TensorView, values: TensorView) -> TensorView:
+    """True where an element of ``x`` is equal to one of ``values``: each is compared with all of them."""
+    for tv in (x, values):
+        check_tensor("isin", tv)
+    with common_fusion("isin", (x, values)).call():
+        return reduce_axes(_of("eq", expand_dims(x, x.ndim), reshape(values, [-1])), (x.ndim,), COMBINES["logical_or"], bool_, keepdims=False)
 
 
 @op(OpKind.SCATTER, floating_only, numpy="")

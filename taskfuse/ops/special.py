@@ -6,9 +6,8 @@ Floats below 32 bits are computed in float32 throughout; the result is cast once
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from taskfuse.dtypes import DType, float64, result_type
+from taskfuse.dtypes import DType, float64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.activations import wide
@@ -37,7 +36,7 @@ from taskfuse.ops.elementwise import (
     zeta,
 )
 from taskfuse.ops.pointwise import clamp
-from taskfuse.ops.registry import OpKind, floating, op, promoted
+from taskfuse.ops.registry import OpKind, floating, op, promoted, promoted_float
 
 __all__ = ["deg2rad", "entr", "heaviside", "logaddexp2", "logit", "mvlgamma", "ndtr", "ndtri", "polygamma", "rad2deg", "sinc", "xlog1py", "xlogy"]
 
@@ -51,11 +50,6 @@ def _pair(op: str, a: Value, b: Value) -> tuple[Value, Value, DType]:
     return left, right, dtype
 
 
-def _promoted_float(dtypes: Sequence[DType]) -> DType | None:
-    found = result_type(*dtypes)
-    return found if found.is_float else float64
-
-
 def _x_times(op: str, x: TensorView, y: TensorView, is_shifted: bool) -> TensorView:
     for tv in (x, y):
         check_tensor(op, tv)
@@ -65,13 +59,13 @@ def _x_times(op: str, x: TensorView, y: TensorView, is_shifted: bool) -> TensorV
         return cast_tensor(where(isnan(right), math.nan, where(eq(left, 0.0), 0.0, found)), dtype)
 
 
-@op(OpKind.COMPOSITE, _promoted_float, torch="xlogy special_xlogy", numpy="")
+@op(OpKind.COMPOSITE, promoted_float, torch="xlogy special_xlogy", numpy="")
 def xlogy(x: TensorView, y: TensorView) -> TensorView:
     """``x * log(y)``, a float: 0 where ``x`` is, but NaN of NaN."""
     return _x_times("xlogy", x, y, is_shifted=False)
 
 
-@op(OpKind.COMPOSITE, _promoted_float, torch="special_xlog1py", numpy="")
+@op(OpKind.COMPOSITE, promoted_float, torch="special_xlog1py", numpy="")
 def xlog1py(x: TensorView, y: TensorView) -> TensorView:
     """``x * log(1 + y)``, a float: 0 where ``x`` is, but NaN of NaN."""
     return _x_times("xlog1py", x, y, is_shifted=True)
@@ -107,7 +101,7 @@ def sinc(x: TensorView) -> TensorView:
         return cast_tensor(where(eq(value, 0.0), 1.0, div(sin(angle), angle)), dtype)
 
 
-@op(OpKind.COMPOSITE, _promoted_float)
+@op(OpKind.COMPOSITE, promoted_float)
 def logaddexp2(a: Value, b: Value) -> TensorView:
     """log2(2^a + 2^b) without intermediate overflow, a float."""
     with common_fusion("logaddexp2", (a, b)).call():

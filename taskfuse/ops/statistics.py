@@ -14,6 +14,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.activations import wide as wide_of
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, normalize_axes, normalize_axis, shape_error, total_dtype, typed
 from taskfuse.ops.elementwise import abs, add, copy, div, eq, floor_divide, isnan, maximum, mul, ne, pow, sqrt, square, sub, where
+from taskfuse.ops.elementwise import le as le_
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.order import sort, sort_with_indices
@@ -22,7 +23,7 @@ from taskfuse.ops.reduce import Axes, max, mean, min, reduce_axes
 from taskfuse.ops.registry import OpKind, always, floating, floating_only, numeric, op, same, total
 from taskfuse.ops.views import expand_dims, squeeze
 
-__all__ = ["aminmax", "average", "count_nonzero", "nanmax", "nanmean", "nanmedian", "nanmin", "nansum", "ptp", "quantile", "vector_norm"]
+__all__ = ["aminmax", "average", "count_nonzero", "nanmax", "nanmean", "nanmedian", "nanmin", "nanstd", "nansum", "nanvar", "ptp", "quantile", "vector_norm"]
 
 _ADD = COMBINES["add"]
 
@@ -52,6 +53,33 @@ def nanmean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorV
         value, dtype = wide_of(x)
         number = reduce_axes(cast_tensor(eq(value, value), value.dtype), axes, _ADD, value.dtype, keepdims)
         return cast_tensor(div(reduce_axes(_numbers(value, 0.0), axes, _ADD, value.dtype, keepdims), number), dtype)
+
+
+@op(OpKind.REDUCTION, floating, torch="")
+@axial
+def nanvar(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
+    """The variance of the elements over ``axis`` that are not NaN, whose number counts less ``correction``; a float, NaN where that is not positive."""
+    check_tensor("nanvar", x)
+    axes = normalize_axes("nanvar", axis, x)
+    with x.fusion.call():
+        value, dtype = wide_of(x)
+        is_number = eq(value, value)
+        number = reduce_axes(cast_tensor(is_number, value.dtype), axes, _ADD, value.dtype, keepdims=True)
+        middle = div(reduce_axes(_numbers(value, 0.0), axes, _ADD, value.dtype, keepdims=True), number)
+        total = reduce_axes(where(is_number, square(sub(value, middle)), 0.0), axes, _ADD, value.dtype, keepdims=True)
+        divisor = number if correction == 0 else sub(number, float(correction))
+        found = where(le_(divisor, 0.0), math.nan, div(total, divisor))
+        return cast_tensor(found if keepdims else squeeze(found, axes), dtype)
+
+
+@op(OpKind.REDUCTION, floating, torch="")
+@axial
+def nanstd(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
+    """The square root of :func:`nanvar`."""
+    check_tensor("nanstd", x)
+    with x.fusion.call():
+        value, dtype = wide_of(x)
+        return cast_tensor(sqrt(nanvar(value, axis, keepdims, correction)), dtype)
 
 
 def _extreme(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -> TensorView:

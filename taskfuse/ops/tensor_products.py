@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from taskfuse.dtypes import result_type
+from taskfuse.dtypes import float64, result_type
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.activations import wide
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, listed, normalize_axis, shape_error, typed
-from taskfuse.ops.elementwise import abs, add, mul, pow, sqrt, square, sub
+from taskfuse.ops.elementwise import abs, add, div, mul, pow, sqrt, square, sub
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.rearrange import ravel, roll
 from taskfuse.ops.reduce import max, sum
-from taskfuse.ops.registry import OpKind, floating, numeric, op, promoted
+from taskfuse.ops.registry import OpKind, floating, numeric, op, promoted, promoted_float
 from taskfuse.ops.views import expand_dims, permute, reshape
 
-__all__ = ["addmm", "baddbmm", "cdist", "cross", "inner", "kron", "tensordot", "vdot"]
+__all__ = ["addcdiv", "addcmul", "addmm", "baddbmm", "cdist", "cross", "inner", "kron", "linear", "tensordot", "vdot"]
 
 
 def _two(op: str, a: TensorView, b: TensorView) -> None:
@@ -152,3 +152,37 @@ def cdist(a: TensorView, b: TensorView, p: float = 2) -> TensorView:
         else:
             found = pow(sum(pow(terms, float(p)), -1), 1 / p)
         return cast_tensor(found, dtype)
+
+
+def _scaled_sum(op: str, x: TensorView, a: TensorView, b: TensorView, value: float, body: Callable[[TensorView, TensorView], TensorView]) -> TensorView:
+    for tv in (x, a, b):
+        check_tensor(op, tv)
+    with common_fusion(op, (x, a, b)).call():
+        dtype = result_type(x.dtype, a.dtype, b.dtype)
+        dtype = dtype if dtype.is_float else float64
+        base, left, right = (cast_tensor(tv, dtype.compute) for tv in (x, a, b))
+        return cast_tensor(add(base, body(left if value == 1 else mul(left, float(value)), right)), dtype)
+
+
+@op(OpKind.COMPOSITE, promoted_float, numpy="")
+def addcmul(x: TensorView, a: TensorView, b: TensorView, value: float = 1) -> TensorView:
+    """``x + value * a * b``, a float, rounded once."""
+    return _scaled_sum("addcmul", x, a, b, value, mul)
+
+
+@op(OpKind.COMPOSITE, promoted_float, numpy="")
+def addcdiv(x: TensorView, a: TensorView, b: TensorView, value: float = 1) -> TensorView:
+    """``x + value * a / b``, a float, rounded once."""
+    return _scaled_sum("addcdiv", x, a, b, value, div)
+
+
+@op(OpKind.PRODUCT, promoted, numpy="")
+def linear(x: TensorView, weight: TensorView, bias: TensorView | None = None) -> TensorView:
+    """``x [..., K]`` times ``weight [N, K]`` transposed, plus ``bias [N]``: rounded once."""
+    _two("linear", x, weight)
+    if weight.ndim != 2 or not x.ndim or x.shape[-1] is not weight.shape[1]:
+        raise shape_error("linear", f"{described(x)} has no product with {described(weight)}", "give x [..., K] and a weight [N, K]")
+    with x.fusion.call():
+        dtype = result_type(x.dtype, weight.dtype)
+        made = matmul(x, permute(weight, [1, 0]), dtype=dtype.compute)
+        return cast_tensor(made if bias is None else add(made, cast_tensor(check_tensor("linear", bias), made.dtype)), dtype)

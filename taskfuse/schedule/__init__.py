@@ -15,6 +15,7 @@ from taskfuse.schedule import (
     recompute,
     rfactor,
     scatter,
+    split_fold,
     split_reduction,
     through_view,
     transforms,
@@ -43,6 +44,7 @@ class _Calls:
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     split_reduction = staticmethod(split_reduction.split_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
+    split_fold = staticmethod(split_fold.split_fold)
     through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)

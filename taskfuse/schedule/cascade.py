@@ -10,7 +10,8 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import prod
 from typing import cast
 
 from taskfuse.dtypes import DType, bool_
@@ -26,20 +27,26 @@ from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, is_list
-from taskfuse.schedule.repairs import Emit, Repair, Repairs, depends, product_of
+from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
+from taskfuse.schedule.repairs import Emit, Repair
 
-COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
-
-def cascade(reductions: object, chunk: object) -> tuple[TensorView, ...]:
+def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
+
+    With ``parts`` the axis is walked in that many parts, each with running values of its own, which may be those of threads, warps or blocks. Step s of part
+    p takes chunk ``s * parts + p``. After the walks, parts are joined by reductions of their own: a maximum is that of the parts', and each part's sum is
+    multiplied by the repair from its own maximum to that of all.
 
     Args:
         reductions: in an order in which each reads earlier ones only. Each reduces one axis, of the same extent, and has no schedule. Sums may read maxima
             or minima, elementwise, and sums as factors.
         chunk: elements of the axis between two repairs.
+        parts: how many parts there are; several numbers are levels, the last of which is joined first: ``(blocks, threads)``.
+        adjacent: elements of a chunk that lie side by side, of which it has one piece from each ``parts * adjacent`` elements; a divisor of ``chunk``;
+            by default all of them.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of
@@ -54,203 +61,173 @@ def cascade(reductions: object, chunk: object) -> tuple[TensorView, ...]:
         raise ScheduleError(call="cascade", tensor="", reason="no tensors are given", help="give the reductions of one axis", location=caller())
     if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
         raise Call("cascade", given[0]).error(f"a chunk has {chunk!r} elements", "use a positive integer")
+    levels = tuple(cast("Sequence[object]", parts)) if is_list(parts) else (parts,)
+    if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in levels):
+        raise Call("cascade", given[0]).error(f"the parts are {parts!r}", "use a positive integer, or several")
+    if adjacent is not None and (not isinstance(adjacent, int) or isinstance(adjacent, bool) or adjacent < 1 or chunk % adjacent):
+        raise Call("cascade", given[0]).error(f"{adjacent!r} elements of a chunk of {chunk} are adjacent", "use a divisor of the chunk")
     again = next((tv for k, tv in enumerate(given) if among(tv, given[:k])), None)
     if again is not None:
         raise Call("cascade", again).error(f"{again.name} is given twice", "give each reduction once")
-    return _Cascade(given, chunk).run()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
-    """How one reduction joins the walk.
-
-    Attributes:
-        top: the maximum or minimum that its terms are taken with.
-        repair: of its terms, for the change of ``top``.
-        factors: sums that are factors of its terms, and how.
-    """
-
-    tv: TensorView
-    top: TensorView | None
-    repair: Repair | None
-    factors: dict[TensorView, Repair]
+    return _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent).run()
 
 
 class _Cascade:
-    """One call."""
+    """One call. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
-    def __init__(self, reductions: tuple[TensorView, ...], chunk: int) -> None:
+    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int) -> None:
         self.reductions = reductions
         self.fusion = reductions[0].fusion
         self.facts = self.fusion.facts()
         self.chunk = chunk
-        self.exprs = {tv: self._checked(tv) for tv in reductions}
-        self.axes = {tv: next(k for k, a in enumerate(tv.root) if a.is_reduction) for tv in reductions}
-        self.extent = reductions[0].root[self.axes[reductions[0]]].extent
-        self.is_whole = is_multiple(self.extent, chunk, self.facts)
-        self.chunks = simplify(ceildiv(self.extent, chunk), self.facts)
+        self.parts = parts
+        self.adjacent = adjacent
+        self.plans = CascadePlans(reductions)
+        self.exprs, self.axes, self.extent = self.plans.exprs, self.plans.axes, self.plans.extent
+        self.ranks = {tv: len(tv.root) for tv in reductions}
+        self.depth = 1 + len(parts)
+        step = chunk * prod(parts)
+        self.is_whole = is_multiple(self.extent, step, self.facts)
+        self.steps = simplify(ceildiv(self.extent, step), self.facts)
         self.made: list[TensorView] = []
         self._functions: dict[object, TensorView] = {}
         self._chunked: dict[tuple[TensorView, int | None], TensorView] = {}
-        self._along: dict[TensorView, int | None] = {}
-        self._index: dict[tuple[TensorView, TensorView], tuple[Expr, ...]] = {}
         self.running: dict[TensorView, TensorView] = {}
         self.base: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
-
-    # -- what is asked --------------------------------------------------------------------------------------------------------------
-
-    def _checked(self, tv: TensorView) -> Reduction:
-        call, expr = Call("cascade", tv), self.fusion.definition(tv)
-        if not isinstance(expr, Reduction):
-            raise call.error(f"{tv.name} is not a reduction")
-        if tv.loop != tv.root or sum(a.is_reduction for a in tv.root) != 1:
-            raise call.error(f"{tv.name} does not reduce one axis, or has a schedule", "call cascade before split, merge, reorder and rfactor")
-        first = self.reductions[0]
-        mine, other = (next(a.extent for a in t.root if a.is_reduction) for t in (tv, first))
-        if mine is not other:
-            raise call.error(f"{tv.name} reduces {mine} elements, and {first.name} {other}", "give reductions of one axis")
-        if tv.fusion is not self.fusion:
-            raise call.error(f"{tv.name} and {first.name} belong to two fusions")
-        call.check_not_inlined()
-        return expr
+        self.totals: dict[TensorView, list[TensorView]] = {}
 
     def run(self) -> tuple[TensorView, ...]:
         """The walk."""
-        plans = [self._plan(tv, self.reductions[:k]) for k, tv in enumerate(self.reductions)]
         self.fusion.check()
-        for plan in plans:
+        for plan in self.plans.every:
             self._rewrite(plan)
-        self.fusion.remove_unread([*self._along, *(tv for tv, _ in self._chunked)])
+        self.fusion.remove_unread([*self.plans.along, *(tv for tv, _ in self._chunked)])
         return tuple(self.made)
 
-    def _plan(self, tv: TensorView, earlier: Sequence[TensorView]) -> _Plan:
-        call, expr = Call("cascade", tv), self.exprs[tv]
-        later = self.reductions[len(earlier) :]
-        early = next((r for r in later if r is not tv and depends(self.fusion, tv, (r,))), None)
-        if early is not None:
-            raise call.error(f"{tv.name} reads {early.name}, which comes behind it", "give them in an order in which each reads earlier ones")
-        reads = [o for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
-        used = [r for r in earlier if any(depends(self.fusion, o.tensor, (r,), [x for x in earlier if x is not r]) for o in reads)]
-        self._trace(tv, earlier)
-        if not used:
-            return _Plan(tv, None, None, {})
-        if expr.combine.name != "add" or expr.body not in (COPY, MUL) or expr.init.value != 0 or not tv.dtype.is_float:
-            raise call.error(f"{tv.name} reads {used[0].name} and is no sum of floats or of their products", "only such sums are repaired")
-        found: dict[TensorView, Repair] = {}
-        for r in used:
-            repair = self._repair(tv, r, [x for x in earlier if x is not r])
-            if repair is None or repair.factor is None:
-                reason = f"how the terms of {tv.name} change with {r.name} is not one factor for all of them"
-                raise call.error(reason, "a sum may read a maximum through differences and exp, and another sum as a factor")
-            found[r] = repair
-        tops = [r for r in used if self._is_top(r)]
-        if any(not r.dtype.is_float for r in tops):
-            raise call.error(f"{tv.name} reads a maximum or a minimum of integers", "cast what is reduced to a float")
-        wrong = next((r for r in tops if self.exprs[r].init.value != self.exprs[r].combine.neutral(r.dtype)), None)
-        if wrong is not None:
-            raise call.error(f"{wrong.name} starts with {self.exprs[wrong].init.value}, which is not neutral")
-        if len(tops) > 1:
-            raise call.error(f"{tv.name} reads two of them that have no value yet while it is summed, {tops[0].name} and {tops[1].name}")
-        other = next((r for r in used if not among(r, tops) and self.exprs[r].combine.name != "add"), None)
-        if other is not None:
-            raise call.error(f"{tv.name} reads {other.name}, which is neither a maximum, a minimum nor a sum")
-        return _Plan(tv, *((tops[0], found[tops[0]]) if tops else (None, None)), {r: found[r] for r in used if not among(r, tops)})
-
-    def _is_top(self, tv: TensorView) -> bool:
-        return self.exprs[tv].combine.name in ("maximum", "minimum")
-
-    def _repair(self, tv: TensorView, source: TensorView, others: Sequence[TensorView]) -> Repair | None:
-        """A maximum may be read as a term, as it is infinite and zero at times; a sum as a factor, which waits for its value."""
-        repairs = Repairs(self.fusion, source, others, as_factor=not self._is_top(source))
-        found = [repairs.of_operand(o) for o in storage_operands(self.fusion, self.exprs[tv])]
-        known = [f for f in found if f is not None]
-        return product_of(known) if len(known) == len(found) else None
-
-    def _trace(self, tv: TensorView, earlier: Sequence[TensorView]) -> None:
-        """Where the axis of the walk is in each tensor between a reduction and earlier ones, and where these are read. Raises :class:`ScheduleError`."""
-        call = Call("cascade", tv)
-        stack: list[tuple[TensorView, int | None, tuple[Expr, ...]]] = [(tv, self.axes[tv], tuple(iteration_symbol(p) for p in range(len(tv.root))))]
-        while stack:
-            t, along, point = stack.pop()
-            expr = self.fusion.definition(t)
-            assert expr is not None
-            at = {str(iteration_symbol(p)): e for p, e in enumerate(point)}
-            for o in storage_operands(self.fusion, expr):
-                if not isinstance(o, Read) or not depends(self.fusion, o.tensor, earlier):
-                    continue
-                found = [k for k, e in enumerate(o.index) if along is not None and str(iteration_symbol(along)) in e.free]
-                if o.valid is not TRUE or len(found) > 1 or (found and (along is None or o.index[found[0]] is not iteration_symbol(along))):
-                    raise call.error(f"{t.name} reads {o.tensor.name} at other elements of the axis than its own")
-                index = tuple(substitute(e, at) for e in o.index)
-                if among(o.tensor, earlier):
-                    if found:
-                        raise call.error(f"{t.name} reads {o.tensor.name}, which has lost the axis, along it")
-                    if self._index.setdefault((tv, o.tensor), index) != index:
-                        raise call.error(f"{o.tensor.name} is read at two elements")
-                    continue
-                place = found[0] if found else None
-                if self._along.setdefault(o.tensor, place) != place:
-                    raise call.error(f"{o.tensor.name} is read along two of its axes")
-                if not isinstance(self.fusion.definition(o.tensor), Pointwise):
-                    raise call.error(f"{o.tensor.name}, between {tv.name} and a reduction that it reads, is not elementwise")
-                stack.append((o.tensor, place, index))
-
-    # -- the walk -------------------------------------------------------------------------------------------------------------------
-
-    def _rewrite(self, plan: _Plan) -> None:
+    def _rewrite(self, plan: CascadePlan) -> None:
         tv = plan.tv
         expr, k = self.exprs[tv], self.axes[tv]
         part = self._part(tv, expr)
-        root = [axis(self.chunks, AxisKind.REDUCTION) if p == k else a for p, a in enumerate(tv.root)]
         is_finished = plan.top is not None or bool(plan.factors)
+        walk = self._walk(plan, part, is_finished)
+        for level in reversed(range(len(self.parts))):
+            walk = self._joined(plan, walk, level, is_finished)
         if is_finished:
-            walk = self._new([axis(a.extent, a.kind) for a in root], tv)
-        else:
-            walk = tv
-            tv.root = tuple(root)
-            tv.schedule = TensorSchedule(list(root))
-        read = Read(part, _point(len(root)))  # the chunk is where the reduced axis was
-        if plan.top is None or plan.repair is None:
-            made = self.fusion.define(Reduction(walk, expr.combine, COPY, (read,), expr.init, expr.location))
-        else:
-            decay = Read(self._decay(plan.top, plan.repair), (*self._index[tv, plan.top], iteration_symbol(k)))
-            made = self.fusion.define(Fold(walk, ELEMENTWISE["fma"], (decay, read), k, expr.init, expr.location))
-        if is_finished:
-            self.made.append(made)
             self._finish(plan, walk)
-        if any((r, tv) in self._index for r in self.reductions) and self._is_top(tv):
+        if any((r, tv) in self.plans.index for r in self.reductions) and self.plans.is_top(tv):
             self._run(tv, expr, part, k)
+
+    def _walk(self, plan: CascadePlan, part: TensorView, is_finished: bool) -> TensorView:
+        """The reduction of all steps of each part, from the reductions of their chunks."""
+        tv, levels = plan.tv, len(self.parts)
+        expr, k = self.exprs[tv], self.axes[tv]
+        root = self._root(tv, [axis(self.steps, AxisKind.REDUCTION), *map(_constant, self.parts)])
+        walk = self._target(tv, root, is_new=is_finished or levels > 0)
+        init = Literal(expr.combine.neutral(tv.dtype), tv.dtype) if levels else expr.init
+        read = Read(part, _point(len(root)))  # the step is where the reduced axis was
+        if plan.top is None or plan.repair is None:
+            return self._added(Reduction(walk, expr.combine, COPY, (read,), init, expr.location), tv)
+        old, new = (_own(self._base(plan.top, found[plan.top])) for found in (self.before, self.running))
+        decay = self._decay(plan.top, plan.repair, new.tensor.shape, old, new)
+        return self._added(Fold(walk, ELEMENTWISE["fma"], (self._at_top(tv, plan.top, decay, levels), read), k, init, expr.location), tv)
+
+    def _joined(self, plan: CascadePlan, parts: TensorView, level: int, is_finished: bool) -> TensorView:
+        """The reduction of the parts of a level: of those that read a maximum, each multiplied by the repair from its own to that of them all."""
+        tv = plan.tv
+        expr = self.exprs[tv]
+        root = self._root(tv, [*map(_constant, self.parts[:level]), axis(const(self.parts[level]), AxisKind.REDUCTION)])
+        out = self._target(tv, root, is_new=is_finished or level > 0)
+        init = Literal(expr.combine.neutral(tv.dtype), tv.dtype) if level else expr.init
+        read = Read(parts, _point(len(root)))
+        if plan.top is None or plan.repair is None:
+            return self._added(Reduction(out, expr.combine, COPY, (read,), init, expr.location), tv)
+        shape = [*(a.extent for a in plan.top.logical), *map(const, self.parts[: level + 1])]
+        old, new = (self._of_part(plan.top, n, len(shape)) for n in (level + 1, level))
+        decay = self._decay(plan.top, plan.repair, shape, old, new)
+        return self._added(Reduction(out, expr.combine, MUL, (self._at_top(tv, plan.top, decay, level), read), init, expr.location), tv)
+
+    def _root(self, tv: TensorView, instead: list[Axis]) -> list[Axis]:
+        """Axes like those of a reduction, with others in the place of the reduced one."""
+        k = self.axes[tv]
+        return [*(axis(a.extent) for a in tv.root[:k]), *instead, *(axis(a.extent) for a in tv.root[k + 1 :])]
+
+    def _target(self, tv: TensorView, root: list[Axis], *, is_new: bool) -> TensorView:
+        """The tensor with these axes that is defined next: another one, or ``tv`` itself."""
+        if is_new:
+            return self._new(root, tv)
+        k = self.axes[tv]
+        tv.root = (*tv.root[:k], root[k], *tv.root[k + 1 :])
+        tv.schedule = TensorSchedule(list(tv.root))
+        return tv
+
+    def _added(self, expr: Reduction | Fold, tv: TensorView) -> TensorView:
+        made = self.fusion.define(expr)
+        if made is not tv:
+            self.made.append(made)
+        self.totals.setdefault(tv, []).insert(0, made)
+        return made
+
+    def _at_top(self, tv: TensorView, top: TensorView, factor: TensorView, more: int) -> Read:
+        """What follows from a maximum, in a reduction that has so many axes more than ``tv`` had, beginning in the place of the reduced one."""
+        k = self.axes[tv]
+        at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + more) for p in range(k + 1, self.ranks[tv])}
+        own = tuple(substitute(e, at) for e in self.plans.index[tv, top])
+        return Read(factor, (*own, *(iteration_symbol(k + p) for p in range(more + 1))))
+
+    def _of_part(self, top: TensorView, level: int, rank: int) -> Read:
+        """What terms are taken with in a part of some level, at an index of the maximum's own axes, and those of levels."""
+        k, kept, here = self.axes[top], self.ranks[top] - 1, _point(rank)
+        base = self._base(top, self.totals[top][level])
+        return Read(base, (*here[:k], *here[kept : kept + level], *here[k:kept]))
 
     def _part(self, tv: TensorView, expr: Reduction) -> TensorView:
         """The reduction of each chunk."""
         k = self.axes[tv]
-        root = [axis(a.extent) for a in tv.root]
-        root[k : k + 1] = [axis(self.chunks), axis(const(self.chunk), AxisKind.REDUCTION)]
+        root = self._root(tv, [axis(self.steps), *map(_constant, self.parts), axis(const(self.chunk), AxisKind.REDUCTION)])
         operands = tuple(self._moved(o, k, len(tv.root)) for o in storage_operands(self.fusion, expr))
         if not self.is_whole:
             operands = tuple(self._masked(o, expr, [axis(a.extent) for a in root], k) for o in operands)
         neutral = Literal(expr.combine.neutral(tv.dtype), tv.dtype)
         return self._define(Reduction(self._new(root, tv), expr.combine, expr.body, operands, neutral, expr.location))
 
+    def _element(self, at: int, *, is_inside: bool = False) -> Expr:
+        """The element of the axis, where the step is the index symbol ``at``, those of the parts come next, and that in the chunk last.
+
+        Args:
+            is_inside: past the end of the axis it is one of the last piece, if pieces end there, or the last one: so pieces may be loaded as vectors.
+        """
+        inside = iteration_symbol(at + self.depth)
+        part: Expr = const(0)
+        for level, n in enumerate(self.parts):
+            part = part * n + iteration_symbol(at + 1 + level)
+        pieces = self.chunk // self.adjacent
+        piece = iteration_symbol(at) * pieces + inside // self.adjacent if pieces > 1 else iteration_symbol(at)
+        first, inside = piece * prod(self.parts) + part, inside % self.adjacent if pieces > 1 else inside
+        if not is_inside or self.is_whole:
+            return first * self.adjacent + inside
+        if is_multiple(self.extent, self.adjacent, self.facts):
+            return minimum(first, self.extent // self.adjacent - 1) * self.adjacent + inside
+        return minimum(first * self.adjacent + inside, self.extent - 1)
+
     def _masked(self, operand: Operand, expr: Reduction, root: list[Axis], k: int) -> Operand:
         """An operand that is neutral past the end of the axis."""
-        if not isinstance(operand, Read) or all({f"i{k}", f"i{k + 1}"}.isdisjoint(e.free) for e in operand.index):
+        if not isinstance(operand, Read) or all({f"i{p}" for p in range(k, k + self.depth + 1)}.isdisjoint(e.free) for e in operand.index):
             return operand
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
-        inside = replace(operand, valid=lt(iteration_symbol(k) * self.chunk + iteration_symbol(k + 1), self.extent))
+        inside = replace(operand, valid=lt(self._element(k), self.extent))
         made = self._define(FirstValid(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
         return Read(made, _point(len(root)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
         """An operand of a tensor of some rank, as its chunked form reads it."""
-        chunk = iteration_symbol(rank if along is None else along)
+        first = rank if along is None else along
+        step = tuple(iteration_symbol(first + p) for p in range(self.depth))
         at: dict[str, Expr] = {}
         if along is not None:
-            element = chunk * self.chunk + iteration_symbol(along + 1)
-            at = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(along + 1, rank)}
-            at[str(chunk)] = element if self.is_whole else minimum(element, self.extent - 1)
+            at = {str(iteration_symbol(p)): iteration_symbol(p + self.depth) for p in range(along + 1, rank)}
+            at[str(step[0])] = self._element(along, is_inside=True)
         match operand:
             case IndexValue():
                 return IndexValue(substitute(operand.index, at))
@@ -259,21 +236,26 @@ class _Cascade:
                     return Literal(1.0, tv.dtype)  # a factor, which the whole sum gets
                 index = tuple(substitute(e, at) for e in operand.index)
                 if tv in self.base:
-                    return Read(self.base[tv], (*index, chunk))
-                place = self._along.get(tv) if tv in self._along else self._place_of_other(operand, along)
-                if tv not in self._along and place is None:
+                    return Read(self.base[tv], (*index, *step))
+                place = self.plans.along.get(tv) if tv in self.plans.along else self._place_of_other(operand, along, rank)
+                if tv not in self.plans.along and place is None:
                     return replace(operand, index=index)
                 if place is None:
-                    return Read(self._chunks_of(tv, None), (*index, chunk))
+                    return Read(self._chunks_of(tv, None), (*index, *step))
                 assert along is not None
-                return Read(self._chunks_of(tv, place), (*index[:place], chunk, iteration_symbol(along + 1), *index[place + 1 :]))
+                return Read(self._chunks_of(tv, place), (*index[:place], *step, iteration_symbol(along + self.depth), *index[place + 1 :]))
             case _:
                 return operand
 
-    def _place_of_other(self, read: Read, along: int | None) -> int | None:
-        """The axis of a tensor that reads no reduction of the walk, if it is computed for each element of the walk: then it is by chunks, too."""
+    def _place_of_other(self, read: Read, along: int | None, rank: int) -> int | None:
+        """The axis of a tensor that reads no reduction of the walk, if it is computed for each element of the walk: then it is by chunks, too.
+
+        What is in memory is read in place; where the last chunks are short, an input that is read at a point of its own is copied, so that all its readers,
+        with their own conditions, share one load.
+        """
         expr = self.fusion.definition(read.tensor)
-        if along is None or not isinstance(expr, Pointwise | Reduction) or read.valid is not TRUE:
+        is_copied = expr is None and not self.is_whole and read.index == _point(rank)
+        if along is None or read.valid is not TRUE or not (isinstance(expr, Pointwise | Reduction) or is_copied):
             return None
         if isinstance(expr, Reduction) and expr.output.logical != tuple(a for a in expr.output.root if not a.is_reduction):
             return None
@@ -281,53 +263,57 @@ class _Cascade:
         return found[0] if len(found) == 1 and read.index[found[0]] is iteration_symbol(along) else None
 
     def _chunks_of(self, tv: TensorView, place: int | None) -> TensorView:
-        """A tensor by chunks: an axis, that of the walk, is replaced by two; without one, the chunk is the last axis."""
+        """A tensor by chunks: that of the walk, an axis, is replaced by those of steps, parts and a chunk; without one, steps and parts are the last axes."""
         if (tv, place) not in self._chunked:
             expr = self.fusion.definition(tv)
-            assert isinstance(expr, Pointwise | Reduction)
-            along = None if place is None else next(k for k, a in enumerate(tv.root) if a is tv.logical[place])
-            root = [axis(a.extent, a.kind) for a in tv.root]
+            axes = tv.logical if expr is None else tv.root
+            along = None if place is None else next(k for k, a in enumerate(axes) if a is tv.logical[place])
+            root = [axis(a.extent, a.kind) for a in axes]
             if along is None:
-                root.append(axis(self.chunks))
+                root += [axis(self.steps), *map(_constant, self.parts)]
             else:
-                root[along : along + 1] = [axis(self.chunks), axis(const(self.chunk))]
+                root[along : along + 1] = [axis(self.steps), *map(_constant, self.parts), _constant(self.chunk)]
+            if expr is None:
+                assert along is not None
+                here = _point(len(root))
+                element = Read(tv, (*here[:along], self._element(along, is_inside=True), *here[along + self.depth + 1 :]))
+                self._chunked[tv, place] = self._define(Pointwise(self._new(root, tv), COPY, (element,), caller()))
+                return self._chunked[tv, place]
+            assert isinstance(expr, Pointwise | Reduction)
             operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))
         return self._chunked[tv, place]
 
     def _run(self, tv: TensorView, expr: Reduction, part: TensorView, k: int) -> None:
         """The running maximum after each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""
-        shape = [*(a.extent for a in tv.logical), self.chunks]
+        kept = len(tv.logical)
+        shape = [*(a.extent for a in tv.logical), self.steps, *map(const, self.parts)]
         here = _point(len(shape))
-        read = Read(part, (*here[:k], here[-1], *here[k:-1]))
-        last = len(shape) - 1
+        read = Read(part, (*here[:k], *here[kept:], *here[k:kept]))
         for found, is_exclusive in ((self.running, False), (self.before, True)):
-            found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), last, expr.location, is_exclusive))
+            found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), kept, expr.location, is_exclusive))
         self.base[tv] = self._base(tv, self.running[tv])
 
-    def _base(self, top: TensorView, running: TensorView) -> TensorView:
-        """What terms are taken with at a running maximum: 0 as long as nothing but -inf has come."""
-        shape, here = running.shape, _point(running.ndim)
-        nothing = self._pointwise("eq", shape, (Read(running, here), Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
+    def _base(self, top: TensorView, found: TensorView) -> TensorView:
+        """What terms are taken with at a maximum of some elements: 0 as long as these are nothing but -inf."""
+        shape, here = found.shape, _own(found)
+        nothing = self._pointwise("eq", shape, (here, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
         zero = Literal(0.0 if top.dtype.is_float else 0, top.dtype)
-        return self._pointwise("where", shape, (Read(nothing, here), zero, Read(running, here)), top, top.dtype)
+        return self._pointwise("where", shape, (_own(nothing), zero, here), top, top.dtype)
 
-    def _decay(self, top: TensorView, repair: Repair) -> TensorView:
-        """The factor by which sums change with the running maximum: 1 where it does not grow, and finite, as a sum of no terms is 0."""
+    def _decay(self, top: TensorView, repair: Repair, shape: Sequence[Expr], old: Read, new: Read) -> TensorView:
+        """The factor by which sums change from one maximum to another: 1 if they are the same, and finite, as a sum of no terms is 0."""
         wide = top.dtype.compute
-        shape = list(self.running[top].shape)
-        here = _point(len(shape))
-        before, running = Read(self._base(top, self.before[top]), here), Read(self.base[top], here)
 
         def emit(name: str, *operands: Operand) -> Operand:
-            return Read(self._pointwise(name, shape, operands, top, wide), here)
+            return _own(self._pointwise(name, shape, operands, top, ELEMENTWISE[name].result_dtype(wide)))
 
         assert repair.factor is not None
-        factor = emit("minimum", repair.factor(before, running, emit), Literal(float(wide.max_value), wide))
-        same = self._pointwise("eq", shape, (before, running), top, bool_)
-        return self._pointwise("where", shape, (Read(same, here), Literal(1.0, wide), factor), top, wide)
+        factor = emit("minimum", repair.factor(old, new, emit), Literal(float(wide.max_value), wide))
+        same = self._pointwise("eq", shape, (old, new), top, bool_)
+        return self._pointwise("where", shape, (_own(same), Literal(1.0, wide), factor), top, wide)
 
-    def _finish(self, plan: _Plan, walk: TensorView) -> None:
+    def _finish(self, plan: CascadePlan, walk: TensorView) -> None:
         """The sum that was taken without its factors, multiplied by them; and by the repair for a maximum of nothing, as its terms were taken with 0."""
         tv, k = plan.tv, self.axes[plan.tv]
         kept = [a for p, a in enumerate(tv.root) if p != k]
@@ -335,14 +321,14 @@ class _Cascade:
         at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p - 1) for p in range(k + 1, len(tv.root))}
 
         def emit(name: str, *operands: Operand) -> Operand:
-            return Read(self._pointwise(name, shape, operands, tv, tv.dtype), _point(len(shape)))
+            return _own(self._pointwise(name, shape, operands, tv, ELEMENTWISE[name].result_dtype(tv.dtype)))
 
         found: list[Operand] = [Read(walk, _point(len(shape)))]
         if plan.top is not None and plan.repair is not None:
             found.append(self._for_nothing(plan, plan.top, plan.repair, at, emit))
         for f, repair in plan.factors.items():
             assert repair.factor is not None
-            index = tuple(substitute(e, at) for e in self._index[tv, f])
+            index = tuple(substitute(e, at) for e in self.plans.index[tv, f])
             found.append(repair.factor(Literal(1.0, f.dtype), Read(f, index), emit))
         while len(found) > 2:
             found[:2] = [emit("mul", *found[:2])]
@@ -350,10 +336,10 @@ class _Cascade:
         tv.schedule = TensorSchedule(list(kept))
         self.fusion.define(Pointwise(tv, MUL, tuple(found), self.exprs[tv].location))
 
-    def _for_nothing(self, plan: _Plan, top: TensorView, repair: Repair, at: dict[str, Expr], emit: Emit) -> Operand:
+    def _for_nothing(self, plan: CascadePlan, top: TensorView, repair: Repair, at: dict[str, Expr], emit: Emit) -> Operand:
         """What a sum changes by where its maximum is of nothing but -inf; 1 elsewhere."""
         wide = plan.tv.dtype
-        last = Read(top, tuple(substitute(e, at) for e in self._index[plan.tv, top]))
+        last = Read(top, tuple(substitute(e, at) for e in self.plans.index[plan.tv, top]))
         assert repair.factor is not None
         factor = emit("minimum", repair.factor(Literal(0.0, top.dtype), last, emit), Literal(float(wide.max_value), wide))
         shape = [a.extent for a in plan.tv.root if not a.is_reduction]
@@ -378,6 +364,15 @@ class _Cascade:
         if key not in self._functions:
             self._functions[key] = self._define(Pointwise(self._new(list(map(axis, shape)), like, dtype), ELEMENTWISE[name], operands, caller()))
         return self._functions[key]
+
+
+def _own(tv: TensorView) -> Read:
+    """A tensor's elements at their own index."""
+    return Read(tv, _point(tv.ndim))
+
+
+def _constant(extent: int) -> Axis:
+    return axis(const(extent))
 
 
 def _point(rank: int) -> tuple[Expr, ...]:

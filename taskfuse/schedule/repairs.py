@@ -2,7 +2,8 @@
 
 A term ``g(x, r)`` has a **repair** if ``g(x, r') = g(x, r) * h(r, r')`` for some h that does not know x: then a sum of such terms, taken with r, becomes
 the sum taken with r' by one multiplication. It is found by the rules of each function: ``x - r`` changes by the addition of ``r - r'``, ``exp`` makes a
-factor of what is added, a product has the product of its operands' factors. No op is recognised by its place in a pattern.
+factor of what is added, a product has the product of its operands' factors. What is a function of r alone changes by its own difference, or, where sums are
+factors, by its own quotient. No op is recognised by its place in a pattern.
 """
 
 from __future__ import annotations
@@ -11,16 +12,27 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+import numpy as np
+
+from taskfuse.dtypes import bool_
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 
+FINITE = frozenset(
+    {"copy", "neg", "abs", "add", "sub", "minimum", "maximum", "where", "isfinite", "isinf", "isnan", "eq", "ne", "lt", "le", "gt", "ge", "sin", "cos"}
+)
+"""Functions that are finite, or bool, of finite operands: terms may be taken with such a function of any running maximum."""
 Emit = Callable[..., Operand]
 """Makes a tensor of an elementwise function's name and operands."""
 Change = Callable[[Operand, Operand, Emit], Operand]
 """From the reduction's value before and after, and what makes tensors."""
+Value = Callable[[Operand, Emit], Operand]
+"""From the reduction's value, and what makes tensors, to that of a function of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +78,7 @@ class Repairs:
     def of(self, tv: TensorView) -> Repair | None:
         """The repair of a tensor's elements."""
         if tv is self.reduction:
-            if self.as_factor:
-                return Repair(factor=lambda old, new, emit: emit("div", new, old))
-            return Repair(added=lambda old, new, emit: emit("sub", new, old))
+            return self._of_function_alone(lambda value, emit: value)
         if tv not in self._known:
             self._known[tv] = self._of_tensor(tv)
         return self._known[tv]
@@ -82,7 +92,54 @@ class Repairs:
         operands = storage_operands(self.fusion, expr)
         found = [self.of_operand(o) for o in operands]
         known = [f for f in found if f is not None]
-        return _of_function(expr.op.name, operands, known) if len(known) == len(found) else None
+        repair = _of_function(expr.op.name, operands, known) if len(known) == len(found) else None
+        alone = self._alone(tv) if repair is None else None
+        return repair if alone is None else self._of_function_alone(alone)
+
+    def _of_function_alone(self, value: Value) -> Repair | None:
+        """The repair of what is a function of the reduction alone: its own difference, or quotient. A sum is put off as if it were 1, so it must be a
+        factor there."""
+        if self.as_factor:
+            one = value(Literal(1.0, self.reduction.dtype), _computed)
+            if not isinstance(one, Literal) or not math.isfinite(one.value) or one.value == 0:
+                return None
+            return Repair(factor=lambda old, new, emit: emit("div", value(new, emit), value(old, emit)))
+        return Repair(added=lambda old, new, emit: emit("sub", value(new, emit), value(old, emit)))
+
+    def _alone(self, tv: TensorView) -> Value | None:
+        """A tensor as a function of the reduction and of constants, in the reduction's dtype; ``None``: it is of something else, too."""
+        if tv is self.reduction:
+            return lambda value, emit: value
+        expr = self.fusion.definition(tv)
+        if not isinstance(expr, Pointwise) or tv.dtype not in (self.reduction.dtype, bool_) or not (self.as_factor or expr.op.name in FINITE):
+            return None
+        parts = [self._alone_operand(o) for o in storage_operands(self.fusion, expr)]
+        known = [part for part in parts if part is not None]
+        return _applied(expr.op.name, known) if len(known) == len(parts) else None
+
+    def _alone_operand(self, operand: Operand) -> Value | None:
+        match operand:
+            case Read():
+                return self._alone(operand.tensor) if operand.valid is TRUE else None
+            case Literal() | ScalarRead():
+                return lambda value, emit: operand
+            case IndexValue():
+                return None
+
+
+def _computed(name: str, *operands: Operand) -> Operand:
+    """A function of constants; one of something else as it is."""
+    values = [o.value for o in operands if isinstance(o, Literal)]
+    if len(values) < len(operands):
+        return operands[0] if not isinstance(operands[0], Literal) else operands[-1]
+    row, dtype = ELEMENTWISE[name], next(o.dtype for o in reversed(operands) if isinstance(o, Literal))
+    with np.errstate(all="ignore"):
+        found = row.function(*(np.asarray(v, np.bool_ if isinstance(v, bool) else np.float64) for v in values))
+    return Literal(found.item(), row.result_dtype(dtype))
+
+
+def _applied(name: str, parts: list[Value]) -> Value:
+    return lambda value, emit: emit(name, *(part(value, emit) for part in parts))
 
 
 def depends(fusion: Fusion, tv: TensorView, sources: Collection[TensorView], others: Collection[TensorView] = ()) -> bool:
@@ -126,13 +183,13 @@ def _then(name: str, a: Change, *others: Operand) -> Change:
 def _of_function(name: str, operands: tuple[Operand, ...], repairs: list[Repair]) -> Repair | None:
     """The repair of a function's result, not all of whose operands are free."""
     match name, repairs:
-        case ("copy" | "cast"), [a]:
+        case (("copy" | "cast"), [a]):
             return a
-        case ("exp" | "exp2"), [a] if a.added is not None:
+        case (("exp" | "exp2"), [a]) if a.added is not None:
             return Repair(factor=_then(name, a.added))
         case "neg", [a]:
             return Repair(added=None if a.added is None else _then("neg", a.added), factor=a.factor)
-        case ("add" | "sub"), [a, b]:
+        case (("add" | "sub"), [a, b]):
             return _of_sum(name, a, b)
         case "mul", [a, b]:
             return _scaled(a, operands[1], b, "mul") or _scaled(b, operands[0], a, "mul") or product_of([a, b])

@@ -7,6 +7,8 @@ from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
+from taskfuse.schedulers.online import online
+from taskfuse.schedulers.online_cost import OnlineConfig
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.products import products
@@ -30,6 +32,7 @@ __all__ = [
     "Keep",
     "MatmulConfig",
     "MatmulKind",
+    "OnlineConfig",
     "Option",
     "PointwiseConfig",
     "ProductsConfig",
@@ -46,6 +49,7 @@ __all__ = [
     "fallback",
     "matmul",
     "normalization",
+    "online",
     "pointwise",
     "products",
     "reduction",

@@ -18,6 +18,8 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
+from taskfuse.schedulers.online import offer as online_offer
+from taskfuse.schedulers.online import online
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.products import offer as products_offer
 from taskfuse.schedulers.products import products
@@ -31,7 +33,7 @@ from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, scatter, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
 PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:3]
@@ -90,6 +92,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         products: products_offer,
         simt_gemm: simt_gemm_offer,
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
+        online: partial(online_offer, memo=memo, lowers=lowers),
         normalization: partial(normalization_offer, memo=memo, lowers=lowers),
         fallback: fallback_offer,
     }

@@ -1,7 +1,7 @@
 """Products whose sum has two levels: products of blocks of k, each made into a term, and the sum of these terms over the blocks.
 
 ``y[m, n] = sum over kb of f(sum over kk of a[m, kb, kk] * b[n, kb, kk], s[m, kb], ...)``: scales of blocks are such an f. The inner sum is a matrix product
-with the batch axis kb; what stands between the sums is computed element by element, and reads inputs beside it.
+with the batch axis kb; the math between the sums is elementwise, and may read further inputs.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class BlockSums:
         product: the products of blocks.
         size: elements of k in a block.
         axis: the position of the blocks in the iteration spaces of both sums.
-        terms: what is computed element by element between the sums, producers first.
-        inputs: what the terms and the outer sum read beside the product.
+        terms: the elementwise tensors between the sums, producers first.
+        inputs: the further operands of the terms and of the outer sum.
     """
 
     product: TensorView
@@ -97,7 +97,7 @@ def block_sums(fusion: Fusion, product: Reduction, outer: Reduction, m: int, n: 
         m, n: positions of rows and columns.
 
     Raises:
-        UnsupportedError: what stands between the sums is not computed element by element.
+        UnsupportedError: the math between the sums is not elementwise.
     """
     size = product.output.root[-1].extent
     inner = product.output

@@ -24,6 +24,8 @@ BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
 MAX_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
 """Accumulators per thread that leave room for the epilogue, by the number of warpgroups."""
+MAX_SEVERAL = {1: 192, 2: 192, 3: 128}
+"""Those of several contractions together; with more than :data:`MAX_ACCUMULATORS` an epilogue that reads inputs spilled 52 to 452 bytes."""
 MAX_PROMOTED = {1: 196, 2: 196, 3: 132}
 """Registers of a thread for accumulators, sums of blocks and what belongs to the columns of a tile, by the number of warpgroups: with more, kernels spilled."""
 REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}
@@ -51,6 +53,30 @@ class BlockCounts:
     staged_rows: int = 0
     staged_columns: int = 0
     by_piece: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProductCounts:
+    """Contractions whose results a tile takes together.
+
+    Attributes:
+        results: their number: each has accumulators of its own.
+        rows, columns: tiles of factors in a slot of the ring: those of one step of k.
+        turns: contractions that walk along k one after another, their factors through one ring.
+    """
+
+    results: int = 1
+    rows: int = 1
+    columns: int = 1
+    turns: int = 1
+
+    @property
+    def at_once(self) -> int:
+        """Contractions of one step."""
+        return self.results // self.turns
+
+
+ALONE = ProductCounts()
 
 
 class MatmulKind(Enum):
@@ -153,21 +179,26 @@ class MatmulConfig(Parameters):
         beside = blocks.each_column * self.tile_n // FRAGMENT_LANES + -(-self.tile_n // STAGED_COLUMNS)
         return not self.is_pingpong and 2 * self.accumulators + beside <= MAX_PROMOTED[self.warpgroups]
 
-    def holds(self, itemsizes: Iterable[int]) -> bool:
-        """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators."""
+    def accumulates(self, counts: ProductCounts) -> bool:
+        """Whether the registers of a thread hold the accumulators of several contractions."""
+        return counts.results == 1 or self.accumulators * counts.results <= MAX_SEVERAL[self.warpgroups]
+
+    def holds(self, itemsizes: Iterable[int], results: int = 1) -> bool:
+        """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators of so many contractions."""
         elements = WGMMA_ROWS * self.columns // WARPGROUP
         addresses = MORE_ROWS if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
-        return self.accumulators + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
+        return self.accumulators * results + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
-    def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None) -> int:
+    def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
         """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged there.
 
         Args:
             itemsize: bytes of an operand's element.
             staged: number of these outputs.
             blocks: of products of blocks of k that are summed.
+            counts: of contractions.
         """
-        slot = (self.tile_m + self.tile_n) * self.tile_k * itemsize
+        slot = (counts.rows * self.tile_m + counts.columns * self.tile_n) * self.tile_k * itemsize
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         ring = self.stages * slot
@@ -183,6 +214,8 @@ class MatmulConfig(Parameters):
         columns_by_threads: bool = False,
         is_reduced: bool = False,
         blocks: BlockCounts | None = None,
+        counts: ProductCounts = ALONE,
+        is_computed: bool = False,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
 
@@ -194,6 +227,8 @@ class MatmulConfig(Parameters):
             columns_by_threads: threads copy that factor, not the copy engine.
             is_reduced: there are reductions of the result.
             blocks: of products of blocks of k that are summed.
+            counts: of contractions.
+            is_computed: the factor with the rows is computed in registers.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
@@ -203,6 +238,16 @@ class MatmulConfig(Parameters):
             raise self.error(f"{what}, and sums of blocks take as many registers as the products", "use MatmulKind.COOPERATIVE and a smaller tile")
         if blocks is not None and self.in_flight:
             raise self.error(f"in_flight = {self.in_flight}, and products of a block are read before the next is issued", "use in_flight=0")
+        if is_computed and self.in_flight:
+            reason = f"in_flight = {self.in_flight}, and the tensor cores read registers in which the next step of k is computed"
+            raise self.error(reason, "use in_flight=0")
+        if not self.accumulates(counts):
+            taken = f"{counts.results} contractions with tiles of {self.tile_m} x {self.tile_n}"
+            room = MAX_SEVERAL[self.warpgroups] // counts.results
+            raise self.error(f"{taken}, {self.accumulators} accumulators each", f"there is room for {room} each: use a smaller tile")
+        if counts.turns > 1 and (self.is_pingpong or self.cluster > 1):
+            how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
+            raise self.error(f"{how}, and the factors of several contractions pass through one ring", "use MatmulKind.COOPERATIVE and cluster=1")
         if self.tile_k * itemsize != SPAN:
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", f"use {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
@@ -220,6 +265,6 @@ class MatmulConfig(Parameters):
                 f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid whose warpgroups share tiles",
                 "use MatmulKind.COOPERATIVE and cluster=1",
             )
-        needed = self.shared_bytes(itemsize, staged, blocks)
+        needed = self.shared_bytes(itemsize, staged, blocks, counts)
         if needed > target.limits.block_shared:
             raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {target.limits.block_shared}", "use fewer stages or a smaller tile")

@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
-from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.contraction import MatrixAxes, axes_of_index, computes, factors
-from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, View, padded_read, reads
+from taskfuse.ir.axes import iteration_position
+from taskfuse.ir.connectivity import components
+from taskfuse.ir.contraction import MatrixAxes, computes, factors
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, Const, const, ge, is_multiple, prove, simplify
-from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads, storage_uses
+from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
+from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.block_sums import SPAN, BlockSums, between, block_sums, outer_sum
+from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
+from taskfuse.schedulers.factors import Operand, factor, padded_source, prologue_of
 from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
 
@@ -26,30 +28,6 @@ NOWHERE, SEVERAL = -1, -2
 """The place of an axis that the result lacks, and of one with several places: the tensor is read in several ways."""
 STAGED_ITEMSIZE = 2
 """Bytes of the elements that ``stmatrix`` stores."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Operand:
-    """A factor.
-
-    Attributes:
-        tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``. Or the padded copy of one.
-        position: its position among the operands of the contraction.
-        is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
-            its rows begin, or where k does.
-        is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
-        is_bulk: the copy engine can read it.
-        size: bytes of one access if threads copy it.
-        is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
-    """
-
-    tensor: TensorView
-    position: int
-    is_whole: bool
-    is_k_major: bool
-    is_bulk: bool
-    size: int
-    is_padded: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,8 +84,22 @@ class Reduced:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Accumulated:
+    """A further contraction of the same rows and columns, with accumulators of its own.
+
+    Attributes:
+        axes: of the contraction.
+        a, b: as those of :class:`MatrixProduct`.
+    """
+
+    axes: MatrixAxes
+    a: Operand
+    b: Operand
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MatrixProduct:
-    """A fusion with one contraction.
+    """A fusion with one contraction, or with several of the same rows and columns.
 
     Attributes:
         axes: of the contraction, which sums over one; of the outer sum, where blocks are summed first: k are the blocks.
@@ -118,6 +110,7 @@ class MatrixProduct:
         reductions: of results of the epilogue or the contraction.
         finals: elementwise tensors computed from reductions.
         blocks: the products of blocks of k that the contraction sums; ``None``: it multiplies.
+        beside: the other contractions, whose elements the epilogue takes together with those of the first.
     """
 
     axes: MatrixAxes
@@ -129,6 +122,23 @@ class MatrixProduct:
     reductions: tuple[Reduced, ...] = ()
     finals: tuple[TensorView, ...] = ()
     blocks: BlockSums | None = None
+    beside: tuple[Accumulated, ...] = ()
+
+    @property
+    def factors(self) -> tuple[tuple[Operand, Operand], ...]:
+        """Those of each contraction."""
+        return (self.a, self.b), *((other.a, other.b) for other in self.beside)
+
+    @property
+    def shares_steps(self) -> bool:
+        """All contractions walk along k together, as they read one factor at the same places."""
+        all_axes = [self.axes, *(other.axes for other in self.beside)]
+        is_alike = all((x.batch, x.m, x.n, x.k) == (self.axes.batch, self.axes.m, self.axes.n, self.axes.k) for x in all_axes)
+        return bool(self.beside) and is_alike and any(self._has_in_common(side) for side in (0, 1))
+
+    def _has_in_common(self, side: int) -> bool:
+        mine = self.factors[0][side]
+        return mine.is_whole and all(two[side].tensor is mine.tensor and two[side].index == mine.index for two in self.factors)
 
     @property
     def multiplied(self) -> TensorView:
@@ -152,18 +162,45 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     """
     asked = fusion.outputs if outputs is None else outputs
     exprs = needed(fusion, asked)
-    expr = _contraction(fusion, exprs)
-    outer = outer_sum(fusion, exprs, expr)
+    products = _contractions(fusion, exprs)
+    expr = products[0]
+    outer = outer_sum(fusion, exprs, expr) if len(products) == 1 else None
     result = expr.output if outer is None else outer.output
     inside = [] if outer is None else [expr.output, *between(fusion, expr.output, result)]
-    epilogue, reductions, finals = _behind(fusion, [e for e in exprs if not among(e.output, inside)], result)
-    places = _places(fusion, result, epilogue)
+    made_by = products if outer is None else [outer]
+    epilogue, reductions, finals = _behind(fusion, [e for e in exprs if not among(e.output, inside)], made_by)
+    places = _places(fusion, [e.output for e in made_by], epilogue)
     behind = [*(e.output for e in reductions), *finals]
     parts = [part for tv in asked for part in made_from(fusion, tv)]
     for tv in parts:
         if tv not in places and not among(tv, behind):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
-    two = factors(fusion, expr)
+    stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
+    others = [e for e in exprs if e not in products]
+    last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
+    axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=len(products) == 1)
+    blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
+    if blocks is not None:
+        axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
+    beside = tuple(_beside(fusion, e, others, axes, a) for e in products[1:])
+    made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
+    reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
+    _check_finals(fusion, finals, reduced)
+    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals, blocks, beside)
+
+
+def _multiplied(
+    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], last: int | None, *, in_blocks: bool = False, is_alone: bool = False
+) -> tuple[MatrixAxes, Operand, Operand]:
+    """The axes of a contraction and its factors, that with the rows first.
+
+    Args:
+        others: what is computed beside contractions.
+        last: the axis that is contiguous in the output, if that is known.
+        in_blocks: it multiplies blocks of k.
+        is_alone: there is one contraction.
+    """
+    two, result = factors(fusion, expr), expr.output
     if two is None:
         raise refuse(fusion, "matmul", f"{result.name} multiplies a tensor by a number", "scale the product instead")
     if not two.make_a_matrix:
@@ -171,22 +208,36 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
-    stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
-    last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
-    axes = two.as_matrices(expr.output, last if last in two.columns else None)
+    axes = two.as_matrices(result, last if last in two.columns else None)
     sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
-    a, b = (_operand(fusion, exprs, expr, place, read, row, axes, in_blocks=outer is not None) for place, read, row in sources)
-    if a.tensor.dtype is not b.tensor.dtype:
-        raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
-    blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
-    if blocks is not None:
-        axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
-    made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
-    reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
-    _check_finals(fusion, finals, reduced)
-    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals, blocks)
+    a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)
+    mine, theirs = (o.prologue[-1] if o.prologue else o.tensor for o in (a, b))
+    if mine.dtype is not theirs.dtype:
+        raise refuse(fusion, "matmul", f"{mine!r} and {theirs!r} have two dtypes", "convert one of them before")
+    return axes, a, b
+
+
+def _beside(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], first: MatrixAxes, like: Operand) -> Accumulated:
+    """A further contraction; its axes are those of the first but for k."""
+    result, tile = expr.output, f"the tiles of {first.result.name}"
+    if result.dtype is not first.result.dtype or result.shape != first.result.shape:
+        raise refuse(fusion, "matmul", f"{result!r} has other elements than {tile}", "leave it to a fusion of its own")
+    at = {place: p for p, place in enumerate(_logical(result))}
+    place = _logical(first.result)
+    axes, a, b = _multiplied(fusion, expr, others, at[place[first.n]])
+    if (axes.m, axes.n) != (at[place[first.m]], at[place[first.n]]):
+        raise refuse(fusion, "matmul", f"rows and columns of {result.name} are not those of {tile}", "leave it to a fusion of its own")
+    if a.tensor.dtype is not like.tensor.dtype:
+        raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} have two dtypes", "convert one of them before")
+    return Accumulated(axes, a, b)
+
+
+def _logical(result: TensorView) -> tuple[int | None, ...]:
+    """For each axis of the iteration space of a result, its place among the result's axes."""
+    kept = iter(range(result.ndim))
+    return tuple(None if a.is_reduction else next(kept) for a in result.root)
 
 
 def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
@@ -200,41 +251,59 @@ def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...
     return tuple(e for e in fusion.exprs() if e.output in wanted)
 
 
-def _contraction(fusion: Fusion, exprs: Sequence[MathExpr]) -> Reduction:
+def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
+    """The products whose elements the epilogue takes together."""
     found = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in found if computes(e, SUM_OF_PRODUCTS)]
     if len(products) > 1:
         products = [e for e in products if (two := factors(fusion, e)) is not None and two.make_a_matrix]
-    if not found or len(products) > 1:
-        raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
-    expr = products[0] if products else found[0]
-    if not products or sum(a.is_reduction for a in expr.output.root) != 1:
-        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products over one axis"
-        raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
-    return expr
+    if not found:
+        raise refuse(fusion, "matmul", "it takes one contraction, and there are 0", "give each contraction a fusion of its own")
+    for expr in products or found[:1]:
+        if not products or sum(a.is_reduction for a in expr.output.root) != 1:
+            what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products over one axis"
+            raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
+    if len(products) > 1 and len(apart(fusion, exprs)) > 1:
+        raise refuse(fusion, "matmul", f"it takes one tile of the result at a time, and {len(products)} contractions do not meet", "tf.schedulers.products")
+    return products
 
 
-def _behind(fusion: Fusion, exprs: Sequence[MathExpr], result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
-    """The other tensors that are computed, producers first: those of the epilogue, reductions of them, and what is computed from these."""
-    made_by = fusion.definition(result)
-    factors_made = [r.tensor for r in storage_reads(fusion, made_by) if _padded_source(fusion, r.tensor) is not None] if made_by is not None else []
+def apart(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[list[TensorView]]:
+    """What is computed, in parts that need nothing of each other."""
+    code = [e for e in exprs if has_code(fusion, e)]
+    edges = [(read.tensor, e.output) for e in code for read in storage_reads(fusion, e) if not read.tensor.is_input]
+    return components([e.output for e in code], edges)
+
+
+def _behind(
+    fusion: Fusion, exprs: Sequence[MathExpr], products: Sequence[Reduction]
+) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
+    """What else is computed, producers first: the tensors of the epilogue, reductions of them, and what is computed from these.
+
+    Args:
+        products: what makes the elements that the epilogue takes.
+    """
+    multiplied = [r.tensor for e in products for r in storage_reads(fusion, e)]
+    factors_made = [tv for tv in multiplied if padded_source(fusion, tv) is not None]
+    factors_made += [made for tv in multiplied for made in prologue_of(fusion, tv)]
+    results = [e.output for e in products]
     epilogue: list[TensorView] = []
     reductions: list[Reduction] = []
     finals: list[TensorView] = []
     for expr in exprs:
         tv = expr.output
-        if tv is result or not has_code(fusion, expr) or among(tv, factors_made):
+        if among(tv, results) or not has_code(fusion, expr) or among(tv, factors_made):
             continue
         sources = [read.tensor for read in storage_reads(fusion, expr)]
         after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
-        if isinstance(expr, Reduction) and not after and len(sources) == 1 and (sources[0] is result or among(sources[0], epilogue)):
+        if isinstance(expr, Reduction) and not after and len(sources) == 1 and among(sources[0], [*results, *epilogue]):
             reductions.append(expr)
         elif not isinstance(expr, Pointwise | View | FirstValid):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)
         else:
-            whole = next((t for t in sources if t is result or among(t, epilogue)), None)
+            whole = next((t for t in sources if among(t, [*results, *epilogue])), None)
             if whole is not None:
                 reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
                 raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")
@@ -283,12 +352,13 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
                 raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "leave it to a fusion of its own")
 
 
-def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
+def _places(fusion: Fusion, results: Sequence[TensorView], epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
     """For each tensor of the epilogue, inputs included: which axis of the result's iteration space each of its logical axes is, as far as known.
 
     From the result to what reads it, then from readers back to the rest of what they read: a bias gets its place from the sum that it is in.
     """
-    found = {result: {d: d if d < _reduced(result) else d + 1 for d in range(result.ndim)}}
+    first = {d: p for p, d in enumerate(_logical(results[0])) if d is not None}
+    found = {result: dict(first) for result in results}
     for tv, read in _reads(fusion, epilogue):
         if read.tensor not in found:
             continue
@@ -296,7 +366,9 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
             position = iteration_position(e)
             if position is None:
                 raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
-            found.setdefault(tv, {})[position] = found[read.tensor].get(axis, NOWHERE)
+            place = found[read.tensor].get(axis, NOWHERE)
+            if found.setdefault(tv, {}).setdefault(position, place) != place:
+                raise refuse(fusion, "matmul", f"{tv.name} reads products at two places", "an epilogue reads each element of the product in its place")
     flowed = set(found)
     for tv, read in reversed(_reads(fusion, epilogue)):
         if read.tensor in flowed or tv not in found:
@@ -337,61 +409,6 @@ def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: d
 def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
     """The operands of the epilogue, producers first."""
     return [(tv, read) for tv in epilogue for read in reads_of(fusion, tv)]
-
-
-def _reduced(result: TensorView) -> int:
-    return next(p for p, a in enumerate(result.root) if a.is_reduction)
-
-
-def _operand(fusion: Fusion, exprs: Sequence[MathExpr], expr: Reduction, place: int, read: Read, row: int, axes: MatrixAxes, *, in_blocks: bool) -> Operand:
-    tv = read.tensor
-    facts = fusion.facts()
-    source = _padded_source(fusion, tv)
-    if not tv.is_input and source is None:
-        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
-    if any(u is not expr and u in exprs for u in storage_uses(fusion, tv)):
-        raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
-    whole = at_axes(expr.output, read)
-    chosen = chosen_by_batch(read, row, axes)
-    start = simplify(read.index[-1] - iteration_symbol(axes.k), facts)
-    steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
-    is_block = in_blocks and bool(start.free) and axes_of_index([start]).issubset(axes.batch)
-    is_block = is_block and all(is_multiple(e, size // tv.dtype.itemsize, facts) for e, size in steps)
-    if not all(w or (c and source is None) for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:
-        index = ", ".join(map(str, read.index))
-        raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
-    last = axes.k if is_block else iteration_position(read.index[-1])
-    if last not in (row, axes.k):
-        raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
-    if source is not None:
-        return Operand(tv, place, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
-    return Operand(tv, place, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
-
-
-def at_axes(result: TensorView, read: Read) -> list[bool]:
-    """For each axis of a factor, whether the contraction reads it at an axis of its own, or as its one element."""
-    positions = [iteration_position(e) for e in read.index]
-    return [
-        result.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE
-        for e, p, n in zip(read.index, positions, read.tensor.shape, strict=True)
-    ]
-
-
-def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
-    """For each axis of a factor, whether batch axes alone decide where it is read, or from where on along the axis ``row`` of the contraction."""
-    return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
-
-
-def _padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
-    """The input of which threads can copy what a padded tensor takes, several elements at once: whether they exist does not depend on the last axis."""
-    padded = padded_read(fusion.definition(tv))
-    if padded is None or tv.is_output:
-        return None
-    read, last = resolve(fusion, padded), iteration_symbol(tv.ndim - 1)
-    facts = fusion.facts()
-    is_copied = read.tensor.is_input and copy_bytes(read.tensor, facts) > read.tensor.dtype.itemsize
-    is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
-    return read.tensor if is_copied and is_row and str(last) not in read.valid.free else None
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:

@@ -20,7 +20,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind
+from taskfuse.schedulers.config import ALONE, MAX_ACCUMULATORS, SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind, ProductCounts
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -81,6 +81,10 @@ GROUPS = (1, 2, 4, 8, 16)
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
+FRAGMENT_CYCLES = 150
+"""Assumed: from the arrival of a slot to the first product of a factor that is computed in registers, beside the instructions for its elements."""
+CONVERTED = 2.5
+"""Instructions for an element of 16 bits on its way through registers: to float32 and back, and its part of a load."""
 LANES = 128
 """Multiply-adds that a multiprocessor begins in a cycle."""
 
@@ -90,7 +94,8 @@ class MatmulProblem:
     """A matrix product with numbers for its extents.
 
     Attributes:
-        batch, m, n, k: extents.
+        batch, m, n, k: extents; ``k`` is that of all contractions that walk along k one after another.
+        counts: of contractions.
         blocks: inputs of the terms, where products of blocks of k are summed.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
         itemsize: bytes of an operand's element.
@@ -104,6 +109,7 @@ class MatmulProblem:
         sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
         held: bytes of an element of each of these, and of each output.
         work: instructions of the epilogue for one element.
+        prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
     """
 
     m: int
@@ -127,6 +133,8 @@ class MatmulProblem:
     by_threads: int = 0
     ragged: RaggedTiles | None = None
     blocks: BlockCounts | None = None
+    counts: ProductCounts = ALONE
+    prologue: float | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -207,10 +215,12 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     """What one tile of ``problem`` takes."""
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
-    multiplied = config.tile_m * config.tile_n * config.tile_k * problem.itemsize
+    counts = problem.counts
+    steps += counts.turns - 1  # what walks along k after another begins when that has ended
+    multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
-    read = (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
-    loaded = (config.tile_m + config.tile_n) * config.tile_k * problem.itemsize
+    read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
+    loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
@@ -222,6 +232,12 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
+    if counts.results > 1:
+        cycles["Shared memory"] = (read + loaded) / figures.several_bytes
+    if problem.prologue is not None:
+        # while a warpgroup computes its factor, the others that share the tile multiply
+        elements = config.rows * config.tile_k // WARPGROUP
+        cycles["prologue"] = cycles["tensor cores"] / config.sharing + FRAGMENT_CYCLES + elements * (CONVERTED + problem.prologue)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -250,6 +266,9 @@ def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     dram = target.dram_us(problem.itemsize * _elements(problem))
+    rest = problem.used(config) % config.blocks / problem.used(config)
+    if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
+        dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
@@ -263,7 +282,8 @@ def _elements(problem: MatmulProblem) -> float:
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
     if tiles is None:
-        return problem.batch * (problem.m * problem.k + problem.m * problem.n) + matrices * problem.n * problem.k
+        rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.k
+        return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
     return tiles.rows * (problem.k + problem.n) + max(matrices, tiles.reads) * problem.n * problem.k
 
 
@@ -289,7 +309,7 @@ def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
         return figures.work_cycles * elements * problem.work
     is_guarded = config.is_pingpong or problem.m % config.tile_m > 0 or problem.n % config.tile_n > 0
     times = figures.guarded_factor if is_guarded else 1
-    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held) or not is_guarded else elements // 2
+    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not is_guarded else elements // 2
     work = figures.work_cycles * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
@@ -311,14 +331,29 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
                 continue
+        if problem.prologue is not None:
+            config = replace(config, in_flight=0)
+        if problem.counts.results > 1 and not _holds_several(problem, config):
+            continue
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        taken = problem.itemsize, problem.staged, problem.blocks
+        taken = problem.itemsize, problem.staged, problem.blocks, problem.counts
         stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(*taken) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
+
+
+def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
+    """Whether a tile has several contractions without spills: of 94 kernels with two, and one to three inputs of the epilogue, the others
+    spilled 8 to 452 bytes; in turns also those with more accumulators than one contraction may have (``kernel.resources``, NVRTC 13.0)."""
+    counts, total = problem.counts, config.accumulators * problem.counts.results
+    if not config.accumulates(counts) or (counts.turns > 1 and (config.is_pingpong or config.cluster > 1)):
+        return False
+    if total > MAX_ACCUMULATORS[config.warpgroups]:
+        return not problem.sides and not config.is_pingpong
+    return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2) or total <= MAX_ACCUMULATORS[2] // 2
 
 
 def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
@@ -330,7 +365,8 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     def touched(group: int) -> int:
         rows, columns = _read_at_once(problem, config, blocks, group)
         weight = RUNS if problem.ragged is not None and problem.columns_contiguous else 1
-        return rows * tile_m * weight + columns * config.tile_n * problem.matrices_of(ceil(rows / height))
+        of_columns = problem.counts.columns * columns * config.tile_n * problem.matrices_of(ceil(rows / height))
+        return problem.counts.rows * rows * tile_m * weight + of_columns
 
     def waves(group: int) -> int:
         return problem.waves(replace(config, group=group, blocks=blocks)) if problem.ragged is not None else 0

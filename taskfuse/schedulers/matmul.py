@@ -1,8 +1,8 @@
-"""``tf.schedulers.matmul``: a fusion with one matrix product, scheduled."""
+"""``tf.schedulers.matmul``: a fusion with a matrix product, or several that make one result, scheduled."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
@@ -11,11 +11,13 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
+from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.config import BlockCounts, MatmulConfig
+from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
+from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
@@ -32,7 +34,10 @@ WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 def matmul(
     fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, tf32: bool = False
 ) -> Chosen[MatmulConfig]:
-    """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
+    """Schedule a fusion with a matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
+
+    Several products of the same rows and columns may be there, if the epilogue takes their elements together. The factor with the rows may be a chain of
+    elementwise functions of an input of 16 bits with k contiguous.
 
     The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
     other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats
@@ -70,6 +75,8 @@ def matmul(
         columns_by_threads=problem.columns_by_threads,
         is_reduced=problem.is_reduced,
         blocks=problem.blocks,
+        counts=problem.counts,
+        is_computed=problem.prologue is not None,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
     scheduled.apply()
@@ -100,7 +107,11 @@ def _planned(
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
-    return product, problem, rank(problem)
+    ranked = rank(problem)
+    if not ranked:
+        reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
+        raise refuse(fusion, "matmul", reason, "give some of them a fusion of their own")
+    return product, problem, ranked
 
 
 def size_of(p: MatmulProblem) -> str:
@@ -114,13 +125,13 @@ def _expected(p: MatmulProblem, e: Estimate) -> str:
     tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
-        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
+        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
 
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     """Notes on the schedule: special cases, and facts that would make it faster."""
-    notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
+    notes = list(dict.fromkeys(told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
     return tuple(filter(None, notes))
@@ -128,14 +139,14 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
-    factor, result = product.a.tensor.dtype, product.multiplied.dtype
-    sums = accumulator_dtype(factor, product.b.tensor.dtype)
+    factor, result = product.b.tensor.dtype, product.multiplied.dtype
+    sums = accumulator_dtype(factor, factor)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
     if factor is float32 and not tf32:
         help = "if 10 bits of the factors' fractions are enough: tf.schedulers.matmul(fusion, tf32=True)"
         raise refuse(fusion, "matmul", "products of float32: tensor cores read its upper 19 bits", help)
-    for operand in (product.a, product.b):
+    for operand in (operand for two in product.factors for operand in two):
         if not operand.is_k_major and factor.itemsize != EITHER_MAJOR_BYTES:
             raise refuse(
                 fusion,
@@ -165,17 +176,23 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         rows, columns = (sum(given.is_bulk and given.has_columns is by_columns for given in inputs) for by_columns in (False, True))
         each = sum(given.is_each_column for given in inputs)
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
+    results = len(product.factors)
+    counts = ProductCounts(results, turns=results)
+    if product.shares_steps:
+        counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)))
+    elif product.beside:
+        k += sum(extent(other.axes.extent(other.axes.k)) for other in product.beside)
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
-    access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
-    columns = sum(axes.m in r.over for r in product.reductions)
-    rows = len(product.reductions) - columns
+    rows, columns = ([two[side] for two in product.factors] for side in (0, 1))
+    access = _access(rows), _access(columns)
+    over_columns = sum(axes.m in r.over for r in product.reductions)
+    over_rows = len(product.reductions) - over_columns
     itemsize = product.a.tensor.dtype.itemsize
-    made = [e for tv in product.epilogue if isinstance(e := fusion.definition(tv), Pointwise)]
-    work = float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))  # that of a conversion is part of storing a piece
+    work = _work(fusion, product.epilogue)  # conversions are part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
-    by_columns = not product.b.is_k_major
+    by_columns = any(not b.is_k_major for _, b in product.factors)
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return MatmulProblem(
         m,
@@ -189,8 +206,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         extent.target,
         by_columns,
         access,
-        rows,
-        columns,
+        over_rows,
+        over_columns,
         sides,
         wide,
         product.held,
@@ -199,4 +216,17 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
         ragged=ragged,
         blocks=blocks,
+        counts=counts,
+        prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
     )
+
+
+def _access(factors: Sequence[Operand]) -> int:
+    """Bytes of one access where threads copy one of some factors; 0: the copy engine copies all."""
+    return min((operand.size for operand in factors if not operand.is_bulk), default=0)
+
+
+def _work(fusion: Fusion, tensors: Sequence[TensorView]) -> float:
+    """Instructions for one element of some tensors, without conversions."""
+    made = [e for tv in tensors if isinstance(e := fusion.definition(tv), Pointwise)]
+    return float(sum(cost(e) for e in made if e.op.rule is not DTypeRule.CAST))

@@ -20,8 +20,8 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.contraction import at_axes, chosen_by_batch
 from taskfuse.schedulers.elementwise import cost, is_aligned, recompute_all
+from taskfuse.schedulers.factors import at_axes, chosen_by_batch
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES

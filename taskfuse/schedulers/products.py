@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from taskfuse.ir.connectivity import components
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, ceildiv, const, simplify
-from taskfuse.ir.storage import has_code, storage_reads
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.contraction import MatrixProduct, find
+from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, estimate_list, order_of, rank_lists, work_list
@@ -137,9 +135,7 @@ def _expected(problems: Sequence[MatmulProblem], e: ListEstimate) -> str:
 
 def _parts(fusion: Fusion) -> list[list[TensorView]]:
     """The outputs that need something in common that is computed: a list for each product."""
-    code = [e for e in fusion.exprs() if has_code(fusion, e)]
-    edges = [(read.tensor, e.output) for e in code for read in storage_reads(fusion, e) if not read.tensor.is_input]
-    parts = [[tv for tv in part if among(tv, fusion.outputs)] for part in components([e.output for e in code], edges)]
+    parts = [[tv for tv in part if among(tv, fusion.outputs)] for part in apart(fusion, fusion.exprs())]
     if len(parts) < 2:
         raise refuse(fusion, "products", "it takes several independent products", "tf.schedulers.matmul takes one")
     return parts
@@ -152,6 +148,8 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
         name = product.axes.result.name
         if product.blocks is not None:
             raise refuse(fusion, "products", f"{name} sums products of blocks", "leave that product to a fusion of its own")
+        if product.beside:
+            raise refuse(fusion, "products", f"{name} and another product make one result", "leave them to a fusion of their own")
         if product.reductions:
             raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
         for mine, theirs in ((product.a, first.a), (product.b, first.b)):

@@ -1,8 +1,8 @@
 """The outer level of a product with two levels of sums, in registers.
 
 The products of a block lie in the accumulators of the tensor cores, which every block starts anew. Its terms are added to sums of the same layout, on the
-threads that hold them: a promotion, as that of products of 8-bit floats to sums of float32. What the terms read beside the products is loaded before the
-product of the block is waited for.
+threads that hold them: a promotion, like that of products of 8-bit floats to sums of float32. The other operands of the terms are loaded before the
+wait for the product of the block.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Promotion:
             self.inputs.append((copy, given))
 
     def load(self) -> None:
-        """Bulk copies of what belongs to the rows or columns of a tile, [head, block, 128], in the ring of the factors."""
+        """Bulk copies of operands along the rows or columns of a tile, [head, block, 128], in the ring of the factors."""
         for tv in self.staged:
             self.script.on(tv).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-1,))
 
@@ -97,7 +97,7 @@ class Promotion:
             self.script.on(tv).inline_at(self.head + 1)
 
     def members(self, mma: Task, total: TensorView, suffix: str) -> list[Node]:
-        """What runs for each block: first the loads of what the terms read, then the product, then the sum of the terms."""
+        """The tasks of each block: loads of the terms' operands, the product, the sum of the terms."""
         script = self.script
         products: Node = mma
         if self.inputs:

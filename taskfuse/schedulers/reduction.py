@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, bounds
+from taskfuse.ir.scalar import ONE, Const, bounds
 from taskfuse.ir.storage import needed, reads_of, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
@@ -26,6 +27,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle, split_reductions
 from taskfuse.target import DEFAULT, Target
 
+T = TypeVar("T")
 UNVERIFIED = LoweringOptions(verify=False)
 """To see whether there is a kernel: that which is made of the schedule in the end is verified."""
 
@@ -84,16 +86,24 @@ def plan(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str
         UnsupportedError: see there; what lowering refuses is found by :func:`schedule`.
     """
     check_call(fusion, name, config, RowConfig)
-    memo = memo or Memo()
+    return rows_of(fusion, sizes, target, memo or Memo(), lambda splits, found: _planned(name, config, splits, found))
+
+
+def rows_of(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, memo: Memo, plan: Callable[[bool, KernelRows], T]) -> T:
+    """The plan of a scheduler of rows: of those of ``fusion``, or, if that is refused, where its reductions run over the axes of what they read.
+
+    Raises:
+        UnsupportedError: there are none, or ``plan`` refuses them.
+    """
     try:
-        return _planned(name, config, False, memo("rows", lambda: _rows(fusion, sizes, target, splits=False)))
+        return plan(False, memo("rows", lambda: _rows(fusion, sizes, target, splits=False)))
     except UnsupportedError:
         if not any(isinstance(e, Reduction) and digits(fusion, e) is not None for e in needed(fusion)):
             raise
-    return _planned(name, config, True, memo("rows of digits", lambda: _rows(fusion, sizes, target, splits=True)))
+    return plan(True, memo("rows of digits", lambda: _rows(fusion, sizes, target, splits=True)))
 
 
-def _planned(name: str, config: RowConfig | None, splits: bool, found: _Rows) -> Plan:
+def _planned(name: str, config: RowConfig | None, splits: bool, found: KernelRows) -> Plan:
     if name == "reduction" and found.problem.phases > 1:
         raise refuse(found.trial, name, f"a row is read {found.problem.phases} times", "tf.schedulers.normalization takes such fusions")
     chosen = found.alternatives[0].config if config is None else config
@@ -102,7 +112,7 @@ def _planned(name: str, config: RowConfig | None, splits: bool, found: _Rows) ->
     return Plan(name, splits, found.is_changed, found.problem, found.alternatives, option, config is not None)
 
 
-class _Rows(NamedTuple):
+class KernelRows(NamedTuple):
     """The rows of a fusion.
 
     Attributes:
@@ -117,7 +127,7 @@ class _Rows(NamedTuple):
     alternatives: tuple[RowEstimate, ...]
 
 
-def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> _Rows:
+def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> KernelRows:
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
     if splits:
@@ -125,13 +135,23 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
     settle(script)
     space = find(trial)
     problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes, target))
-    return _Rows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
+    return KernelRows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
-    planned = plan("reduction", fusion, None, sizes, target, memo)
-    return Offer(planned.option.us, partial(tried if lowers else applied, planned))
+    return row_offer("reduction", fusion, sizes, target, memo or Memo(), lowers)
+
+
+def row_offer(name: str, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, memo: Memo, lowers: bool) -> Offer:
+    """The offer of ``reduction`` or ``normalization``, also for other parameters than the chosen ones. Raises :class:`UnsupportedError`."""
+    make = tried if lowers else applied
+
+    def given(config: Any) -> Callable[[Fusion], Chosen[Any]]:
+        return partial(make, plan(name, fusion, config, sizes, target, memo))
+
+    planned = plan(name, fusion, None, sizes, target, memo)
+    return Offer(planned.option.us, partial(make, planned), given)
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
@@ -190,11 +210,17 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
+        are_whole=all(_long(tv.logical) == _long(space.axes) for tv in fusion.inputs if tv in wide & private and not among(tv, sources.values())),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
         has_constant_rows=isinstance(rows, Const),
         target=extent.target,
     )
+
+
+def _long(axes: Sequence[Axis]) -> int:
+    """How many axes have more than one element."""
+    return sum(a.extent is not ONE for a in axes)
 
 
 def _source(fusion: Fusion, tv: TensorView) -> TensorView:

@@ -14,6 +14,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.schedule.cascade import cascade
 from taskfuse.schedule.propagate import parallelize_like
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
@@ -93,6 +94,11 @@ class Script:
         """:meth:`TensorView.chunk_scan`."""
         call = f"{self.on(tv).name}.chunk_scan({extent})"
         return self._made(tv.chunk_scan(extent), call)
+
+    def cascade(self, reductions: Sequence[TensorView], chunk: int, parts: int, adjacent: int) -> tuple[TensorView, ...]:
+        """:func:`taskfuse.cascade`; what it makes is found by name."""
+        self._write(f"tf.cascade({self.spell(list(reductions))}, {chunk}, {parts}, {adjacent})")
+        return cascade(reductions, chunk, parts, adjacent)
 
     def through_view(self, tv: TensorView, operand: int) -> TensorView:
         """:meth:`TensorView.through_view`."""

@@ -4,6 +4,9 @@
     consumer   for each tile of this block: for each step of k: wgmma from the slot; then, 64 x 64 at a time, the epilogue in registers,
                stmatrix to a staging slot, TMA store; while that goes on the role that loads is a ring ahead, in the next tile
 
+Several contractions of one tile have accumulators each, which the epilogue takes together. If they have a factor in common, a slot holds the tiles of all
+for a step of k; otherwise they walk along k one after another, and their tiles through one ring.
+
 Where the result is the part of an output that lacks some rows of its tiles, no bulk copy can store a tile: each warp stores the rows that it staged, 16 bytes
 of each thread, those that belong to the part.
 
@@ -33,8 +36,10 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct, Operand
+from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct
+from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import BULK_BYTES
+from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
@@ -46,6 +51,21 @@ FRAGMENT_AXES = 6
 SWIZZLED = Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})")
 TURN = 1
 """Place of the axis over which warpgroups take turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactorCopy:
+    """A copy of a factor.
+
+    Attributes:
+        tensor: the copy.
+        operand: the factor.
+        is_rows: it is the factor with the rows.
+    """
+
+    tensor: TensorView
+    operand: Operand
+    is_rows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +121,16 @@ class WarpSpecialized:
     def _copies(self) -> None:
         script, fusion = self.script, self.script.fusion
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
-        factors = (self.product.a, self.product.b)
-        is_one = factors[0].tensor is factors[1].tensor
-        self.sources = [(self._source(o, is_one), o) for o in factors]
+        self.sources = self._sources()
         if self.promotion is not None:
             self.promotion.copies()
+        rows, functions = self.sources[0][0].tensor, self.product.a.prologue
+        turn = None if self.shares_rows else TURN
+        self.prologue = Prologue(script, self.config, rows, functions, self.head, turn) if functions else None
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
+        self.beside = [other.axes.result for other in product.beside]
         self.parts = ProductReductions(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
         stored = [out.tensor for out in product.outputs]
         self.registers = [tv for tv in product.epilogue if not among(tv, stored) and not fusion.is_view(tv)]  # what an output was computed by may be a view
@@ -135,21 +157,32 @@ class WarpSpecialized:
             self.registers.append(made)
         # only the copies are guarded: what computes on registers needs no guard, and the accumulators are read under no branch
         self.sides = [(self._side(side.tensor), side.is_paired) for side in product.sides]
-        for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
+        for tv in (*(s.tensor for own in self.sources for s in own), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
-    def _source(self, operand: Operand, is_one: bool) -> TensorView:
-        """The copy of a factor that the contraction reads at its own axes.
+    def _sources(self) -> list[list[FactorCopy]]:
+        """The copies of the factors of each contraction; of one that several have in common the first has it."""
+        product = self.product
+        found: list[list[FactorCopy]] = []
+        known: set[TensorView] = set()
+        for result, two in zip([product.multiplied, *(other.axes.result for other in product.beside)], product.factors, strict=True):
+            is_one = two[0].tensor is two[1].tensor
+            own = [side for side, operand in enumerate(two) if not (product.shares_steps and operand.tensor in known)]
+            found.append([FactorCopy(self._source(result, two[side], is_one), two[side], is_rows=side == 0) for side in own])
+            known.update(operand.tensor for operand in two)
+        return found
+
+    def _source(self, result: TensorView, operand: Operand, is_one: bool) -> TensorView:
+        """The copy of a factor that a contraction reads at its own axes.
 
         Args:
             is_one: the other factor is the same tensor.
         """
-        result = self.product.multiplied
         if operand.is_padded:
             return operand.tensor
         if not operand.is_whole:
             return self.script.through_view(result, operand.position)
-        is_shared = is_one or len(storage_uses(self.script.fusion, operand.tensor)) > 1
+        is_shared = is_one or (len(storage_uses(self.script.fusion, operand.tensor)) > 1 and not self.product.shares_steps)
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _side(self, tv: TensorView) -> TensorView:
@@ -162,7 +195,8 @@ class WarpSpecialized:
     def _forked(self) -> MatrixProduct:
         """The product with the outputs, or their parts, that are read apart from what their readers read, which is computed in their place."""
         product, fusion = self.product, self.script.fusion
-        own = (product.axes.result, *product.epilogue, *(r.tensor for r in product.reductions), *product.finals)
+        results = (product.axes.result, *(other.axes.result for other in product.beside))
+        own = (*results, *product.epilogue, *(r.tensor for r in product.reductions), *product.finals)
         stored = dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out))
         read = [tv for tv in stored if among(tv, own) and any(not isinstance(use, Assemble) for use in tv.uses)]
         forks = {tv: self.script.new(tv, "cache_fork") for tv in read}
@@ -171,6 +205,7 @@ class WarpSpecialized:
         return replace(
             product,
             axes=replace(product.axes, result=forks.get(product.axes.result, product.axes.result)),
+            beside=tuple(replace(o, axes=replace(o.axes, result=forks.get(o.axes.result, o.axes.result))) for o in product.beside),
             epilogue=tuple(forks.get(tv, tv) for tv in product.epilogue),
             reductions=reductions,
             finals=(*(forks.get(tv, tv) for tv in product.finals), *(tv for tv in forks if tv in behind)),
@@ -206,43 +241,58 @@ class WarpSpecialized:
         if self.clustered:
             acc.bind(self.head - 1, P.CIDx)
         self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
-        acc.propagate(self.after, self.head + 2)
-        acc.reorder({self.head + 2: self.head})
-        shared = [s for s, _ in self.sources] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied])
-        acc.propagate(shared, self.head + 1)
-        script.parallelize_like(self.result, [*shared, *self.after])
+        acc.propagate([*self.after, *self.beside], self.head + 2)
+        for other in self.beside:
+            script.on(other).split(-1, config.tile_k)
+        for tv in self.accumulators:
+            script.on(tv).reorder({self.head + 2: self.head})
+        acc.propagate([s.tensor for s in self.sources[0]] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
+        for other, own in zip(self.beside, self.sources[1:], strict=True):
+            script.on(other).propagate([s.tensor for s in own], self.head + 1)
+        if self.prologue is not None:
+            acc.propagate(self.computed, self.head + 1)
+        shared = [*self.loaded, *self.computed, *([self.multiplied] if self.promotion is not None else [])]
+        script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
 
     def _operands(self) -> None:
         """The ring: [head, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes, threads move them in pieces."""
-        kinds = {operand.is_bulk: "bulk copies" if operand.is_bulk else "threads" for _, operand in self.sources}
+        sources = [source for own in self.sources for source in own]
+        kinds = {s.operand.is_bulk: "bulk copies" if s.operand.is_bulk else "threads" for s in sources}
         self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by {' and '.join(kinds.values())}")
-        for tv, operand in self.sources:
+        for source in sources:
+            tv, operand = source.tensor, source.operand
             call = self.script.on(tv)
-            if self._pieces(operand) > 1:
+            if self._pieces(source) > 1:
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
-            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages, *self._ring("rows" if operand is self.product.a else "columns"))
-            is_common = self.clustered and operand is self.product.b
+            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages, *self._ring("rows" if source.is_rows else "columns"))
+            is_common = self.clustered and not source.is_rows
             if operand.is_bulk:
                 call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
             else:
                 loads.by_threads(call, operand.size, self.itemsize)
 
     def _ring(self, name: str) -> tuple[str, ...]:
-        """The name of a ring that the products of a list have together."""
-        return () if self.turn is None else (name,)
+        """The name of a ring that the products of a list have together, or those of one tile that walk along k one after another."""
+        return () if self.turn is None and (not self.beside or self.product.shares_steps) else (name,)
 
-    def _pieces(self, operand: Operand) -> int:
-        if operand.is_k_major:
+    def _pieces(self, source: FactorCopy) -> int:
+        if source.operand.is_k_major:
             return 1
-        tile = self.config.tile_m if operand is self.product.a else self.config.tile_n
+        tile = self.config.tile_m if source.is_rows else self.config.tile_n
         return tile * self.itemsize // SPAN
 
     def _contraction(self) -> None:
         """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
-        config, acc = self.config, self.script.on(self.multiplied)
+        if self.prologue is not None:
+            self.prologue.spread(WGMMA_K_BYTES // self.itemsize)
         self.script.comment(f"contraction: each warpgroup its {'rows' if self.shares_rows else 'tiles'}")
+        for tv in (self.multiplied, *self.beside):
+            self._multiply(tv)
+
+    def _multiply(self, tv: TensorView) -> None:
+        config, acc = self.config, self.script.on(tv)
         inner = self.head + 1
         if self.shares_rows:
             acc.split(inner, config.rows)
@@ -263,6 +313,21 @@ class WarpSpecialized:
     def multiplied(self) -> TensorView:
         """What the tensor cores compute: the result, or the products of blocks that it sums."""
         return self.result if self.promotion is None else self.promotion.blocks.product
+
+    @property
+    def computed(self) -> list[TensorView]:
+        """The factor with the rows in registers, as it is in memory and then as it is multiplied."""
+        return [] if self.prologue is None else [*self.prologue.tensors]
+
+    @property
+    def accumulators(self) -> list[TensorView]:
+        """The results of all contractions."""
+        return [self.result, *self.beside]
+
+    @property
+    def loaded(self) -> list[TensorView]:
+        """What the role that loads brings to Shared memory."""
+        return [*(s.tensor for own in self.sources for s in own), *(self.promotion.staged if self.promotion else ())]
 
     def _epilogue(self) -> None:
         script, p = self.script, self.piece
@@ -316,7 +381,7 @@ class WarpSpecialized:
     def _share_loops(self) -> None:
         script, p = self.script, self.piece
         script.comment("which loops are shared")
-        for tv, _ in self.sources:
+        for tv in (s.tensor for own in self.sources for s in own):
             script.on(tv).inline_at(self.head + 1)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
@@ -325,21 +390,27 @@ class WarpSpecialized:
         for tv in reversed(self.registers):
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         # all loads of a piece before the first use of one, where there is room for that: a thread waits once for memory, not for each of them
-        at_once = self.config.holds(self.product.held)
+        at_once = self.config.holds(self.product.held, len(self.accumulators))
         for tv, paired in self.sides:
             script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
         if self.promotion is not None:
             self.promotion.inline()
-        script.on(self.result).inline_at(self.head)  # after what reads it: two of these share its loops only if they are inlined into one another
+        if self.prologue is not None:
+            self.prologue.inline()
+        # after what reads them: two of these share loops only if they are inlined into one another
+        if self.beside:
+            script.inline_most(self.accumulators)  # one alone would be read in loops in which another is not complete
+        else:
+            script.on(self.result).inline_at(self.head)
 
     def tasks(self) -> tuple[Task, Group]:
         """What loads, and what multiplies and stores: the nodes that are to be roles."""
         script = self.script
         suffix = "" if self.turn is None else str(self.turn.number)
-        load = script.task([*(s for s, _ in self.sources), *(self.promotion.staged if self.promotion else ())], f"load{suffix}")
-        mma = script.task([self.multiplied], f"mma{suffix}")
+        load = script.task(self.loaded, f"load{suffix}")
+        mma = script.task([*self.computed, self.multiplied, *self.beside], f"mma{suffix}")
         multiply: list[Node] = [mma] if self.promotion is None else self.promotion.members(mma, self.result, suffix)
         members = [*multiply, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
         if self.parts.tensors:

@@ -174,7 +174,7 @@ def _written(
     if again is not None and tests:
         scope["again"] = again
         lines += [f"    if {' or '.join(tests)}:", f"        return again({', '.join([*names, '*rest'])})"]
-    if driver.device_count() > 1:
+    if any(launch.plan.guarded for launch, _ in launches):
         lines += ["    if not is_current(device):", f"        return otherwise({', '.join([*names, '*rest'])})"]
     lines.append(f"    stream = current({first.plan.ordinal})")
     for k, y in enumerate(made):

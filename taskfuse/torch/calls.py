@@ -48,17 +48,6 @@ class FunctionName:
         return getattr(HOMES[self.home], self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAllocator:
-    """What makes tensors on a device, by its name."""
-
-    device: str
-
-    def found(self) -> Any:
-        """See :func:`allocator`."""
-        return allocator(torch.device(self.device))
-
-
 GUARDS: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
 """Where torch has its shortest ways to make tensors and views."""
 

@@ -18,7 +18,7 @@ from taskfuse.torch.aliases import aliases
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.padding import padded
+from taskfuse.torch.padding import pad_products
 from taskfuse.torch.partition import GraphPartition, NodeKind, PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.program import GraphProgram, symbol_sources, written
 from taskfuse.torch.settings import Settings
@@ -61,8 +61,10 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     """
     start = time.perf_counter()
     graph = gm.graph
-    plan = planned(graph, PartitionLimits(settings.device, settings.products, settings.least, settings.most))
-    rows = padded(graph, plan)
+    limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    plan = planned(graph, limits)
+    if pad_products(graph, plan, settings.device):
+        plan = planned(graph, limits)
     regions = _regions(gm, plan)
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
@@ -72,7 +74,7 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     views = aliases(graph, known)
     more = {number: [later[name] for name in region.integers if name in later] for number, region in regions.items()}
     order = emitted(graph, plan, more, views)
-    program = written(gm, order, regions, compiled, views, rows)
+    program = written(gm, order, regions, compiled, views)
     able = frozenset(node.name for node in plan.able)
     fusions = {number: (region, compiled[number]) for number, region in regions.items()}
     report = GraphReport(kind, _lines(gm, plan), able, fusions, time.perf_counter() - start, program)

@@ -127,7 +127,7 @@ def _checked(y: TensorView, out: Meta) -> TensorView:
 
 
 def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
-    """Why a fusion cannot be made of a node alone; ``None`` if it can.
+    """The reason why a node alone cannot be imported; ``None`` if it can.
 
     Args:
         known: the answers so far, by op and arguments.

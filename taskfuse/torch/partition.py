@@ -1,12 +1,11 @@
 """Which nodes of a graph become fusions: convex regions of importable nodes, found in time linear in the graph.
 
-**Levels.** An importable node that computes has the greatest level of what it reads, where reading from a node that is left to torch counts one more.
-A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every way from one region through torch into
-another. So the nodes of one level that read one another form a region that no way leaves and enters again: it is convex, and no two regions wait for each
-other.
+**Levels.** An importable node that computes has the greatest level of what it reads, where a read from a node that is left to torch adds one.
+A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every path from one region through torch into
+another. So the connected nodes of one level form a convex region: no path leaves and reenters it, and no two regions wait for each other.
 
-Nodes that only say where elements are (views), or cost nothing to compute again (constants), belong to no region: each region that reads one computes it
-again, and torch runs it where torch reads it. Nodes that mutate, or have an effect or a random state, are left to torch and keep their order; what was
+Views, and constants, which cost nothing to recompute, belong to no region: each region that reads one recomputes it,
+and torch runs it where torch reads it. Nodes that mutate, or have an effect or a random state, are left to torch and keep their order; what was
 written before one that mutates runs before it.
 """
 
@@ -46,7 +45,7 @@ NUMBER = "it is a number"
 
 
 class NodeKind(Enum):
-    """What becomes of a node."""
+    """The fate of a node: fused, computed again by its readers, or left to torch."""
 
     GIVEN = "given"
     GLUE = "computed again where it is read"
@@ -56,7 +55,7 @@ class NodeKind(Enum):
 
 @dataclass(slots=True)
 class GraphPartition:
-    """What becomes of every node.
+    """The fate of every node, and the regions.
 
     Attributes:
         kinds: of every node.
@@ -84,7 +83,7 @@ class GraphPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """How regions are made.
+    """Options of the partition.
 
     Attributes:
         device: the type of the devices whose nodes become regions.
@@ -114,7 +113,7 @@ def is_ordered(node: Node) -> bool:
 
 
 def planned(graph: Graph, limits: PartitionLimits) -> GraphPartition:
-    """The plan of a graph."""
+    """The partition of a graph."""
     plan = GraphPartition({}, {}, [], {})
     known: dict[Any, str | None] = {}
     for node in graph.nodes:
@@ -221,11 +220,14 @@ def _sink(graph: Graph, plan: GraphPartition) -> None:
         limit = min(known, default=None)
         levels = {level for user in node.users for level in joins[user]}
         match plan.kinds[node]:
+            case NodeKind.MATH if node.target is getitem:  # it is where what it is a part of is
+                latest[node], joins[node] = limit, levels
             case NodeKind.MATH:
                 own = plan.levels[node]
                 fused = any(plan.levels[s] == own for s in _sources(node, plan))
                 if limit is not None and limit > own and own not in levels and limit in levels and not (fused and _shrinks(node)):
                     plan.levels[node] = limit
+                    plan.levels |= {user: limit for user in node.users if user.target is getitem}
                 latest[node], joins[node] = plan.levels[node], {plan.levels[node]}
             case NodeKind.TORCH:
                 latest[node], joins[node] = plan.levels[node], set()

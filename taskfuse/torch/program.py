@@ -17,7 +17,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.aliases import Alias
-from taskfuse.torch.calls import DeviceAllocator, FunctionName, OpName, function_of, viewer
+from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
 from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, meta_of, symbols_of
@@ -47,7 +47,7 @@ class GraphProgram:
         scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid, "viewed": viewer()}
         for name, value in self.constants.items():
             match value:
-                case OpName() | FunctionName() | DeviceAllocator():
+                case OpName() | FunctionName():
                     scope[name] = value.found()
                 case Compiled():
                     scope[name] = value.site(partial(scope.__setitem__, name), name in self.sized)
@@ -81,7 +81,6 @@ class _Writer:
     symbols: Mapping[str, str]
     views: Mapping[Node, Alias]
     expected: Collection[Node]
-    padded: Collection[Node]
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     sized: set[str] = field(default_factory=set[str])
     functions: dict[Any, FunctionName | None] = field(default_factory=dict[Any, FunctionName | None])
@@ -136,10 +135,6 @@ class _Writer:
             self.lines.append((f"{node.name} = viewed({parts})", [view.base], [node]))
             return
         args = [self.text(a) for a in node.args] + [f"{k}={self.text(v)}" for k, v in node.kwargs.items()]
-        if node in self.padded:
-            value = node.meta["val"]
-            empty = self.constant("empty", DeviceAllocator(str(value.device)), ("empty", value.device))
-            args.append(f"out={empty}({self.text(tuple(value.shape))}, {self.text(tuple(value.stride()))}, {value.dtype})")
         function = function_of(node, self.functions)
         if target is operator.getitem:
             line = f"{node.name} = {args[0]}[{args[1]}]"
@@ -236,20 +231,18 @@ def written(
     regions: Mapping[int, ImportedRegion],
     compiled: Mapping[int, Compiled],
     views: Mapping[Node, Alias],
-    padded: Collection[Node],
 ) -> GraphProgram:
     """The program of a graph.
 
     Args:
         order: the nodes that torch runs, and the fusions; it may leave out what only views read.
         views: nodes that are made as views.
-        padded: products that are written into memory of given strides.
     """
     graph = gm.graph
     known, later = symbol_sources(graph)
     symbols = {name: f"size_{name}" for name in known} | {name: node.name for name, node in later.items()}
     expected = {view.base for view in views.values()} | {n for region in regions.values() for n in region.tensors}
-    writer = _Writer(gm, regions, compiled, symbols, views, expected, padded)
+    writer = _Writer(gm, regions, compiled, symbols, views, expected)
     for node in graph.nodes:
         if node.op == "placeholder" and str(node.target).startswith("tangents"):  # autograd's: no guard has seen them
             writer.check(node)

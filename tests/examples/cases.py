@@ -23,6 +23,7 @@ from examples import (
     gemm_pingpong,
     gemm_stream_k,
     horizontal_fusion,
+    linear_attention,
     matmul,
     moe,
     nested_groups,
@@ -125,6 +126,14 @@ def moe_expected(x: Array, w: Array, lifted: Array, offsets: Array) -> Expected:
     return [(product * sigmoid(product) * lifted, (np.abs(product) + 1) * np.abs(lifted))]
 
 
+def states_expected(k: Array, v: Array, decay: Array) -> Expected:
+    state, size = np.zeros((*k.shape[:2], k.shape[3], v.shape[3])), np.zeros((*k.shape[:2], k.shape[3], v.shape[3]))
+    for t in range(k.shape[2]):
+        term, a = k[:, :, t, :, None] * v[:, :, t, None, :], decay[:, :, t, None, None]
+        state, size = state * a + term, size * np.abs(a) + np.abs(term)
+    return [(state, size)]
+
+
 def rising(shapes: Sequence[tuple[int, ...]]) -> Array:
     """Offsets of unequal groups of the rows of the first array, one of them empty."""
     rows, groups = shapes[0][0], shapes[-1][0] - 1
@@ -201,6 +210,7 @@ CASES = (
         dtypes=(BF16, BF16, np.float32),
     ),
     Case("moe", moe.build, moe_expected, 4, [[(150, 64), (3, 64, 64), (150, 64), (4,)]], dtypes=(BF16, BF16, BF16, np.int32), table=rising),
+    Case("linear_attention", linear_attention.build, states_expected, 4, [[(2, 3, 8, 8), (2, 3, 8, 8), (2, 3, 8)]]),
     Case("gemm_stream_k", gemm_stream_k.build, product_expected, 0.02, [[(128, 512), (192, 512)]], dtypes=(BF16, BF16)),
     Case(
         "gemm_fp8_scaled",

@@ -11,7 +11,10 @@ torch = pytest.importorskip("torch")
 import taskfuse as tf
 from taskfuse.torch import backend, explain, library
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")  # which torch itself raises where it is first compiled
+pytestmark = [  # what torch itself raises: where it is first compiled, and where it reserves memory for graphs
+    pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,11 @@ def softmax(x: Array, axis: Any = -1) -> Array:
     return e / e.sum(axis, keepdims=True)
 
 
+def test_softmin() -> None:
+    x = numbers((3, 4), "float32")
+    np.testing.assert_allclose(evaluated(tf.softmin, x), softmax(-x), rtol=1e-6)
+
+
 def normalized(x: Array, axis: Any = -1) -> Array:
     wide = x.astype(np.float64)
     return (wide - wide.mean(axis, keepdims=True)) / np.sqrt(wide.var(axis, keepdims=True) + 1e-5)

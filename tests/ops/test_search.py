@@ -64,3 +64,14 @@ def test_errors() -> None:
         assert message(lambda: tf.histc(n, 3, 0, 1)) == "histc: n (int32) is not a float\nhelp: cast to a float first, or use tf.bincount"
         assert message(lambda: tf.histc(x, 3, 1, 1)).startswith("histc: [1, 1] has no parts")
         assert message(lambda: tf.nonzero(tf.sum(x), 3)).startswith("nonzero: ")
+
+
+def test_bucketize_and_isin() -> None:
+    x, table = numbers((5, 7), "int32"), np.array([-3, -1, 0, 2, 2], np.int32)
+    for right in (False, True):
+        found = evaluated(lambda a, b, right=right: tf.bucketize(a, b, right), x, table)
+        np.testing.assert_array_equal(found, np.searchsorted(table, x, "right" if right else "left"))
+    np.testing.assert_array_equal(evaluated(tf.isin, x, table), np.isin(x, table))
+    with tf.Fusion("f"):
+        a = tf.define_tensor([2, 3], name="a")
+        assert message(lambda: tf.bucketize(a, a)) == "bucketize: a [2, 3] is not 1-d\nhelp: use tf.searchsorted for a table of each row"

@@ -1,5 +1,7 @@
 """Statistics against torch and NumPy."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,15 @@ def test_nanmedian() -> None:
     values, indices = results(lambda x: tf.nanmedian(x, 2), NAN)
     np.testing.assert_array_equal(np.take_along_axis(NAN, indices[..., None], 2)[..., 0], values)
     check(lambda x: tf.nanmedian(x, 1)[0], lambda x: torch.nanmedian(x, 1)[0], RNG.integers(-9, 9, (3, 4)))
+
+
+@pytest.mark.filterwarnings("ignore:Degrees of freedom")
+@pytest.mark.parametrize("correction", [0, 1])
+def test_variances_without_nan(correction: int) -> None:
+    for name in ("nanvar", "nanstd"):
+        found = results(partial(getattr(tf, name), axis=(0, 2), correction=correction), NAN)[0]
+        np.testing.assert_allclose(found, getattr(np, name)(NAN, (0, 2), ddof=correction), rtol=1e-5)
+    assert np.isnan(results(lambda x: tf.nanvar(x, 2), NAN)[0][0, 0])
 
 
 def test_counts_and_ranges() -> None:

@@ -1,5 +1,7 @@
 """Products other than those of matrices, against torch."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,16 @@ def test_added_products(beta: float, alpha: float) -> None:
 def test_cdist(p: float) -> None:
     mode = "donot_use_mm_for_euclid_dist"
     check(lambda x, y: tf.cdist(x, y, p), lambda x, y: torch.cdist(x, y, p, compute_mode=mode), M, A + 1, **LOOSE)
+
+
+def test_scaled_sums() -> None:
+    for name in ("addcmul", "addcdiv"):
+        check(partial(getattr(tf, name), value=0.3), partial(getattr(torch, name), value=0.3), V, V + 1, V - 9, **LOOSE)
+
+
+def test_linear() -> None:
+    check(tf.linear, torch.nn.functional.linear, M, A, **LOOSE)
+    check(tf.linear, torch.nn.functional.linear, M, A, W, **LOOSE)
 
 
 def test_errors() -> None:

@@ -11,23 +11,9 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Fold, Pointwise, Reduction, View
+from taskfuse.ir.identity import among
+from tests.schedule.folded import Made, P, attention, walked
 from tests.testing.ptx.compiled import compared
-
-P = tf.ParallelType
-Made = tuple[tf.Fusion, list[tf.TensorView]]
-
-
-def attention(n: int | str = "N", *, scale: bool = True) -> Made:
-    with tf.Fusion("attention") as fusion:
-        q, k, v = tf.define_tensor(["M", 4]), tf.define_tensor([n, 4]), tf.define_tensor([n, 3])
-        scores = tf.matmul(q, k.T)
-        scores = scores * 0.5 if scale else scores
-        top = tf.max(scores, axis=1)
-        p = tf.exp(scores - tf.expand_dims(top, 1))
-        total = tf.sum(p, axis=1)
-        out = tf.matmul(p / tf.expand_dims(total, 1), v)
-        fusion.add_output(out)
-    return fusion, [top, total, out]
 
 
 def logsumexp() -> Made:
@@ -50,6 +36,16 @@ def softmin() -> Made:
     return fusion, [least, total, mean]
 
 
+def normed_product() -> Made:
+    """An RMS norm behind its product: the root waits for the sum of squares."""
+    with tf.Fusion("normed_product") as fusion:
+        x, w = tf.define_tensor(["M", "N"]), tf.define_tensor(["N", 3])
+        square = tf.sum(x * x, axis=1)
+        out = tf.matmul(x * tf.expand_dims(tf.rsqrt(square * 0.125 + 1e-5), 1), w)
+        fusion.add_output(out)
+    return fusion, [square, out]
+
+
 def apart() -> Made:
     """Two sums that read no other one share the walk."""
     with tf.Fusion("apart") as fusion:
@@ -65,7 +61,8 @@ def arguments(fusion: tf.Fusion, seed: int, m: int, n: int) -> list[np.ndarray]:
     return [(rng.standard_normal([sizes.get(str(e)) or int(str(e)) for e in tv.shape]) * 4).astype(np.float32) for tv in fusion.inputs]
 
 
-CASES: dict[str, Callable[[], Made]] = {"attention": attention, "logsumexp": logsumexp, "softmin": softmin, "apart": apart}
+CUTS: dict[str, tuple[object, ...]] = {"parts": (2, 3), "levels": (4, (2, 3)), "pieces": (4, 3, 2)}
+CASES: dict[str, Callable[[], Made]] = {"attention": attention, "logsumexp": logsumexp, "softmin": softmin, "normed_product": normed_product, "apart": apart}
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 64])
@@ -82,21 +79,53 @@ def test_the_result_is_that_of_the_math(name: str, chunk: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
 
 
-def walked(fusion: tf.Fusion, rows: int, chunks: str) -> tf.Kernel:
-    """A thread per row, and all tensors of the walk in its loop over the chunks."""
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("name", CASES)
+def test_parts_are_walked_apart_and_joined(name: str, cut: str) -> None:
+    fusion, reductions = CASES[name]()
+    args = arguments(fusion, 5, 3, 37)
+    wanted = fusion.evaluate(*args)
+    tf.cascade(reductions, *CUTS[cut])
+    fusion.check()
+    for found, expected in zip(fusion.evaluate(*args), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+
+
+def test_every_element_is_in_one_chunk_of_one_part() -> None:
+    """A sum of powers of two tells which elements it has: those of steps, parts and pieces, in an axis that they do not fill."""
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor([23])
+        a, b = tf.sum(x, axis=0), tf.sum(x * 2.0, axis=0)
+        fusion.add_output(a)
+        fusion.add_output(b)
+    tf.cascade([a, b], 4, (2, 1), 2)
+    assert [int(found) for found in fusion.evaluate((2.0 ** np.arange(23)).astype(np.float32))] == [2**23 - 1, 2**24 - 2]
+
+
+def test_threads_walk_parts_and_join_them() -> None:
+    """Each thread has a running maximum and sum of its own; they are joined through Shared memory."""
+    fusion, (top, total) = logsumexp()
+    tf.cascade([top, total], 2, 4, 1)
     code = [e.output for e in fusion.exprs() if not isinstance(e, View)]
     for tv in code:
-        along = [k for k, a in enumerate(tv.loop) if str(a.extent) == chunks]
-        tv.split(0, rows)
+        parts = [k for k, a in enumerate(tv.loop) if str(a.extent) == "4"]
+        if parts:
+            tv.reorder({parts[0]: 1})
+            tv.axis(1).parallelize(P.TIDx)
         tv.axis(0).parallelize(P.BIDx)
-        tv.axis(1).parallelize(P.TIDx)
-        if along and along[0] + 1 != 2:
-            tv.reorder({along[0] + 1: 2})
-    for depth in (2, 3):
-        for tv in reversed(code):
-            if not tv.is_output and (depth == 2 or (len(tv.loop) > 2 and str(tv.loop[2].extent) == chunks and not any(a.is_reduction for a in tv.loop[2:3]))):
-                tv.inline_at(depth)
-    return tf.lower(fusion)
+    walks = [tv for tv in code if len(tv.loop) == 3 and tv.loop[2].is_reduction and str(tv.loop[2].extent) != "2"]
+    assert [type(tv.definition) for tv in walks] == [Reduction, Fold]
+    fusion.inline_most(code)
+    for tv in walks:
+        tv.inline_at(1)
+    fusion.inline_most([tv for tv in code if not among(tv, walks)])
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert any(b.memory is tf.MemoryType.Shared for b in kernel.buffers)
+    assert str(kernel).count("0..ceildiv(N, 8)") == 1
+    x = np.random.default_rng(3).standard_normal((2, 21)).astype(np.float32) * 9
+    x[1, ::2] = -np.inf
+    np.testing.assert_allclose(kernel.simulate(x, seed=1)[0], np.log(np.exp(x.astype(np.float64)).sum(1)), rtol=1e-6)
 
 
 def test_attention_is_one_proved_loop() -> None:
@@ -111,6 +140,26 @@ def test_attention_is_one_proved_loop() -> None:
     assert not [b for b in kernel.buffers if b.memory is not tf.MemoryType.Local]
     np.testing.assert_allclose(kernel.simulate(*args, seed=3)[0], wanted, rtol=2e-5, atol=1e-6)
     assert compared(kernel).difference is None
+
+
+def test_a_cross_entropy_behind_its_product_stores_no_logits() -> None:
+    """Each logit is computed once, in registers, and the class's own by itself."""
+    with tf.Fusion("linear_cross_entropy") as fusion:
+        x, w, classes = tf.define_tensor(["M", 4]), tf.define_tensor(["V", 4]), tf.define_tensor(["M"], tf.int64)
+        logits = tf.matmul(x, w.T)
+        top = tf.max(logits, axis=1)
+        total = tf.sum(tf.exp(logits - tf.expand_dims(top, 1)), axis=1)
+        fusion.add_output(tf.log(total) + top - tf.sum(x * tf.take(w, classes, 0), axis=1))
+    rng = np.random.default_rng(4)
+    args = [rng.standard_normal((5, 4)) * 3, rng.standard_normal((11, 4)), rng.integers(0, 11, 5)]
+    scores = args[0] @ args[1].T
+    wanted = np.log(np.exp(scores).sum(1)) - np.take_along_axis(scores, args[2][:, None], 1)[:, 0]
+    tf.cascade([top, total], 4)
+    kernel = walked(fusion, 8, "ceildiv(V, 4)")
+    kernel.verify().require()
+    assert not [b for b in kernel.buffers if b.memory is not tf.MemoryType.Local]
+    given = [a.astype(np.float32) if a.dtype == np.float64 else a for a in args]
+    np.testing.assert_allclose(kernel.simulate(*given, seed=3)[0], wanted, rtol=2e-5)
 
 
 def test_sums_become_folds_of_the_running_maximum() -> None:
@@ -214,7 +263,9 @@ def test_random_cascades_give_what_the_math_gives_where_that_is_a_number(first: 
         (fusion, reductions), args = random_cascade(seed)
         with np.errstate(all="ignore"):
             wanted = fusion.evaluate(*args)
-        tf.cascade(reductions, random.Random(seed).choice([1, 2, 3, 5, 16]))
+        c = random.Random(seed)
+        chunk, parts = c.choice([1, 2, 3, 5, 16]), c.choice([(), 2, (2, 2)])
+        tf.cascade(reductions, chunk, parts, c.choice([n for n in (1, 2, chunk) if chunk % n == 0]))
         fusion.check()
         with np.errstate(all="ignore"):
             found = fusion.evaluate(*args)
@@ -224,11 +275,11 @@ def test_random_cascades_give_what_the_math_gives_where_that_is_a_number(first: 
             np.testing.assert_allclose(a[is_number], b[is_number], rtol=3e-4, atol=1e-5 * most, err_msg=f"seed {seed}")
 
 
-def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView] | tf.TensorView], chunk: object = 4) -> str:
+def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView] | tf.TensorView], *cut: object) -> str:
     with tf.Fusion():
         given = build(tf.define_tensor(["M", "N"], name="x"))
         with pytest.raises(ScheduleError) as caught:
-            tf.cascade(given, chunk)
+            tf.cascade(given, *(cut or (4,)))
     return str(caught.value)
 
 
@@ -249,6 +300,9 @@ def test_refusals() -> None:
     assert "give the reductions of one axis" in refusal(lambda x: tf.max(x, axis=1))  # one tensor, not a list of them
     assert "is given twice" in refusal(lambda x: [tf.max(x, axis=1)] * 2)
     assert "a chunk has 0 elements" in refusal(lambda x: [tf.max(x, axis=1)], 0)
+    assert "the parts are (2, 0)" in refusal(lambda x: [tf.max(x, axis=1)], 4, (2, 0))
+    assert "the parts are 'two'" in refusal(lambda x: [tf.max(x, axis=1)], 4, "two")
+    assert "3 elements of a chunk of 4 are adjacent" in refusal(lambda x: [tf.max(x, axis=1)], 4, 2, 3)
     assert "reduces M elements, and" in refusal(lambda x: [tf.max(x, axis=1), tf.max(x, axis=0)])
     assert "is no sum of floats" in refusal(lambda x: [a := tf.max(x, axis=1), tf.max(x - tf.expand_dims(a, 1), axis=1)])
     assert "at other elements of the axis than its own" in refusal(lambda x: over(x, lambda x, r: tf.flip(tf.exp(x - r), 1)))

@@ -24,11 +24,14 @@ REPAIRED: dict[str, Term] = {
     "masked": lambda x, r: tf.where(x > 0.2, tf.exp(x - r), 0.0),
     "divided": lambda x, r: tf.exp((x - r) / 2.0),
     "fused": lambda x, r: tf.exp(tf.fma(r, -1.0, x)),
+    "function": lambda x, r: tf.exp(x - tf.sin(tf.abs(r) + 1.0)),
+    "finite": lambda x, r: tf.exp(x - tf.where(tf.isfinite(r), r, 0.0)),
 }
 FACTORS: dict[str, Term] = {
     "factor": lambda x, r: x * r,
     "divisor": lambda x, r: -x / r,
     "both": lambda x, r: r * tf.exp(x) / (r * r),
+    "function as factor": lambda x, r: x * tf.rsqrt(r * r + 1.0),
 }
 UNKNOWN: dict[str, Term] = {
     "sum": lambda x, r: x + r,
@@ -37,6 +40,7 @@ UNKNOWN: dict[str, Term] = {
     "scaled by x": lambda x, r: tf.exp((x - r) * x),
     "condition": lambda x, r: tf.where(x > r, x, 0.0),
     "quotient of terms": lambda x, r: x / r,
+    "function that may be infinite": lambda x, r: tf.exp(x - tf.log(r)),
 }
 
 
@@ -72,6 +76,15 @@ def test_terms_without_a_factor(name: str) -> None:
         x, r = tf.define_tensor(["N"]), tf.define_tensor(["N"])
         repair = Repairs(fusion, r).of(UNKNOWN[name](x, r))
     assert repair is None or repair.factor is None
+
+
+def test_a_function_that_is_no_factor_of_a_sum_of_one() -> None:
+    """A sum is put off as if it were 1, where a logarithm is 0."""
+    with tf.Fusion() as fusion:
+        x, r = tf.define_tensor(["N"]), tf.define_tensor(["N"])
+        term = x * tf.log(r)
+        found = Repairs(fusion, r, as_factor=True).of(term)
+    assert found is None or found.factor is None
 
 
 def test_what_does_not_read_it_is_free() -> None:

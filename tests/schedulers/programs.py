@@ -297,14 +297,14 @@ ALIKE = (
 """Those that the same schedulers take at small and at large extents."""
 BIG = (
     Program(group_norm, "normalization+pointwise", dict(N=2, C=8, H=4, G=2), dict(N=32, C=256, H=64, G=32)),
-    Program(relu_product, "pointwise+matmul", dict(M=16, N=16, K=16), dict(M=8192, N=8192, K=8192)),
+    Program(relu_product, "matmul", dict(M=16, N=16, K=16), dict(M=8192, N=8192, K=8192)),
     Program(int8_product, "pointwise+matmul", dict(M=16, N=16, K=16), dict(M=8192, N=8192, K=8192)),
     Program(norm_product, "normalization+matmul", dict(M=16, N=16, K=16), dict(M=8192, N=8192, K=2048)),
-    Program(gated_mlp, "matmul+matmul", dict(M=16, N=16, K=16), dict(M=8192, N=8192, K=2048)),
+    Program(gated_mlp, "matmul", dict(M=16, N=16, K=16), dict(M=8192, N=8192, K=2048)),
     Program(flat_linear, "matmul", dict(B=2, S=8, C=16, N=16), dict(B=8, S=4096, C=1024, N=1024)),
     Program(head_scores, "matmul", dict(B=1, S=16, H=2, D=16), dict(B=8, S=2048, H=32, D=128)),
     Program(packed_scores, "matmul", dict(B=2, S=16, D=16), dict(B=32, S=2048, D=128)),
     Program(attention, "matmul+normalization+matmul", dict(B=1, S=16, D=16), dict(B=32, S=2048, D=128)),
-    Program(conv1d, "matmul+matmul+matmul", dict(B=1, S=16, C=16, N=16), dict(B=8, S=4096, C=1024, N=1024)),
+    Program(conv1d, "matmul", dict(B=1, S=16, C=16, N=16), dict(B=8, S=4096, C=1024, N=1024)),
 )
 """Those that are cut, or taken by the scheduler that they are for, at large extents only."""

@@ -6,7 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ops.views import view
-from taskfuse.schedulers.contraction import find
+from taskfuse.schedulers.contraction import MatrixProduct, find
 from tests.schedulers.fusions import Build
 from tests.schedulers.tried import built
 
@@ -96,6 +96,21 @@ def two_sums() -> list[tf.TensorView]:
     return [tf.matmul(a, b.T, dtype=tf.float32), tf.matmul(a, b.T, dtype=tf.float32)]
 
 
+def of_integers() -> list[tf.TensorView]:
+    c, d = (tensor(name, 64, 64, dtype=tf.int8) for name in "cd")
+    return [tf.matmul(tensor("a", 64, 64), tensor("b", 64, 64), dtype=tf.float32) + tf.cast(tf.matmul(c, d.T, dtype=tf.int32), tf.float32)]
+
+
+def at_two_places() -> list[tf.TensorView]:
+    a, b = tensor("a", 64, 32), tensor("b", 32, 64)
+    return [tf.matmul(a, b, dtype=tf.float32) + tf.matmul(tensor("c", 64, 32), b, dtype=tf.float32).T]
+
+
+def of_other_types() -> list[tf.TensorView]:
+    eight = [tensor(name, 64, 64, dtype=tf.float8_e4m3) for name in "cd"]
+    return [tf.matmul(tensor("a", 64, 64), tensor("b", 64, 64), dtype=tf.float32) + tf.matmul(eight[0], eight[1].T, dtype=tf.float32)]
+
+
 def reads_the_whole_again() -> list[tf.TensorView]:
     x = product()
     return [x / tf.expand_dims(tf.sum(x, axis=1), 1)]
@@ -142,7 +157,10 @@ def turned_final() -> list[tf.TensorView]:
 
 
 REFUSED: dict[Build, str] = {
-    two_sums: "it takes one contraction, and there are 2",
+    two_sums: "it takes one tile of the result at a time, and 2 contractions do not meet",
+    of_integers: "has other elements than the tiles of",
+    at_two_places: "reads products at two places",
+    of_other_types: "have two dtypes",
     reads_the_whole_again: "a reduction of all tiles, which are complete when their registers are gone",
     batch_sum: "reduces batch axes, and neither rows nor columns",
     empty_rows: "the extent M of tv2 may be 0",
@@ -195,3 +213,22 @@ def test_factors_that_a_table_chooses() -> None:
         fusion.add_output(tf.matmul(x, chosen, dtype=tf.float32))
     tf.schedulers.matmul(fusion)
     tf.lower(fusion).verify().require()
+
+
+def test_several_contractions_of_one_tile() -> None:
+    """They walk along k together if they read one factor at the same places; a transposed one is another."""
+
+    def found(turned: bool, k: int = 64) -> MatrixProduct:
+        def build() -> list[tf.TensorView]:
+            x, up, gate = tensor("x", 64, 64), tensor("up", 64, 64), tensor("gate", k, 64)
+            y = x.T if turned else x if k == 64 else tensor("y", 64, k)
+            return [tf.matmul(x, up, dtype=tf.float32) * tf.matmul(y, gate, dtype=tf.float32)]
+
+        return find(built(build))
+
+    together = found(False)
+    assert [[operand.tensor.name for operand in two] for two in together.factors] == [["x", "up"], ["x", "gate"]]
+    assert together.shares_steps
+    assert [other.axes.k for other in together.beside] == [together.axes.k]
+    assert not found(True).shares_steps
+    assert not found(False, 128).shares_steps

@@ -22,7 +22,15 @@ def tensor(*shape: str | int | tf.Dim, name: str = "a", dtype: tf.DType = tf.bfl
 
 def two_products(fusion: tf.Fusion) -> None:
     a, b = tensor("M", K), tensor(N, K, name="b")
-    fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.matmul(a, b.T, dtype=tf.float32))
+    fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32), tf.matmul(a, b.T, dtype=tf.float32))
+
+
+def many_products(fusion: tf.Fusion) -> None:
+    x = tensor(64, 64)
+    total = tf.matmul(x, tensor(64, 64, name="w0"), dtype=tf.float32)
+    for i in range(1, 26):
+        total = tf.relu(total) + tf.matmul(x, tensor(64, 64, name=f"w{i}"), dtype=tf.float32)
+    fusion.add_output(total)
 
 
 def row_sum(fusion: tf.Fusion) -> None:
@@ -79,7 +87,8 @@ def rows_contiguous(fusion: tf.Fusion) -> None:
 
 
 CASES: dict[Callable[[tf.Fusion], None], str] = {
-    two_products: "it takes one contraction, and there are 2",
+    two_products: "2 contractions do not meet",
+    many_products: "a tile has accumulators for each of 26 contractions, and no registers are left",
     row_sum: "tv1 is a reduction by add of copy, not a sum of products over one axis",
     computed_factor: "the factor tv1 is computed",
     read_twice: "a is read by more than the contraction",

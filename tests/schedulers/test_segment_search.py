@@ -39,7 +39,7 @@ def test_recomputation_that_multiplies_is_cut() -> None:
 def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> None:
     with tf.Fusion("prologue") as fusion:
         a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
-        fusion.add_output(tf.relu(a) @ b)
+        fusion.add_output(a @ tf.relu(b))
     assert [step.schedule.scheduler for step in choose_segments(fusion).steps] == ["pointwise", "matmul"]
 
 

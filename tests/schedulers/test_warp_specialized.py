@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.kir import walk
+from taskfuse.check import Verdict, verify
+from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.nodes import VectorCopy
 from taskfuse.kir.synchronization import Barrier
 from tests.proofs import proved
 from tests.schedulers.multiplied import KINDS
 from tests.schedulers.products import TWO, Product, simulated
+from tests.schedulers.several import of_several
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,3 +62,40 @@ def test_rows_of_ragged_tiles_are_stored_in_pieces(config: tf.schedulers.MatmulC
     assert {s.width for s in stores} == {8}
     assert not any("crosses TIDx" in s.note for s in walk(kernel) if isinstance(s, Barrier))
     assert all((found == w).all() for found, w in zip(kernel.simulate(*given, table), wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("form", "m", "config"),
+    [
+        ("gated", 150, tf.schedulers.MatmulConfig(64, 32, stages=2, blocks=2, kind=tf.schedulers.MatmulKind.PINGPONG)),
+        ("added", "M", tf.schedulers.MatmulConfig(128, 32, stages=2, blocks=2)),
+        ("taps", 70, tf.schedulers.MatmulConfig(64, 64, warpgroups=1, stages=3, blocks=3)),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_several_contractions_of_one_tile(form: str, m: int | str, config: tf.schedulers.MatmulConfig) -> None:
+    """Together, in turns, one after another, with views of one input; rows, columns and k that end inside of a tile."""
+    k = 64 if form == "taps" else 72
+    fusion = of_several(form, m, 72, k)
+    chosen = tf.schedulers.matmul(fusion, config)
+    kernel = proved(tf.lower(fusion), *([{"M": 1}, {"M": 130}] if isinstance(m, str) else []))
+    assert len(kernel.mbarriers) == (2 if config.kind is tf.schedulers.MatmulKind.COOPERATIVE else 3)
+    rng = np.random.default_rng(0)
+    shapes = [[130 if str(e) == "M" else int(str(e)) for e in tv.shape] for tv in fusion.inputs]
+    args = [rng.standard_normal(s).astype(tv.dtype.numpy) for s, tv in zip(shapes, fusion.inputs, strict=True)]
+    for found, wanted in zip(kernel.simulate(*args, seed=2), fusion.evaluate(*args), strict=True):
+        assert np.allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=2**-6, atol=0.3 if form == "taps" else 0.02)
+    again = of_several(form, m, 72, k)
+    exec(chosen.code, {"fusion": again})
+    assert str(again) == str(fusion)
+
+
+def test_planted_mistakes_in_several_contractions() -> None:
+    """The product with the other factor, slots that are released before both have read them."""
+    fusion = of_several("gated", 64, 64, 128)
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(64, 64, warpgroups=1, stages=2, in_flight=0, blocks=1))
+    text = tf.lower(fusion).text(witness=True)
+    line = next(line for line in text.splitlines() if "WGMMA" in line and "desc(tv12[" in line)
+    for old, new in {line: line.replace("desc(tv12[", "desc(tv11["), "WAIT_GROUP wgmma <= 0": "WAIT_GROUP wgmma <= 1"}.items():
+        assert old in text
+        assert verify(parse_kernel(text.replace(old, new))).verdict is not Verdict.PROVED, new

@@ -1,4 +1,4 @@
-"""Padded rows: where nobody else sees them, and of what."""
+"""Padded products: when it pays, and that what is read is what was asked for."""
 
 from __future__ import annotations
 
@@ -8,44 +8,62 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from taskfuse.torch import padding
 from tests.torch.graphs import check, foreign
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of few elements are padded, too."""
+    monkeypatch.setattr(padding, "SLOW", 1e9)
 
 
 def scores(x: Any, w: Any) -> Any:
     return torch.log_softmax((x @ w.t()).float().view(2, 8, -1), -1) * 2
 
 
-def test_a_product_that_fusions_read_has_padded_rows() -> None:
-    x, w = torch.randn(16, 4), torch.randn(33, 4)
-    source = check(scores, x, w, fusions=1).program.source
-    assert "out=empty" in source
-    assert "(16, 33, ), (36, 1, )" in source
-    assert "out=empty" not in check(scores, x, torch.randn(32, 4), fusions=1).program.source
-    assert "out=empty" not in check(scores, x, torch.randn(5, 4), fusions=1).program.source  # three of eight would be padding
+def half(*shape: int) -> Any:
+    return torch.randn(shape, dtype=torch.bfloat16)
 
 
-def test_batches() -> None:
-    source = check(lambda x, w: torch.bmm(x, w).exp() + 1, torch.randn(3, 5, 4), torch.randn(3, 4, 33), fusions=1).program.source
-    assert "(3, 5, 33, ), (180, 36, 1, )" in source
+def pads(function: Any, *inputs: Any) -> int:
+    return check(function, *inputs).program.source.count("constant_pad_nd_")
 
 
-def test_what_others_see_lies_as_torch_says() -> None:
-    x, w = torch.randn(16, 4), torch.randn(33, 4)
-
-    def function(x: Any, w: Any) -> list[Any]:
-        y = x @ w.t()
-        return [y, y.exp() + 1]
-
-    assert "out=empty" not in check(function, x, w).program.source
-    assert "out=empty" not in check(lambda x, w: foreign(x @ w.t()), x, w).program.source
-    assert "out=empty" not in check(lambda x, w: ((x @ w.t()).view(-1).exp() + 1).cumsum(0) * 2, x, w).program.source  # rows in one row
+def test_a_product_that_a_fusion_reads() -> None:
+    source = check(scores, half(16, 32), half(33, 32), fusions=1).program.source
+    assert "= torch_constant_pad_nd" in source
+    assert "clone" not in source
+    assert "constant_pad" not in check(scores, half(16, 32), half(40, 32)).program.source
+    assert "constant_pad" not in check(scores, torch.randn(16, 32), torch.randn(33, 32)).program.source  # of float32
+    assert "constant_pad" not in check(scores, half(16, 32), half(5, 32)).program.source
 
 
-def test_a_fusion_writes_padded_rows_for_products() -> None:
+def test_a_sum_over_an_odd_axis_has_zeros_in_both_factors() -> None:
+    check(lambda x, w: (x @ w).exp() + 1, half(16, 33), half(33, 32))
+
+
+def test_gradients_are_padded_by_the_fusion_that_makes_them() -> None:
     def gradients(g: Any, x: Any, w: Any) -> list[Any]:
         d = torch.softmax(g, -1) - 0.5 * g
         return [d @ w, d.t() @ x]
 
-    source = check(gradients, torch.randn(16, 33), torch.randn(16, 4), torch.randn(33, 4), fusions=1).program.source
-    assert "(33, 16, ), (1, 36, ), 0" in source
-    assert "sub = laid" not in source
+    found = check(gradients, half(16, 33), half(16, 32), half(33, 32), fusions=1)
+    assert any(op.startswith("aten.constant_pad_nd") and where == "fusion 0" for _, op, where, _ in found.ops)
+
+
+def test_what_others_see_lies_as_torch_says() -> None:
+    def function(x: Any, w: Any) -> list[Any]:
+        y = x @ w.t()
+        return [y, y.exp() + 1, foreign(y)]
+
+    check(function, half(16, 32), half(33, 32))
+
+
+def test_views_that_would_be_none_leave_a_product_as_it_is() -> None:
+    check(lambda x, w: ((x @ w.t()).view(-1).exp() + 1) * 2, half(16, 32), half(33, 32))
+
+
+def test_it_pays_only_for_long_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(padding, "SLOW", 5.0)
+    assert "constant_pad" not in check(scores, half(16, 32), half(33, 32)).program.source

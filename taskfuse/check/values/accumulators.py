@@ -19,7 +19,7 @@ class Term:
     Attributes:
         place: its accumulators, and the element of the result that each is for.
         point: the point of the iteration space.
-        points: symbols that run over the terms that it takes at once.
+        points: symbols over the terms that it takes at once.
     """
 
     node: Node
@@ -29,13 +29,13 @@ class Term:
 
 
 def determined(t: Term, scope: list[Node]) -> set[str]:
-    """The loops whose variables an accumulator's place says."""
+    """The loops whose variables follow from an accumulator's place."""
     loops = {n.stmt.var for n in t.node.loops if n not in scope and isinstance(n.stmt, For)}
     return {name for e in t.place.index for name in e.free if name in loops}
 
 
 def is_determined(loop: Node, t: Term) -> bool:
-    """True if an accumulator's place says the iteration of a loop."""
+    """True if the iteration of a loop follows from an accumulator's place."""
     return isinstance(loop.stmt, For) and any(loop.stmt.var in e.free for e in t.place.index)
 
 

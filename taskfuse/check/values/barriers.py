@@ -78,7 +78,7 @@ class LaunchBarriers:
         return self._reach[types]
 
     def act(self, stmt: InitBarrier | Arrive | ArriveAsync | Expect | Release, lanes: ExecutedLanes) -> None:
-        """What threads do without waiting."""
+        """The effect of statements that do not wait."""
         match stmt:
             case InitBarrier(barrier=slot, count=count):
                 cells = self.cells(lanes, slot)
@@ -101,7 +101,7 @@ class LaunchBarriers:
         self._settle(cells)
 
     def loaded(self, cells: Ints, size: int) -> None:
-        """Bytes have come."""
+        """The bytes of a load arrive."""
         np.subtract.at(self.bytes, cells, size)
         self._settle(cells)
 

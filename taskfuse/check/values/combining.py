@@ -22,7 +22,7 @@ ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy
 
 
 def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
-    """What a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
+    """The term that a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
 
     A multiply-add is the body of a sum of products, and the sum, in one.
     """
@@ -119,7 +119,7 @@ def _at_points(
     places: Ints,
     found: Terms,
 ) -> Terms:
-    """Wrong terms of a reduction, which say at which point they are."""
+    """Wrong terms of a reduction, with their points."""
     bad = np.flatnonzero(~good)
     tensor = fold.tensor
 

@@ -53,7 +53,7 @@ def _is_copy(state: RunState, tensor: Tensor, rule: Apply) -> bool:
 
 
 def _moved(state: RunState, stmt: Compute, lanes: ExecutedLanes, term: Terms, fold: Accumulation | None = None) -> Terms:
-    """A term as it is, converted if it is a constant; a complete result of ``fold`` is the element that it is of."""
+    """A term, converted if it is a constant; a complete result of ``fold`` becomes its element."""
     if fold is not None and stmt.holds is not None:
         places, inside = claimed(state, stmt.holds, fold.tensor, lanes)
         nodes, known = state.partials.nodes(fold, term)
@@ -104,7 +104,7 @@ def _applied(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: lis
 
 
 def _plain(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: list[Terms]) -> Terms:
-    """A computation that no definition says."""
+    """A computation without a definition to compare with."""
     everywhere = np.arange(len(lanes))
     wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"computes {stmt.op}, which no definition says")
     return inherited(operands, everywhere, wrong)

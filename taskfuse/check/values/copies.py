@@ -42,7 +42,7 @@ def choose(state: RunState, stmt: Choose, lanes: ExecutedLanes) -> None:
 
 
 def copy(state: RunState, stmt: VectorCopy | AsyncCopy, lanes: ExecutedLanes) -> None:
-    """Elements as they are; zeros where an asynchronous copy is not valid."""
+    """Copied elements; zeros where an asynchronous copy is not valid."""
     valid = lanes.holds(stmt.valid) if isinstance(stmt, AsyncCopy) else True
     store = state.cells.stores[stmt.out.buffer]
     if valid is True:
@@ -55,13 +55,13 @@ def copy(state: RunState, stmt: VectorCopy | AsyncCopy, lanes: ExecutedLanes) ->
 
 
 def shuffle(state: RunState, stmt: Shuffle, lanes: ExecutedLanes) -> None:
-    """What another lane of the warp holds."""
+    """The term in another lane of the warp."""
     held = state.read(stmt.source, lanes, stmt)
     state.write(stmt.out, lanes, held[np.arange(len(lanes)) ^ stmt.mask], stmt)
 
 
 def gather(state: RunState, stmt: GatherCopy, lanes: ExecutedLanes) -> None:
-    """Elements at an index that is data: what is defined, for every value of the index that is tried."""
+    """Elements at an index that is data: the defined ones, for every value of the index that is tried."""
     holds, width, n = stmt.holds, stmt.width, len(lanes)
     tensor = None if holds is None else state.elements.tensors.get(holds.tensor)
     rule = None if tensor is None or tensor.definition is None else tensor.definition.rule

@@ -21,7 +21,7 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.questions import equal, proves
-from taskfuse.check.values.runs import Span, Visits, apart
+from taskfuse.check.values.runs import Span, Visits, apart, shortened
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym
 
@@ -64,7 +64,10 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
 
 
 def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...]) -> Iterator[list[Visits]]:
-    """The same question: with thread indices as symbols of their own, with axes turned around that all run down."""
+    """Equivalent questions: with conditions as ends of spans; with thread indices as symbols of their own; with axes reversed that all statements walk down."""
+    ended = [shortened(v) for v in visits]
+    if any(a is not b for a, b in zip(ended, visits, strict=True)):
+        yield [_ascending(v) for v in ended]
     free = [apart(v) for v in visits]
     if any(a is not b for a, b in zip(free, visits, strict=True)):
         yield [_ascending(v) for v in free]
@@ -74,7 +77,7 @@ def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...]) -> Iterator
 
 
 def _covered_upwards(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
-    """The same, of points that grow with the symbols that run."""
+    """The same for points that grow with their symbols."""
     visits, extents = merged(visits, extents, constraints)
     fewer, shorter = without_digits(visits, extents)
     if fewer is not visits:
@@ -86,13 +89,13 @@ def _covered_upwards(visits: list[Visits], extents: tuple[Expr, ...], constraint
 
 
 def _signs(v: Visits, point: Iterable[Expr], name: str | None = None) -> set[bool]:
-    """Whether points grow with the symbols that run, or with one of them."""
+    """Whether points grow with all their symbols, or with some."""
     running = v.spans.keys() if name is None else {name}
     return {k > 0 for e in point for term, k in terms_of(e)[0] if not term.free.isdisjoint(running)}
 
 
 def _ascending(v: Visits) -> Visits:
-    """The same visits, of loops that run down an axis by the mirror images of their spans, which have the same values."""
+    """The same visits, with loops that walk down an axis replaced by the mirror images of their spans, which have the same values."""
     bounds = {n for start, stop in v.spans.values() for e in (start, stop) if e is not None for n in e.free}
     if not bounds.isdisjoint(v.spans):  # a span would have to be written in the mirror images of others
         return v
@@ -105,12 +108,12 @@ def _ascending(v: Visits) -> Visits:
 
 
 def _turned(v: Visits, axes: Mapping[int, Expr]) -> Visits:
-    """The visits with some axes turned around: they visit all points once exactly if the others do."""
+    """The visits with some axes reversed: they visit all points once exactly if the others do."""
     return replace(v, point=tuple(axes[k] - 1 - e if k in axes else e for k, e in enumerate(v.point)))
 
 
 def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
-    """The same, of all points: in several words, from the fewest digits on."""
+    """The same for all points: in several equivalent forms, those with the fewest digits first."""
     first: Open | None = None
     said: list[list[Visits]] = []
     for every in (False, True):
@@ -161,7 +164,7 @@ def _alike(one: Visits, two: Visits, name: str, constraints: Constraints) -> boo
 
 
 def _filled(columns: list[Ints], widths: list[int], ends: list[int], node: Node, again: bool) -> None:
-    """A table has every point of a box, up to its ends; once, or more than once."""
+    """A table contains every point of a box: once, or more than once."""
     if columns[0].size and any(int(c.min()) < 0 or int(c.max()) >= w for c, w in zip(columns, widths, strict=True)):
         raise Open("it visits points outside", node)
     count = prod(widths)
@@ -185,7 +188,7 @@ def _text(point: Iterable[np.intp]) -> str:
 
 
 def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
-    """The points of all copies in the tiles of the first one: copies differ by what is the same in all tiles."""
+    """The points of all copies in the tiles of the first one: the differences of copies are the same in all tiles."""
     first = forms[0].tiles
     assert first is not None
     columns: list[list[Ints]] = [[] for _ in first]
@@ -201,7 +204,7 @@ def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
 
 
 def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], constraints: Constraints, again: bool) -> bool:
-    """Boxes of points, and the tiles that say where they lie."""
+    """Boxes of points, and the tiles that give their positions."""
     assert form.tiles is not None
     starts = [int(c.min()) if c.size else 0 for c in columns]
     columns = [c - s for c, s in zip(columns, starts, strict=True)]
@@ -304,7 +307,7 @@ def _form(v: Visits, constraints: Constraints, *, above: bool) -> _Form:
 
 
 def _weights(v: Visits) -> dict[str, int]:
-    """What symbols that stand by themselves weigh along an axis: the table has room for the low ones first, as those above it may be digits."""
+    """The weights along an axis of symbols that are terms of their own: the table takes the low ones first, as those above it may be digits."""
     found: dict[str, int] = {}
     for e in v.point:
         found |= {t.name: k for t, k in terms_of(e)[0] if isinstance(t, Sym)}
@@ -312,7 +315,7 @@ def _weights(v: Visits) -> dict[str, int]:
 
 
 def _above(v: Visits, few: Mapping[str, tuple[int, int]], many: Mapping[str, Span]) -> list[str]:
-    """Symbols with few values that weigh more along an axis than one with many, and stand alone wherever they stand."""
+    """Symbols with few values that weigh more along an axis than one with many, and are terms of their own wherever they occur."""
     found: dict[str, None] = {}
     terms = [terms_of(e)[0] for e in v.point]
     mixed = {n for axis in terms for t, _ in axis if not isinstance(t, Sym) for n in t.free}.union(*(c.free for c in v.conditions))

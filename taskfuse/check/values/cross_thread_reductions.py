@@ -37,7 +37,7 @@ COPY = ELEMENTWISE["copy"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """What threads have of a reduction.
+    """The partial results that threads have of a reduction.
 
     Attributes:
         members: of each thread, which threads' accumulators: ``[threads, threads]``; of threads that take the same terms the first stands for all.
@@ -92,14 +92,14 @@ class CrossThreadReductions:
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
-        """Execute those inside some statements that stand between a term and a reader, under conditions around all of them. Raises :class:`Open`."""
+        """Execute the steps inside statements between a term and a reader, under the conditions around all of them. Raises :class:`Open`."""
         self.first, self.last = first.number, reader.number
         mask, self.under = self._mask(conditions, {})
         for node in nodes:
             self._node(node, {}, mask)
 
     def result(self, index: tuple[int, ...], reader: Node, given: Iterable[Expr] = ()) -> Joined:
-        """What each thread has in its accumulator; what is ``given`` besides holds where it is read. Raises :class:`Open`."""
+        """The contents of each thread's accumulator, where it is read under the conditions ``given``. Raises :class:`Open`."""
         cells = self._own(index)
         if (cells.known & (cells.of >= 0) & (cells.of != self.numbers.get(index, -1))).any():
             raise Open("an accumulator holds joined partial results of another element", reader)

@@ -16,7 +16,7 @@ Shape = tuple[Expr, ...]
 
 
 def without_digits(visits: list[Visits], extents: Shape) -> tuple[list[Visits], Shape]:
-    """The same question without such digits; without any, the same objects."""
+    """The same question without such digits; the same objects if there are none."""
     for axis, extent in enumerate(extents):
         while isinstance(extent, Const):
             found = _lowest(visits, axis, extent.value)
@@ -46,7 +46,7 @@ def _lowest(visits: list[Visits], axis: int, extent: int) -> tuple[int, list[str
 
 
 def _alone(v: Visits, axis: int) -> tuple[str, int] | None:
-    """A symbol that stands by itself on one axis and nowhere else, and how many values it has: a divisor of all else on the axis."""
+    """A symbol that occurs on one axis only, as a term of its own, and its number of values, which divides everything else on the axis."""
     terms, constant = terms_of(v.point[axis])
     for term, k in terms:
         if not isinstance(term, Sym) or k != 1 or term.name not in v.spans or term.name in (v.rows or ()):

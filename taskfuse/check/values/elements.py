@@ -109,7 +109,7 @@ class Elements:
                 return self.leaf(operand, at, count)
 
     def leaf(self, operand: Immediate | ScalarValue | IndexOf, at: Symbols, count: int) -> Terms:
-        """The terms of an operand that is in no tensor."""
+        """The terms of an operand other than an element of a tensor."""
         match operand:
             case Immediate(value=number, dtype=dtype):
                 found = constant(number, dtype)

@@ -34,7 +34,7 @@ from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 
 
 class Witness(Enum):
-    """What a kernel does not say."""
+    """A part of the witness that a kernel lacks."""
 
     MISSING = "the kernel has no definitions: only its order can be checked"
 
@@ -59,13 +59,13 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | Non
     Args:
         extents: values of the kernel's extents.
         budget: a limit on the work.
-        entirely: tensors of which gathers are looked at for every value of their indices.
+        entirely: tensors whose gathers are checked for every value of their indices.
 
     Returns:
         what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
 
     Raises:
-        TooLarge: the launch is too large to look at, or an index has no value at these extents.
+        TooLarge: the launch is too large, or an index has no value at these extents.
     """
     if not kernel.definitions:
         return Witness.MISSING
@@ -94,7 +94,7 @@ class _Execution:
         self.machine = LaunchExecution(kernel, launch, self.barriers, budget, self._execute, self._apart)
 
     def run(self) -> None:
-        """To the end. Raises :class:`Refuted`."""
+        """Run the launch to its end. Raises :class:`Refuted`."""
         self.machine.run()
         for p in self.kernel.outputs:
             self._compare(p.name)

@@ -1,6 +1,6 @@
 """Inputs that an output is written into: each read of an element precedes its write.
 
-Everything else takes an element of an input for what the caller passed. Two accesses of one array by two names never race (:mod:`taskfuse.check.races`
+All other rules assume that an element of an input is what the caller passed. Two accesses of one array by two names never race (:mod:`taskfuse.check.races`
 treats them as one), so they are ordered as in the sequential nest: it suffices that a write of an element follows every read of it there.
 """
 
@@ -24,7 +24,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 def read_before_written(structure: Structure) -> Iterator[tuple[Obligation, Node]]:
-    """Those that are not known to be, with the statement that reads."""
+    """The inputs for which this is unknown, each with the statement that reads."""
     kernel = structure.tree.kernel
     if not kernel.in_place:
         return
@@ -43,7 +43,7 @@ def read_before_written(structure: Structure) -> Iterator[tuple[Obligation, Node
 
 
 def _read(node: Node, maps: dict[str, str]) -> set[str]:
-    """The names of what a statement reads."""
+    """The names of the tensors that a statement reads."""
     names = {a.buffer for a in accesses(node.stmt)[1]}
     if isinstance(node.stmt, TmaLoad):
         names.add(maps[node.stmt.map])
@@ -107,7 +107,7 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
 
 
 def _in_words(assumption: Assumption, names: dict[str, Expr]) -> Assumption:
-    """An assumption in other symbols."""
+    """The assumption with its symbols replaced."""
     match assumption:
         case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
             symbol, start, stop, *more = (substitute(e, names) for e in (symbol, start, stop, *implied))

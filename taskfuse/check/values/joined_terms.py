@@ -1,4 +1,4 @@
-"""The terms of whichever thread and block a reader's result has: of the threads and the blocks whose partial results have been joined."""
+"""The terms in a reader's result: those of the threads and blocks whose partial results have been joined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 def members_of(tree: StatementTree, joined: Joined, group: list[Term], axes: list[int], want: Place) -> list[Mapping[str, Ints] | None]:
-    """The threads whose terms threads that read have, once for each set of them with other terms; all of one set have terms of one element."""
+    """The threads whose terms readers have, one set for each different set of terms; the terms of a set belong to one element."""
     shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
     count = shape[0] * shape[1] * shape[2]
     linear = np.arange(count, dtype=np.int64)
@@ -63,7 +63,7 @@ def members_of(tree: StatementTree, joined: Joined, group: list[Term], axes: lis
 
 
 def _said(t: Term, axes: list[int], threads: Mapping[str, Ints]) -> Ints:
-    """All of a thread that says which points of the reduced axes it takes: a row for each part of the expressions that speaks of threads, a column for each."""
+    """The parts of a thread's index that determine its points of the reduced axes: a row for each part of an expression, a column for each thread."""
     bounds = [e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
     atoms = sorted({a for e in (*(t.point[k] for k in axes), *t.node.conditions, *bounds) for a in thread_atoms(e)}, key=str)
     count = next(iter(threads.values())).size
@@ -86,12 +86,12 @@ def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) ->
 
 
 def row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
-    """The spans of thread indices that have some values together."""
+    """The spans of thread indices with given joint values."""
     return {} if row is None else {n: (const(0), const(int(v.max(initial=0)) + 1)) for n, v in row.items()}
 
 
 def thread_atoms(e: Expr) -> set[Expr]:
-    """The largest parts of an expression that speak of threads alone."""
+    """The largest parts of an expression that depend on threads alone."""
     if e.free.isdisjoint(THREADS):
         return set()
     if e.free <= THREADS:

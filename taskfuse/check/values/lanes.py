@@ -1,4 +1,4 @@
-"""Threads that execute a statement together, of one block or of many, and what their symbols are."""
+"""Threads that execute a statement together, of one block or of many, and the values of their symbols."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ExecutedLanes:
 
     Attributes:
         ids: their numbers, ascending.
-        own: symbols that each may have other values of: loop variables, cursors; numbers, or arrays in the order of ``ids``.
+        own: symbols with a value for each thread: loop variables, cursors; numbers, or arrays in the order of ``ids``.
         waits: they have arrived at the statement that they are at, and wait.
     """
 
@@ -129,7 +129,7 @@ class ExecutedLanes:
 
     @property
     def whole_warps(self) -> bool:
-        """They are all threads of some warps."""
+        """True if they are all threads of some warps."""
         n = len(self.ids)
         if n % WARP:
             return False
@@ -160,7 +160,7 @@ class ExecutedLanes:
         return number
 
     def is_fixed(self, names: Iterable[str]) -> bool:
-        """Symbols have the values that they have for as long as these threads run."""
+        """True if the values of symbols never change for these threads."""
         return self.own.keys().isdisjoint(names)
 
     def values(self, e: Expr) -> Ints:
@@ -169,7 +169,7 @@ class ExecutedLanes:
         return np.full(len(self.ids), found, np.int64) if isinstance(found, int) else np.asarray(found, np.int64)
 
     def holds(self, e: Expr) -> bool | Bools:
-        """For whom a condition holds: a bool if for all or for none."""
+        """The threads for which a condition holds, as a mask; a bool if for all or for none."""
         found = self.value(e)
         if isinstance(found, int):
             return bool(found)
@@ -198,7 +198,7 @@ class ExecutedLanes:
         return found
 
     def joined(self, other: ExecutedLanes) -> ExecutedLanes:
-        """Both: they are at one place."""
+        """The union of two sets of threads at one place."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.argsort(ids)
         own: dict[str, Number] = {}

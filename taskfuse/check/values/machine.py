@@ -72,7 +72,7 @@ class LaunchExecution:
             self._look(stmt)
 
     def run(self) -> None:
-        """To the end. Raises :class:`Refuted` if no thread can continue, or at a fault."""
+        """Run the launch to its end. Raises :class:`Refuted` if no thread can continue, or at a fault."""
         waiting = [ExecutedLanes(self.launch, self.launch.everybody, {}, [ExecutionFrame(self.kernel.body, 0, "")])] if len(self.launch.everybody) else []
         while waiting:
             waiting = self._merged(waiting)
@@ -83,7 +83,7 @@ class LaunchExecution:
 
     @staticmethod
     def _merged(waiting: list[ExecutedLanes]) -> list[ExecutedLanes]:
-        """Threads at one place are together; in the order of the text."""
+        """Groups of threads, merged where they are at one place, in the order of the text."""
         if len(waiting) == 1:
             return waiting
         places: dict[tuple[tuple[int, ...], bool], ExecutedLanes] = {}
@@ -192,14 +192,14 @@ class LaunchExecution:
         return []
 
     def _pass(self, lanes: ExecutedLanes) -> None:
-        """Threads have waited for long enough."""
+        """Threads go on after their wait."""
         lanes.waits = False
         if isinstance(self._at(lanes), WAITING):
             lanes.stack[-1].at += 1
 
     @staticmethod
     def _leave(lanes: ExecutedLanes, frame: ExecutionFrame) -> list[ExecutedLanes] | None:
-        """Threads at the end of a list. Where they came apart they may come together again."""
+        """Threads leave a list of statements, and may rejoin those that they diverged from."""
         if frame.loop is not None:
             var = lanes.own[frame.loop.var]
             lanes.own[frame.loop.var] = var + lanes.own[f"step {len(lanes.stack) - 1}"]
@@ -241,7 +241,7 @@ class LaunchExecution:
         return [stay, gone]
 
     def _branch(self, stmt: If, lanes: ExecutedLanes, frame: ExecutionFrame) -> list[ExecutedLanes] | None:
-        """Threads in front of a chain go to their arms."""
+        """Threads at a chain of conditions enter their arms."""
         parts: list[ExecutedLanes] = []
         for k, where in self._arms(stmt, lanes):
             arm = None if k < 0 else stmt.branches[k]

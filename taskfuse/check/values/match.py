@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Expr, const, eq, ne, substitute
 
 
 def where_found(pair: WriteAndRead) -> Found | None:
-    """Where the write leaves the element; ``None``: nowhere.
+    """The points at which the write leaves the element; ``None``: nowhere.
 
     Raises:
         Open: it is not known, or it may leave another one.
@@ -34,7 +34,7 @@ def where_found(pair: WriteAndRead) -> Found | None:
 
 
 def _tried(pair: WriteAndRead) -> Found | Open | None:
-    """The answer by equations, or by tables where that leaves questions."""
+    """The answer by equations, or by tables where equations do not decide."""
     found: Found | Open | None
     try:
         found = _solved(pair)
@@ -51,7 +51,7 @@ def _tried(pair: WriteAndRead) -> Found | Open | None:
 
 
 def _has_table(pair: WriteAndRead) -> bool:
-    """True if a table may say more than what is solved for."""
+    """True if a table may decide more than equations."""
     return bool(pair.equations) and pair.countable({n for a, b in pair.equations for n in (a - b).free if n in pair.spans})
 
 
@@ -86,7 +86,7 @@ def _enumerable(pair: WriteAndRead, equations: list[Equation]) -> bool:
 
 
 def _direct(pair: WriteAndRead, at: dict[str, Expr], under: list[Expr]) -> Found | None:
-    """Everything that matters is solved for."""
+    """The answer if all relevant symbols are solved for."""
     elements = [(substitute(e, at), wanted) for e, wanted in pair.elements]
     free = {n for e, _ in elements for n in e.free if n in pair.spans}
     if free:
@@ -111,7 +111,7 @@ def _direct(pair: WriteAndRead, at: dict[str, Expr], under: list[Expr]) -> Found
 def _conditions(pair: WriteAndRead, at: Mapping[str, Expr]) -> tuple[list[Expr], bool] | None:
     """What decides besides whether the write happens, and whether nothing else does; ``None`` if it never happens.
 
-    Index and element do not depend on some symbols. That the write happens for one value of them is enough, so one is tried; that it does not says nothing.
+    Index and element do not depend on some symbols. It is enough that the write happens for one of their values, so one is tried; if it fails, nothing follows.
     """
     residual: list[Expr] = []
     certain = True

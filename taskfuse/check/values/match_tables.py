@@ -1,4 +1,4 @@
-"""The table of a write against that of a read, joined on what their indices say.
+"""The table of a write and that of a read, joined on their indices.
 
 Where indices are not sums of single symbols (fragments, swizzles, digits of thread indices), all values of their symbols are tabulated, for the write and
 for the read: everything else that an index and an element depend on must cancel.
@@ -23,7 +23,7 @@ _Sides = tuple[Ints, Ints]
 
 
 def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], under: list[Expr]) -> Found | None:
-    """The table of the write and that of the read, joined on what the equations say."""
+    """The table of the write and that of the read, joined on the equations."""
     differences = [pair.simplified(a - b) for a, b in equations]
     elements = [pair.simplified(substitute(e, at) - wanted) for e, wanted in pair.elements]
     mine = {n for d in (*differences, *elements) for n in d.free if n in pair.spans}
@@ -54,7 +54,7 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
 
 
 def _near(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
-    """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
+    """The symbols of the read that a table needs: those that share no term with symbols without a table."""
     found: set[str] = set()
     for d in (*differences, *elements):
         terms, _ = terms_of(d)
@@ -65,7 +65,7 @@ def _near(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], min
 
 
 def _mixed(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mine: set[str], theirs: set[str]) -> set[str]:
-    """Symbols of the read that stand in one term with symbols of the write."""
+    """Symbols of the read that share a term with symbols of the write."""
     found: set[str] = set()
     for d in (*differences, *elements):
         terms, _ = terms_of(d)
@@ -76,7 +76,7 @@ def _mixed(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mi
 
 
 def _sides(pair: WriteAndRead, d: Expr, write: ValueTable, read: ValueTable) -> _Sides:
-    """What must be equal for a difference to be 0: the part that the write's table has, and the opposite of that of the read's."""
+    """The two sides of a difference that is 0: the part in the write's table, and the negated part in the read's."""
     terms, constant = terms_of(d)
     left: Expr = const(0)
     right: Expr = const(constant)
@@ -124,7 +124,7 @@ def _filters(pair: WriteAndRead, at: Mapping[str, Expr], mine: set[str], shared:
 
 
 def _reader_filters(pair: WriteAndRead, names: set[str]) -> list[Expr]:
-    """What holds at the read, as far as its table decides it."""
+    """The conditions at the read that its table decides."""
     found = [p for c in (*pair.want.node.conditions, *pair.want.given) for p in conjuncts(c)]
     for n in pair.want.node.loops:
         s = n.stmt
@@ -137,7 +137,7 @@ def _reader_filters(pair: WriteAndRead, names: set[str]) -> list[Expr]:
 def _compare(
     pair: WriteAndRead, write: ValueTable, read: ValueTable, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
 ) -> Found | None:
-    """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
+    """Differences of elements are 0 wherever those of indices are. Cached, since copies of a statement compare the same tables."""
     key = write, read, *shared, *differences, None, *elements
     left = pair.constraints.tables.left.get(key)
     if left is None:
@@ -170,7 +170,7 @@ def _left(pair: WriteAndRead, write: ValueTable, read: ValueTable, shared: list[
 
 
 def _fault(pair: WriteAndRead, fault: int | None, axis: int, read: ValueTable) -> None:
-    """An element is another on an axis. Raises :class:`Open`."""
+    """Raises :class:`Open`: the element differs on an axis."""
     if fault == -1:
         raise Open(f"one place is written with different indices on axis {axis} of {pair.want.tensor}", pair.claim.node)
     if fault is not None:

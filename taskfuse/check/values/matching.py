@@ -74,14 +74,14 @@ def inherited(operands: Sequence[Terms], at: Ints, wrong: Terms) -> Terms:
 
 
 def spread(n: int, at: Ints, terms: Terms) -> Terms:
-    """``n`` terms: some of them, at their places, and nothing."""
+    """``n`` terms: the given ones at their places, nothing elsewhere."""
     found = Terms.full((n,), NOTHING)
     found[at] = terms
     return found
 
 
 def chosen(where: Bools, yes: Terms, no: Terms) -> Terms:
-    """One term or the other, one by one."""
+    """Elementwise choice between terms."""
     return Terms(np.where(where, yes.tag, no.tag), np.where(where, yes.data, no.data))
 
 

@@ -1,7 +1,7 @@
 """Points that are digits of one number: its quotient and remainder, and the order of tiles in groups of rows.
 
-What visits all numbers below a product visits a box: two axes that are quotient and remainder of a number count as one, and a number that
-symbols run through has a symbol of its own for each of its digits.
+Visits of all numbers below a product are visits of a box: two axes that are quotient and remainder of a number count as one, and a number that
+symbols enumerate gets a symbol for each of its digits.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def named(v: Visits, constraints: Constraints, *, every: bool, again: bool = Fal
 
     Args:
         every: of quotients by constants, too.
-        again: points may be visited more than once: of a number's last, incomplete quotient nothing is said.
+        again: points may be visited more than once; the last, incomplete quotient of a number is left open.
     """
     for _ in range(ROUNDS):
         turned = _turned(v, constraints)
@@ -133,7 +133,7 @@ def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _new(v: Visits, name: str) -> Sym:
-    """A symbol that nothing runs over yet."""
+    """A fresh symbol."""
     return sym(next(n for k in count() if (n := f"{name}.{k}") not in v.spans))
 
 
@@ -175,7 +175,7 @@ def _divided(v: Visits, a: Expr, n: Expr, constraints: Constraints, *, again: bo
 
     Args:
         again: or at least so far.
-        cut: nothing is said of the last, incomplete quotient.
+        cut: the last, incomplete quotient is left open.
     """
     span = _span(v, a, constraints) if n.free.isdisjoint(v.spans) else None
     if span is None:
@@ -191,7 +191,7 @@ def _divided(v: Visits, a: Expr, n: Expr, constraints: Constraints, *, again: bo
 
 
 def _least(total: Expr) -> Expr:
-    """``k*x`` of ``k*n*ceildiv(x, n)``, which is at least as much; what is something else as it is."""
+    """``k*x`` of ``k*n*ceildiv(x, n)``, which is at least as much; other expressions unchanged."""
     match terms_of(total):
         case ((FloorDiv(a=a, b=Const(value=n)), k),), 0 if n > 0 and k > 0 and k % n == 0:
             return (a - (n - 1)) * (k // n)
@@ -224,7 +224,7 @@ def _grouped(v: Visits, r: Expr, h: Expr, constraints: Constraints) -> Visits | 
     """Symbols for row and column of a tile, in the order that goes down the columns of one group of rows after another.
 
     Tile ``w`` of ``rows*columns`` is in group ``g = w//(G*columns)``, of ``h = min(G, rows - G*g)`` rows, at place ``r = w % (G*columns)``: its row is
-    ``G*g + r % h``, its column ``r//h``. The groups in front of ``g`` have ``G*columns`` tiles each, so that ``r < h*columns`` also in the last one: quotient
+    ``G*g + r % h``, its column ``r//h``. The groups before ``g`` have ``G*columns`` tiles each, so that ``r < h*columns`` also in the last one: quotient
     and remainder by ``h`` are all pairs of a column and a row of the group, each once. Then so are the pairs of all groups.
     """
     match h:
@@ -352,7 +352,7 @@ def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: M
 
 
 def _span(v: Visits, a: Expr, constraints: Constraints) -> Span | None:
-    """The numbers that symbols run through, each once, whatever other symbols are; ``None`` if that is not known."""
+    """The numbers that symbols enumerate, each once, for any values of other symbols; ``None`` if unknown."""
     mine = a.free & v.spans.keys()
     if not mine or (v.rows is not None and mine & v.rows.keys()):
         return None

@@ -1,6 +1,6 @@
 """Outputs are covered: every element is stored where it belongs.
 
-Two threads never store one element, for that is a race. A thread may store one again: what it stores is right each time.
+Two threads never store one element: that would be a race. A thread may store an element again: each time, the value is right.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Outputs:
         covered(visits, definition.shape, known.given(*nonempty(definition.shape, known.ranges)), again=True)
 
     def _needed(self, place: Place) -> tuple[Expr, ...]:
-        """The conditions under which the element that is stored belongs to the tensor that its own is a part of."""
+        """The conditions under which a stored element belongs to the tensor of which its own is a part."""
         condition = self._belonging.get(place.tensor, TRUE)
         return conjuncts(substitute(condition, {f"i{k}": e for k, e in enumerate(place.element)}))
 

@@ -1,4 +1,4 @@
-"""What registers and workspaces hold while a reduction is joined: of each thread or place, the set of threads whose accumulators are in it."""
+"""The contents of registers and workspaces while a reduction is joined: for each thread or place, the set of threads whose accumulators it contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ThreadSets:
 
     Attributes:
         of: the number of the accumulator that these are of, of each; -1 for the empty set.
-        blocks, spans: of how many blocks these are.
+        blocks, spans: the blocks whose results these are.
         under: conditions under which they have been joined, but for those of threads alone.
     """
 
@@ -33,7 +33,7 @@ class ThreadSets:
     under: frozenset[Expr] = frozenset()
 
     def is_of_blocks(self, blocks: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> bool:
-        """True if these are the blocks that they are of."""
+        """True if these are its blocks."""
         return self.blocks == blocks and self.spans == spans
 
 

@@ -35,7 +35,7 @@ INITIAL = -1
 
 @dataclass(slots=True, eq=False)
 class Leaves:
-    """What one execution of a statement adds.
+    """The points that one execution of a statement adds.
 
     Attributes:
         threads: the threads that add them, ``each`` leaves one after the other.
@@ -78,7 +78,7 @@ class Accumulation:
         return self.combine is not None and self.combine.idempotent
 
     def absorbs(self, data: Ints) -> Bools:
-        """Of which constants of its dtype the initial value takes nothing on: it may be combined with them any number of times, wherever it is itself.
+        """The constants of its dtype that do not change the initial value: it may be combined with them any number of times.
 
         Equal numbers with other bits (two zeros) are not among them.
         """
@@ -91,7 +91,7 @@ class Accumulation:
 
     @cached_property
     def without(self) -> Bools | None:
-        """At which points of the iteration space the term is neutral by definition, and may be left out; ``None``: nowhere that is known."""
+        """The points of the iteration space whose terms are neutral by definition, and may be left out; ``None`` if none is known."""
         rule, definitions = self.rule, {t.name: t.definition for t in self.elements.tensors.values()}
         if not isinstance(rule, Reduce) or rule.body.name not in ("copy", "cast", "mul") or (rule.body.name == "mul" and self.neutral != 0):
             return None

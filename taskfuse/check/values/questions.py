@@ -32,7 +32,7 @@ def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, .
 
 
 def nonempty(shape: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
-    """What an array's having elements says of its sizes: each is positive, and so are the factors of one, of which none is negative."""
+    """The facts that follow from an array having elements: each extent is positive, and so are its factors, none of which is negative."""
     found: dict[Expr, None] = {}
     for n in shape:
         match n:
@@ -97,6 +97,6 @@ def _least(constraints: Constraints, e: Expr) -> Expr:
 
 
 def known_at(place: Place) -> Constraints:
-    """What holds where an access happens."""
+    """The constraints where an access happens."""
     spans = (BoundedElement(sym(name), (0, n - 1)) for name, n in place.points)
     return place.node.context.constraints.given(*spans, *place.given)

@@ -158,7 +158,7 @@ class Reductions:
         self._apart(groups, hits)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
-        """The terms in front of a reader, of those that are taken after the accumulator was set for the last time. Copies of a loop use it in turn."""
+        """The terms before a reader that are taken after the accumulator was last set. Copies of a loop use it one after another."""
         before = [t for t in terms if t.node.number < want.node.number]
         starts = [s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number]
         after = [t for t in before if not starts or t.node.number > max(starts)]
@@ -166,7 +166,7 @@ class Reductions:
 
     @staticmethod
     def _apart(groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]]) -> None:
-        """No accumulator takes terms in two groups: their registers are different ones."""
+        """No accumulator takes terms in two groups: their registers differ."""
         lists = list(groups.values())
         for i, a in enumerate(lists):
             for b in lists[i + 1 :]:
@@ -183,7 +183,7 @@ class Reductions:
         return where_found(WriteAndRead(Writing(claim, storage.memory, shared), want, storage, shape, None, constraints, among, past=False, bare=True))
 
     def _group(self, want: Place, group: list[Term], definition: Definition, constraints: Constraints) -> bool:
-        """All terms of a group of accumulators are in what is read, once. True if partial results have been joined."""
+        """The result that is read contains all terms of a group of accumulators, once. True if partial results have been joined."""
         scope = [n for n in group[0].node.loops if n in want.node.loops]
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
             raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
@@ -251,7 +251,7 @@ class Reductions:
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
         def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
-            """Whether terms lie past the end; of all points, or of those alone that the conditions around the terms let be."""
+            """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms."""
             visits: list[Visits] = []
             extents: list[Expr] = [space[k] for k in axes]
             values: list[Expr] = []

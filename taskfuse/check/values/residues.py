@@ -1,4 +1,4 @@
-"""What is left of a point of a reduction where its element is known: the reduced axes, and of an axis of which the element says some digits the others."""
+"""The part of a reduction's point that its element leaves open: the reduced axes, and the remaining digits of axes of which the element fixes some."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def residues(definition: Definition, axes: list[int], values: list[Expr], facts:
 
 
 def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts) -> None:
-    """One more digit; one of an axis that is shorter is no longer than the axis."""
+    """Append a digit; its extent is at most that of its axis."""
     if isinstance(most, Const) and isinstance(extent, Const):
         extent = const(min(most.value, extent.value))
     point.append(simplify(value, facts))

@@ -33,6 +33,7 @@ from taskfuse.ir.scalar import (
     evaluate,
     le,
     lt,
+    minimum,
     private,
     simplify,
     substitute,
@@ -48,13 +49,13 @@ Span = tuple[Expr, Expr | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visits:
-    """What one statement visits.
+    """The points that one statement visits.
 
     Attributes:
         point: one expression per axis.
-        spans: symbols that run.
-        conditions: under which they do, as far as these choose among points that there are.
-        rows: values that some of the symbols have together, where these are not all of their spans.
+        spans: symbols, each with its range.
+        conditions: those that choose among existing points.
+        rows: joint values of some symbols, where they are not the whole product of their spans.
         ranges: constant bounds of symbols whose spans are not constants.
     """
 
@@ -154,7 +155,7 @@ def _before(name: str, end: Expr, running: Container[str]) -> Expr:
 
 
 def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Constraints:
-    """What loops around a statement say, some of them left out; no conditions."""
+    """The facts of the loops around a statement, without some of them, and without conditions."""
     names = set(without)
     assumptions = (i for i in node.context.constraints.assumptions if not isinstance(i, Expr) and not (isinstance(i, Trip) and str(i.symbol) in names))
     elements = (BoundedElement(sym(name), (0, n - 1)) for name, n in points.items())
@@ -162,7 +163,7 @@ def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ())
 
 
 def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Constraints, without: frozenset[str]) -> tuple[dict[str, Span], list[Expr]]:
-    """Conditions that bound one symbol, but for some, as its span."""
+    """Spans tightened by conditions that bound one symbol; the other conditions."""
     left: list[Expr] = []
     for c in conditions:
         match c:
@@ -195,7 +196,7 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Constraints
 
 
 def _ends_after(root: Constraints, span: Span, end: Expr) -> bool:
-    """Whether a span has no end, or one that is not before ``end``."""
+    """Whether a span is unbounded, or ends at or after ``end``."""
     return span[1] is None or proves(root, le(end, span[1]))
 
 
@@ -214,7 +215,7 @@ def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> dict[str, Ints] | 
 
 
 def below(condition: Expr, a: Expr) -> Expr | None:
-    """``T`` of a condition that says ``a < T``; ``None`` if it says something else."""
+    """``T`` of a condition that says ``a < T``; ``None`` for other conditions."""
     match condition:
         case Compare(op=CompareOp.LT, a=x, b=FloorDiv(a=p, b=Const(value=g))) if g > 0:  # x < p//g is g*x + g - 1 < p
             form = p - x * g - (g - 1)
@@ -320,8 +321,22 @@ def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
     return proves(known_of(node, dict(place.points), (stmt.var,)).given(*exists), lt(stmt.start, stmt.stop))
 
 
+def shortened(v: Visits) -> Visits:
+    """The same visits, with conditions that bound one symbol from above, by what does not run, in its span: ``x < a`` and ``x < b`` is ``x < min(a, b)``."""
+    spans, left = dict(v.spans), list[Expr]()
+    for c in v.conditions:
+        (name,) = found if len(found := c.free & v.spans.keys()) == 1 else ("",)
+        bound = below(c, sym(name)) if name and name not in (v.rows or {}) else None
+        stop = spans[name][1] if name else None
+        if bound is None or stop is None:
+            left.append(c)
+        else:
+            spans[name] = spans[name][0], minimum(stop, bound)
+    return v if len(left) == len(v.conditions) else replace(v, spans=spans, conditions=tuple(left))
+
+
 def apart(v: Visits) -> Visits:
-    """The same visits, with thread indices that take some consecutive values whatever the others are as symbols of their own, from 0 on."""
+    """The same visits, where thread indices with a fixed range of consecutive values become symbols of their own, from 0 on."""
     rows = dict(v.rows or {})
     spans, ranges = dict(v.spans), v.ranges
     moved: dict[str, Expr] = {}

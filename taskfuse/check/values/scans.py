@@ -103,12 +103,12 @@ class Scans:
 
 
 def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...]) -> None:
-    """The loops along an axis, from the innermost one on: each steps by as much as all inside it run over. Raises :class:`Open`.
+    """The loops along an axis, innermost first: each steps by the extent of all loops inside it. Raises :class:`Open`.
 
     Args:
         term: the statement that takes a step.
         own: the loops around it that take the steps of one total, outermost first, and those over other totals.
-        index: of the point of the iteration space that it is.
+        index: of its point in the iteration space.
         place: where the total is.
     """
     facts = term.context.facts

@@ -23,7 +23,7 @@ Spans = Mapping[str, tuple[Expr, Expr]]
 
 
 class Open(Exception):
-    """It is not known whether a value is right."""
+    """Raised where it is not known whether a value is right."""
 
     def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr
     """The unknown symbols as far as equations determine them, and the equations that are left (those of no unknown symbol, too).
 
     Args:
-        unknown: the symbols of the left sides that are looked for; no right side has one.
+        unknown: the symbols of the left sides to solve for; none occurs on a right side.
         digits: take numbers apart.
     """
     found: dict[str, Expr] = {}
@@ -55,7 +55,7 @@ def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr
 
 
 def _reduced(difference: Expr) -> Expr:
-    """A form that is 0 for the same values, without a factor that all its terms have."""
+    """A form with the same zeros, divided by the common factor of its terms."""
     terms, constant = terms_of(difference)
     step = gcd(constant, *(k for _, k in terms))
     if step <= 1:
@@ -67,7 +67,7 @@ def _reduced(difference: Expr) -> Expr:
 
 
 def _alone(difference: Expr, unknown: Spans) -> dict[str, Expr]:
-    """A symbol that stands once, by itself."""
+    """A symbol that occurs once, with coefficient 1 or -1."""
     terms, _ = terms_of(difference)
     for term, k in terms:
         if isinstance(term, Sym) and term.name in unknown and abs(k) == 1:

@@ -55,7 +55,7 @@ class Starts:
         self._terms = terms
 
     def recent(self, first: Term) -> list[Place]:
-        """Where the accumulator of a term is set after those of the copies before it."""
+        """The start of a term's accumulator after those of the copies before it."""
         others = [t.node.number for t in self._terms[first.place.buffer] if t.node.number < first.node.number]
         starts = [s for s in self.places.get(first.place.buffer, []) if s.node.number < first.node.number]
         if not starts:
@@ -137,7 +137,7 @@ class Starts:
             raise Open(f"an accumulator starts with {value} in the place of {wanted}", start.node)
 
     def set_before(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str) -> None:
-        """Every accumulator that a statement in front of which it starts uses has been set."""
+        """Every accumulator that ``user`` uses has been set before it."""
         target = replace(user, element=(), content=Content.START)
         shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
         around = known_at(user).given(*given)
@@ -158,7 +158,7 @@ class Starts:
         raise Open(f"not every accumulator is set before {what}", user.node)
 
     def set_for_all(self, starts: list[Place], parts: list[Node], want: Place, given: Iterable[Expr]) -> None:
-        """Whoever joins what an accumulator has, has set it: every thread, in every block, also those that take no term. Raises :class:`Open`."""
+        """Every thread that joins an accumulator has set it, in every block, also those that take no term. Raises :class:`Open`."""
         setting = [replace(s, content=Content.START) for s in starts]
         asked: set[tuple[object, ...]] = set()
         for node in parts:

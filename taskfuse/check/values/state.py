@@ -49,7 +49,7 @@ class Reason:
     """Why terms are wrong: those that one execution of a statement made.
 
     Attributes:
-        say: what is wrong with one of them; ``detail``: more lines about it.
+        say: describes one of them; ``detail``: adds lines to that.
     """
 
     stmt: Stmt
@@ -129,7 +129,7 @@ class RunState:
         return place
 
     def owners(self, store: CellStore, lanes: ExecutedLanes) -> Ints:
-        """Whose copy of a buffer each thread has."""
+        """The owner of each thread's copy of a buffer."""
         return lanes.ids if MEDIA[store.memory].is_private else lanes.blocks
 
     def read(self, access: Access, lanes: ExecutedLanes, stmt: Stmt) -> Terms:
@@ -262,7 +262,7 @@ class RunState:
         return found
 
     def same(self, held: Terms, expected: Terms, dtype: DType) -> Bools:
-        """Which terms, in a row, are those that are expected once both are converted to a dtype."""
+        """A mask of the terms, in a row, that equal the expected ones after conversion to a dtype."""
         found = (held.tag == expected.tag) & (held.data == expected.data) & (expected.tag > WRONG)
         rest = ~found
         if not rest.any():
@@ -281,7 +281,7 @@ class RunState:
         return found
 
     def wrong(self, stmt: Stmt, role: str, threads: Ints, say: Callable[[int], str], detail: Callable[[int], tuple[str, ...]] | None = None) -> Terms:
-        """New wrong terms, one for each of the threads; ``say`` tells what is wrong with one of them."""
+        """New wrong terms, one for each of the threads; ``say`` describes one of them."""
         first, self._wrong = self._wrong, self._wrong + len(threads)
         self._reasons.append(Reason(stmt, role, threads, say, detail))
         self._first.append(first)

@@ -76,7 +76,7 @@ def constant_tag(dtype: DType) -> int:
 
 
 def is_constant(tags: Ints) -> Bools:
-    """Which are constants."""
+    """A mask of the constants."""
     return (tags >= CONSTANT) & (tags < SCALAR)
 
 
@@ -104,13 +104,13 @@ def constants(values: NDArray[Any], dtype: DType) -> Terms:
 
 
 def numbers(data: Ints, dtype: DType) -> NDArray[Any]:
-    """The numbers that constants of a dtype are."""
+    """The values of constants of a dtype."""
     with np.errstate(all="ignore"):
         return data.view(np.float64).astype(dtype.numpy) if dtype.is_float else data.astype(dtype.numpy)
 
 
 def converted(terms: Terms, dtype: DType) -> Terms:
-    """Terms in a row with their constants converted to a dtype; all else as it is."""
+    """Terms in a row with their constants converted to a dtype; others unchanged."""
     want = constant_tag(dtype)
     where = is_constant(terms.tag) & (terms.tag != want)
     if not where.any():

@@ -1,4 +1,4 @@
-"""Tensors that points are sent to: one part is stored as it is, and then each point of the others is combined with the element that data names, once.
+"""Tensors that points are sent to: one part is stored as it is; then each point of the others is combined once with the element that data names.
 
 An element is then its own value in the first part, combined with that of every point that goes to it, in whatever order: each point is sent by one
 execution of one statement, to the place that its definition says for any value of the data, and nothing else is done to the element in between. Updates are
@@ -66,7 +66,7 @@ class Updates:
                 raise Open(f"it writes to index {e} of {whole} on axis {k}, where {wanted} is the place of {holds.tensor}", node)
 
     def check(self, whole: str) -> None:
-        """Every element is stored, and then every point is sent once. Raises :class:`Open`."""
+        """Every element is stored; then every point is sent once. Raises :class:`Open`."""
         if whole not in self._known:
             try:
                 self._check(whole)
@@ -114,9 +114,9 @@ class Updates:
 
 
 def _behind(first: Node, second: Node, otherwise: str) -> None:
-    """One statement is over before another begins. Raises :class:`Open`.
+    """One statement is complete before another begins. Raises :class:`Open`.
 
-    It stands before it, and is executed in no iteration but the first of all loops around both.
+    It precedes the other, and is executed only in the first iteration of the loops around both.
     """
     loops = [n.stmt for n in common_loops(first, second) if isinstance(n.stmt, For)]
     if first.number >= second.number or in_other_arm(first, second):

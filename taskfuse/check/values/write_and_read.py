@@ -1,4 +1,4 @@
-"""One write and one read of a buffer: their indices are equal, and what must hold besides for the write to be what the read finds."""
+"""One write and one read of a buffer: the equations of their indices, and the further conditions under which the read finds the write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WriteAndRead:
 
     Args:
         shape: of the tensor that is written.
-        skip: the axis that says a slot: it is known to be the same.
+        skip: the axis of the slot, which is known to be the same.
         constraints: what holds at the read.
         among: the points of the read that are left; ``None``: all.
         past: also where the element does not exist, in whose place a zero must be found.
@@ -77,7 +77,7 @@ class WriteAndRead:
 
     @cached_property
     def facts(self) -> Facts:
-        """What holds at the read and of the symbols of the write."""
+        """The facts at the read, and those on symbols of the write."""
         facts = self.constraints.facts
         for n, (a, b) in self.spans.items():
             if isinstance(a, Const) and isinstance(b, Const):
@@ -188,6 +188,6 @@ class WriteAndRead:
         return self.proves(around, condition)
 
     def may_be_there(self) -> None:
-        """A write that may happen, of the element that is wanted: what was there before may be found as well. Raises :class:`Open` where that does not do."""
+        """The write of the wanted element may not happen: the read may find an earlier one. Raises :class:`Open` where that is not allowed."""
         if self.plain or self.past or self.bare or not self.alike:
             raise Open("it is not known to be written there: some conditions depend on more than its place", self.claim.node)

@@ -1,4 +1,4 @@
-"""A write in symbols of its own, so that it can be told from a read; how storage lies."""
+"""A write in symbols of its own, apart from those of a read; the layout of storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ W = "written."
 
 @dataclass(frozen=True, slots=True)
 class BufferStorage:
-    """How a buffer lies. ``size``: bytes of an element."""
+    """The layout of a buffer. ``size``: bytes of an element."""
 
     memory: MemoryType
     shape: tuple[Expr, ...]
@@ -27,7 +27,7 @@ class BufferStorage:
 
 
 class Writing:
-    """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, but for what is the same there.
+    """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, unless they have its values.
 
     Attributes:
         element, index: as those of the claim.
@@ -37,7 +37,7 @@ class Writing:
 
     Args:
         memory: of the buffer that is written.
-        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
+        same: the values of symbols of the write at the read: loops that both share, threads and blocks with memory of their own.
     """
 
     def __init__(self, claim: Place, memory: MemoryType, same: Mapping[str, Expr]) -> None:
@@ -66,7 +66,7 @@ class Writing:
             self.spans[W + name] = const(0), const(n)
 
     def who(self) -> Iterator[Equation]:
-        """What conditions say of its symbols alone."""
+        """The conditions on its symbols alone."""
         for _, c in self.conditions:
             match c:
                 case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():

@@ -1,0 +1,160 @@
+"""The factors of a matrix product: which tensors they are, how their tiles are copied into Shared memory, and what is computed of them from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from taskfuse.ir.axes import iteration_position, iteration_symbol
+from taskfuse.ir.contraction import MatrixAxes, axes_of_index
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, padded_read
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, is_multiple, simplify
+from taskfuse.ir.storage import resolve, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.block_sums import SPAN
+from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
+from taskfuse.schedulers.schedule import refuse
+
+LDMATRIX_BYTES = 2
+"""Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A factor.
+
+    Attributes:
+        tensor: the input that contains it: that of the other factor, too, in ``x @ x.T``. Or the padded copy of one.
+        position: its position among the operands of the contraction.
+        index: where an iteration of the contraction reads it.
+        is_whole: it is read at axes of the contraction alone. Else batch axes decide, by any expression, which matrix of the tensor is read, or where
+            its rows begin, or where k does.
+        is_k_major: k, not m or n, is the last, contiguous axis of the tensor.
+        is_bulk: the copy engine can read it.
+        size: bytes of one access if threads copy it.
+        is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
+        prologue: what is computed of the tensor's elements, one after another; the contraction multiplies the last.
+    """
+
+    tensor: TensorView
+    position: int
+    index: tuple[Expr, ...]
+    is_whole: bool
+    is_k_major: bool
+    is_bulk: bool
+    size: int
+    is_padded: bool = False
+    prologue: tuple[TensorView, ...] = ()
+
+
+def factor(
+    fusion: Fusion,
+    expr: Reduction,
+    others: Sequence[MathExpr],
+    place: int,
+    read: Read,
+    row: int,
+    axes: MatrixAxes,
+    *,
+    in_blocks: bool = False,
+    is_alone: bool = False,
+) -> Operand:
+    """A factor of a contraction.
+
+    Args:
+        expr: the contraction.
+        others: what is computed beside contractions.
+        place: the factor's position among the operands.
+        read: the element of it that an iteration reads.
+        row: the axis of the contraction that the other factor lacks.
+        axes: of the contraction.
+        in_blocks: it multiplies blocks of k, whose number is a batch axis.
+        is_alone: there is one contraction.
+
+    Raises:
+        UnsupportedError: it is computed, something else reads it, or it is read at an index that no copy serves.
+    """
+    tv = read.tensor
+    facts = fusion.facts()
+    source = padded_source(fusion, tv)
+    if is_alone and row == axes.m and not in_blocks and (prologue := prologue_of(fusion, tv)):
+        return _through_registers(fusion, expr, others, place, read, prologue, axes)
+    if not tv.is_input and source is None:
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+    if any(u in others for u in storage_uses(fusion, tv)):
+        raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
+    whole = at_axes(expr.output, read)
+    chosen = chosen_by_batch(read, row, axes)
+    start = simplify(read.index[-1] - iteration_symbol(axes.k), facts)
+    steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
+    is_block = in_blocks and bool(start.free) and axes_of_index([start]).issubset(axes.batch)
+    is_block = is_block and all(is_multiple(e, size // tv.dtype.itemsize, facts) for e, size in steps)
+    if not all(w or (c and source is None) for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:
+        index = ", ".join(map(str, read.index))
+        raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
+    last = axes.k if is_block else iteration_position(read.index[-1])
+    if last not in (row, axes.k):
+        raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
+    if source is not None:
+        return Operand(tv, place, read.index, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
+    return Operand(tv, place, read.index, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+
+
+def at_axes(result: TensorView, read: Read) -> list[bool]:
+    """For each axis of a factor, whether the contraction reads it at an axis of its own, or as its one element."""
+    positions = [iteration_position(e) for e in read.index]
+    return [
+        result.root[p].extent is n if p is not None else isinstance(e, Const) and n is ONE
+        for e, p, n in zip(read.index, positions, read.tensor.shape, strict=True)
+    ]
+
+
+def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
+    """For each axis of a factor, whether batch axes alone decide where it is read, or from where on along the axis ``row`` of the contraction."""
+    return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
+
+
+def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
+    """The input of which threads can copy what a padded tensor takes, several elements at once: whether they exist does not depend on the last axis."""
+    padded = padded_read(fusion.definition(tv))
+    if padded is None or tv.is_output:
+        return None
+    read, last = resolve(fusion, padded), iteration_symbol(tv.ndim - 1)
+    facts = fusion.facts()
+    is_copied = read.tensor.is_input and copy_bytes(read.tensor, facts) > read.tensor.dtype.itemsize
+    is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
+    return read.tensor if is_copied and is_row and str(last) not in read.valid.free else None
+
+
+def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
+    """The elementwise functions, each of one tensor at its own place, that make a factor of an input; none if the factor is not made so."""
+    made: list[TensorView] = []
+    while not tv.is_input:
+        expr = fusion.definition(tv)
+        given = storage_reads(fusion, expr) if isinstance(expr, Pointwise) else ()
+        if not given or tv.is_output or len(storage_uses(fusion, tv)) > 1 or any(r.tensor is not given[0].tensor or not is_aligned(r, tv) for r in given):
+            return ()
+        made.append(tv)
+        tv = given[0].tensor
+    return tuple(reversed(made))
+
+
+def _through_registers(
+    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place: int, read: Read, prologue: tuple[TensorView, ...], axes: MatrixAxes
+) -> Operand:
+    """The factor with the rows, which is computed on its way from Shared memory through registers."""
+    first, last = prologue[0], prologue[-1]
+    made_by = fusion.definition(first)
+    assert made_by is not None
+    source, facts = storage_reads(fusion, made_by)[0].tensor, fusion.facts()
+    if any(u is not made_by and u in others for u in storage_uses(fusion, source)):
+        raise refuse(fusion, "matmul", f"{source.name} is read by more than the contraction", "define two inputs and pass the array twice")
+    is_row_major = iteration_position(read.index[-1]) == axes.k and read.valid is TRUE and all(at_axes(expr.output, read))
+    if not is_row_major or {source.dtype.itemsize, last.dtype.itemsize} != {LDMATRIX_BYTES} or not is_bulk(source, facts):
+        reason = f"the factor {last.name} is computed, and {source!r} is not rows of k that bulk copies bring and ldmatrix takes"
+        raise refuse(fusion, "matmul", reason, "compute it in a fusion of its own, or pass it as an input")
+    if not is_multiple(axes.extent(axes.k), SPAN // LDMATRIX_BYTES, facts):
+        reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
+        raise refuse(fusion, "matmul", reason, f"make k a multiple of {SPAN // LDMATRIX_BYTES}")
+    return Operand(source, place, read.index, True, True, True, copy_bytes(source, facts), prologue=prologue)
