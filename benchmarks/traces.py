@@ -3,9 +3,10 @@
 ``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which
 ``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the second-level cache; every runner allocates
 its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. Results in arrays that were poisoned before are compared with torch in
-float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. N processes compile graphs with both, the largest first; when all
-have compiled, each measures its own, alone on the GPU. A graph that fails, or whose results differ, has a line that says so. After S seconds nothing more is
-compiled, or measured: the table says which graphs are missing. What is found is printed to stderr as it comes.
+float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. N processes compile graphs with both, the largest first; one that finds
+no more to compile measures its own, alone on the GPU but for first calls of graphs that others still compile, of which a median knows nothing. A graph that
+fails, or whose results differ, has a line that says so. After S seconds nothing more is compiled, or measured: the table says which graphs are missing. What
+is found is printed to stderr as it comes, with the seconds of its parts.
 """
 
 from __future__ import annotations
@@ -188,12 +189,11 @@ class Limits:
     measuring: float
 
 
-def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, float], limits: Limits) -> None:
-    """One process: compiles graphs as long as there are some, waits for the others, then measures its own, alone on the GPU.
+def work(names: Any, turn: Any, results: Any, rates: tuple[float, float], limits: Limits) -> None:
+    """One process: compiles graphs as long as there are some, then measures its own, one process at a time.
 
     Args:
         names: queue of graphs' names, ``None`` for each process at its end.
-        done: barrier of all processes, behind compiling.
         turn: lock of the GPU.
         results: queue of name, line, ratio and seconds.
         rates: bytes and operations of a product, per second.
@@ -216,7 +216,6 @@ def work(names: Any, done: Any, turn: Any, results: Any, rates: tuple[float, flo
         except Exception as error:
             results.put((name, f"  {name:34} {told(error)}", None, None))
         torch.cuda.empty_cache()
-    done.wait()
     for made in mine:
         if time.time() > limits.measuring:
             results.put((made.graph.name, f"  {made.graph.name:34} not measured in time", None, (made.ours, made.theirs)))
@@ -252,12 +251,12 @@ def main() -> None:
     bandwidth, rate = gpu_rates()
     torch.cuda.empty_cache()
     context = multiprocessing.get_context("spawn")
-    names, results, done, turn = context.Queue(), context.Queue(), context.Barrier(options.jobs), context.Lock()
+    names, results, turn = context.Queue(), context.Queue(), context.Lock()
     size = {g.name: len(g.nodes) for g in graphs()}
     for name in (*sorted(chosen, key=lambda name: -size[name]), *[None] * options.jobs):
         names.put(name)
     limits = Limits(begun + COMPILING * options.seconds, begun + options.seconds)
-    processes = [context.Process(target=work, args=(names, done, turn, results, (bandwidth, rate), limits)) for _ in range(options.jobs)]
+    processes = [context.Process(target=work, args=(names, turn, results, (bandwidth, rate), limits)) for _ in range(options.jobs)]
     for process in processes:
         process.start()
     lines: dict[str, str] = {}

@@ -191,15 +191,24 @@ class _Cascade:
         neutral = Literal(expr.combine.neutral(tv.dtype), tv.dtype)
         return self._define(Reduction(self._new(root, tv), expr.combine, expr.body, operands, neutral, expr.location))
 
-    def _element(self, at: int) -> Expr:
-        """The element of the axis, where the step is the index symbol ``at``, those of the parts come next, and that in the chunk last."""
+    def _element(self, at: int, *, is_inside: bool = False) -> Expr:
+        """The element of the axis, where the step is the index symbol ``at``, those of the parts come next, and that in the chunk last.
+
+        Args:
+            is_inside: past the end of the axis it is one of the last piece, if pieces end there, or the last one: so pieces may be loaded as vectors.
+        """
         inside = iteration_symbol(at + self.depth)
         part: Expr = const(0)
         for level, n in enumerate(self.parts):
             part = part * n + iteration_symbol(at + 1 + level)
         pieces = self.chunk // self.adjacent
         piece = iteration_symbol(at) * pieces + inside // self.adjacent if pieces > 1 else iteration_symbol(at)
-        return (piece * prod(self.parts) + part) * self.adjacent + (inside % self.adjacent if pieces > 1 else inside)
+        first, inside = piece * prod(self.parts) + part, inside % self.adjacent if pieces > 1 else inside
+        if not is_inside or self.is_whole:
+            return first * self.adjacent + inside
+        if is_multiple(self.extent, self.adjacent, self.facts):
+            return minimum(first, self.extent // self.adjacent - 1) * self.adjacent + inside
+        return minimum(first * self.adjacent + inside, self.extent - 1)
 
     def _masked(self, operand: Operand, expr: Reduction, root: list[Axis], k: int) -> Operand:
         """An operand that is neutral past the end of the axis."""
@@ -217,9 +226,8 @@ class _Cascade:
         step = tuple(iteration_symbol(first + p) for p in range(self.depth))
         at: dict[str, Expr] = {}
         if along is not None:
-            element = self._element(along)
             at = {str(iteration_symbol(p)): iteration_symbol(p + self.depth) for p in range(along + 1, rank)}
-            at[str(step[0])] = element if self.is_whole else minimum(element, self.extent - 1)
+            at[str(step[0])] = self._element(along, is_inside=True)
         match operand:
             case IndexValue():
                 return IndexValue(substitute(operand.index, at))
@@ -242,12 +250,12 @@ class _Cascade:
     def _place_of_other(self, read: Read, along: int | None, rank: int) -> int | None:
         """The axis of a tensor that reads no reduction of the walk, if it is computed for each element of the walk: then it is by chunks, too.
 
-        What is in memory is read in place, where short chunks end at its last element; an input that is read at a point of its own is padded with zeros
-        instead, so that its vectors stay whole.
+        What is in memory is read in place; where the last chunks are short, an input that is read at a point of its own is copied, so that all its readers,
+        with their own conditions, share one load.
         """
         expr = self.fusion.definition(read.tensor)
-        is_padded = expr is None and not self.is_whole and read.index == _point(rank)
-        if along is None or read.valid is not TRUE or not (isinstance(expr, Pointwise | Reduction) or is_padded):
+        is_copied = expr is None and not self.is_whole and read.index == _point(rank)
+        if along is None or read.valid is not TRUE or not (isinstance(expr, Pointwise | Reduction) or is_copied):
             return None
         if isinstance(expr, Reduction) and expr.output.logical != tuple(a for a in expr.output.root if not a.is_reduction):
             return None
@@ -267,19 +275,14 @@ class _Cascade:
                 root[along : along + 1] = [axis(self.steps), *map(_constant, self.parts), _constant(self.chunk)]
             if expr is None:
                 assert along is not None
-                self._chunked[tv, place] = self._define(self._padded(tv, root, along))
+                here = _point(len(root))
+                element = Read(tv, (*here[:along], self._element(along, is_inside=True), *here[along + self.depth + 1 :]))
+                self._chunked[tv, place] = self._define(Pointwise(self._new(root, tv), COPY, (element,), caller()))
                 return self._chunked[tv, place]
             assert isinstance(expr, Pointwise | Reduction)
             operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))
         return self._chunked[tv, place]
-
-    def _padded(self, tv: TensorView, root: list[Axis], along: int) -> FirstValid:
-        """An input by chunks, with zeros past the end of the axis."""
-        here = _point(len(root))
-        element = self._element(along)
-        read = Read(tv, (*here[:along], element, *here[along + self.depth + 1 :]), lt(element, self.extent))
-        return FirstValid(self._new(root, tv), "pad", (read, Literal(0.0 if tv.dtype.is_float else 0, tv.dtype)), caller())
 
     def _run(self, tv: TensorView, expr: Reduction, part: TensorView, k: int) -> None:
         """The running maximum after each chunk, that before it, and the one that terms are taken with: 0 as long as nothing but -inf has come."""

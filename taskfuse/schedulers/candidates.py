@@ -52,6 +52,8 @@ Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 """Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
 
 
+Given = Callable[[Any], Callable[[Fusion], Chosen[Any]]]
+"""Makes of parameters what schedules a copy of a fusion with them."""
 Offering = Callable[..., Offer]
 """Makes the offer of a scheduler for a fusion, ``sizes`` and ``target``. It refuses only what the scheduler refuses, too."""
 
@@ -186,13 +188,14 @@ class Candidates:
         """The candidates of some schedulers; before that of a scheduler with an offer, the offer."""
         for scheduler in schedulers:
             make: Callable[[Fusion], Chosen[Any]] = partial(scheduler, config=self._config, **self._settings)
+            given: Given = partial(self._given, scheduler)
             if scheduler in self._offers and self._config is None:
                 self._budget.spend(Work.OFFERED, len(self._fusion.tensors()))
                 offer = self._found(scheduler, partial(self._offers[scheduler], self._fusion, **self._settings))
                 if offer is None:
                     continue
                 yield offer
-                make = offer.make
+                make, given = offer.make, offer.given or given
             first = self._tried(scheduler, make)
             if first is None:
                 continue
@@ -200,18 +203,22 @@ class Candidates:
             if self._config is None:
                 others = [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]
                 if first.schedule.scheduler in self._done:
-                    counted = self._least_counted(scheduler, others)
+                    counted = self._least_counted(scheduler, others, given)
                     if counted is not None:
                         yield counted
                     continue
                 for option in others:
                     if first.schedule.scheduler in self._done:
                         break
-                    other = self._tried(scheduler, partial(scheduler, config=option.config, **self._settings))
+                    other = self._tried(scheduler, lambda copy, option=option, given=given: given(option.config)(copy))
                     if other is not None:
                         yield other
 
-    def _least_counted(self, scheduler: Scheduler, options: Sequence[Option[Any]]) -> Candidate | None:
+    def _given(self, scheduler: Scheduler, config: Any) -> Callable[[Fusion], Chosen[Any]]:
+        """A scheduler with parameters, where its offer has no shorter way."""
+        return partial(scheduler, config=config, **self._settings)
+
+    def _least_counted(self, scheduler: Scheduler, options: Sequence[Option[Any]], given: Given) -> Candidate | None:
         """For a scheduler whose kernel is far from its roofline, the other parameters with the least counted time; ``None`` without a gain.
 
         The cost model is wrong about that kernel, so it may be wrong about these. They are lowered and counted; the one taken is proved like all.
@@ -223,7 +230,7 @@ class Candidates:
         for option in options:
             if option.us >= far.count.us or self._budget.is_spent:
                 continue
-            other = self._tried(scheduler, partial(scheduler, config=option.config, **self._settings))
+            other = self._tried(scheduler, lambda copy, option=option: given(option.config)(copy))
             counts: list[Count] = []
             if other is None or failure(lambda other=other, counts=counts: counts.append(self._count(other.fusion))) is not None:
                 continue

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.reduction import applied, plan, schedule, tried
+from taskfuse.schedulers.reduction import plan, row_offer, schedule
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Chosen, Memo, Offer, tries_parameters
 from taskfuse.target import DEFAULT, Target
@@ -36,5 +35,4 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``normalization``. Raises :class:`UnsupportedError`."""
-    planned = plan("normalization", fusion, None, sizes, target, memo)
-    return Offer(planned.option.us, partial(tried if lowers else applied, planned))
+    return row_offer("normalization", fusion, sizes, target, memo or Memo(), lowers)

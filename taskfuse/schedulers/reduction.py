@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, bounds
+from taskfuse.ir.scalar import ONE, Const, bounds
 from taskfuse.ir.storage import needed, reads_of, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
@@ -139,8 +140,18 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:
     """The offer of ``reduction``. Raises :class:`UnsupportedError`."""
-    planned = plan("reduction", fusion, None, sizes, target, memo)
-    return Offer(planned.option.us, partial(tried if lowers else applied, planned))
+    return row_offer("reduction", fusion, sizes, target, memo or Memo(), lowers)
+
+
+def row_offer(name: str, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, memo: Memo, lowers: bool) -> Offer:
+    """The offer of ``reduction`` or ``normalization``, also for other parameters than the chosen ones. Raises :class:`UnsupportedError`."""
+    make = tried if lowers else applied
+
+    def given(config: Any) -> Callable[[Fusion], Chosen[Any]]:
+        return partial(make, plan(name, fusion, config, sizes, target, memo))
+
+    planned = plan(name, fusion, None, sizes, target, memo)
+    return Offer(planned.option.us, partial(make, planned), given)
 
 
 def schedule(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
@@ -199,11 +210,17 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
+        are_whole=all(_long(tv.logical) == _long(space.axes) for tv in fusion.inputs if tv in wide & private and not among(tv, sources.values())),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
         has_constant_rows=isinstance(rows, Const),
         target=extent.target,
     )
+
+
+def _long(axes: Sequence[Axis]) -> int:
+    """How many axes have more than one element."""
+    return sum(a.extent is not ONE for a in axes)
 
 
 def _source(fusion: Fusion, tv: TensorView) -> TensorView:

@@ -57,6 +57,7 @@ class RowProblem:
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         functions: of each element, such as exponentials, each computed once.
         repeated: those that later phases compute again, by what is kept.
+        are_whole: each input that has rows of its own has every kept axis; else a thread that has several rows finds them in several registers.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
         has_constant_rows: the number of rows is known.
@@ -78,6 +79,7 @@ class RowProblem:
     held: tuple[tuple[Keep, int], ...] = ()
     functions: int = 0
     repeated: tuple[tuple[Keep, int], ...] = ()
+    are_whole: bool = True
     is_constant: bool = True
     may_share: bool = True
     has_constant_rows: bool = True
@@ -273,7 +275,7 @@ def _short(problem: RowProblem) -> Iterator[RowEstimate]:
     for rows in (FEWEST_THREADS, 2 * FEWEST_THREADS):
         for each in (1, 2, 4):
             config = RowConfig(1, rows, problem.vectors, 1, Keep.NOTHING, each)
-            if each == 1 or (each * asked <= IN_FLIGHT and problem.row_vectors >= rows * each * problem.target.sms):
+            if each == 1 or (problem.are_whole and each * asked <= IN_FLIGHT and problem.row_vectors >= rows * each * problem.target.sms):
                 yield estimate(problem, config)
 
 

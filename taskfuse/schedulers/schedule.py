@@ -171,10 +171,12 @@ class Offer:
     Attributes:
         us: expected microseconds.
         make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
+        given: the same for given parameters; ``None``: the scheduler itself has to be called, which tries them on a copy first.
     """
 
     us: float
     make: Callable[[Fusion], Chosen[Any]]
+    given: Callable[[Any], Callable[[Fusion], Chosen[Any]]] | None = None
 
 
 class Memo:

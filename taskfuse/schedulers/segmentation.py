@@ -132,7 +132,8 @@ class Segmentation:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        lines += [f"it is rewritten before ({len(self.moved)} calls): views before products, long sums of products in chunks"] * bool(self.moved)
+        forms = "views before products, long sums of products in chunks, widened tensors at each reader"
+        lines += [f"it is rewritten before ({len(self.moved)} calls): {forms}"] * bool(self.moved)
         if self.ended is not None:
             lines.append(_ENDED[self.ended])
         lines += self.dropped

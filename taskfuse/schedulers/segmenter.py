@@ -14,15 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import Assemble
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, Pointwise
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import needed
+from taskfuse.ir.storage import needed, storage_reads, storage_uses
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget, Ended
 from taskfuse.schedulers.candidates import Candidate, Trial, failure, tried
 from taskfuse.schedulers.canonical import canonical
+from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_scans import chunk_long_scans
 from taskfuse.schedulers.ragged_tiles import as_rows
@@ -34,6 +36,9 @@ from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.target import DEFAULT, Target
+
+WIDE_SHARE = 0.5
+"""The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
 
 
 def choose_segments(
@@ -92,7 +97,8 @@ def choose_segments(
 
 
 def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, budget: Budget, reason: str) -> Segmentation:
-    """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks."""
+    """The fastest segmentation: of the fusion as it is, with views moved out of the way of products, and of the better of these with long sums in chunks,
+    and with cuts through narrow tensors."""
     known = KnownCandidates(sizes, extent.target, budget, lowers=trial is None)
     rows = as_rows(fusion)
     moves = () if rows is None else tuple(rows.lines)
@@ -108,6 +114,9 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     if not budget.is_spent and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
         chunked.lines[:0] = best_form.moves[len(moves) :]
         search(chunked)
+    if not budget.is_spent and (narrow := _narrowed(best_form.fusion, extent)) is not None:
+        narrow.lines[:0] = best_form.moves
+        search(narrow)
     form = _gathered(fusion)
     if not budget.is_spent and form is not None and roofline(form.fusion, extent) < best_form.us:
         search(form)
@@ -139,6 +148,23 @@ def _best(searches: Sequence[Search], reason: str) -> Segmentation:
         assert refused is not None
         raise refused
     return best
+
+
+def _narrowed(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy in which several readers that read a widened tensor through views each widen it for themselves, at their own points: a cut then goes through the
+    narrow one. ``None`` if there is no such tensor among those that move most bytes."""
+    script = Script(copy_fusion(fusion)[0])
+    least = WIDE_SHARE * bytes_of(fusion, extent)
+    for expr in needed(script.fusion):
+        tv, reads = expr.output, storage_reads(script.fusion, expr)
+        if tv.is_output or not isinstance(expr, Pointwise) or expr.op is not ELEMENTWISE["cast"] or not reads:
+            continue
+        uses = storage_uses(script.fusion, tv)
+        is_wide = reads[0].tensor.dtype.itemsize < tv.dtype.itemsize and extent.elements(tv) * tv.dtype.itemsize > least
+        if is_wide and len(uses) > 1 and any(r.tensor is tv and not is_aligned(r, use.output) for use in uses for r in storage_reads(script.fusion, use)):
+            for use in uses:
+                script.recompute(tv, [use.output])
+    return script if script.lines else None
 
 
 def _unscattered(fusion: Fusion) -> Script | None:

@@ -36,6 +36,8 @@ from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, Target
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
 DEPTH = 32
+LEAST_DEPTH = 4
+"""Elements of a tile along k, the most and the fewest."""
 RESIDENT = 2
 """Resident blocks of a multiprocessor that the registers must allow."""
 LEAST = 16
@@ -116,17 +118,19 @@ def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    found = (_option(problem, c, extent) for c in _candidates(axes.result.dtype.itemsize, extent.target))
-    return problem, sorted(found, key=lambda option: option.us)
+    found = (_option(problem, c, extent) for c in _candidates(axes.result.dtype.itemsize, extent(axes.extent(axes.k)), extent.target))
+    return problem, sorted(found, key=lambda option: (option.us, -option.config.rows * option.config.columns))
 
 
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
 
 
-def _candidates(itemsize: int, target: Target) -> list[SimtGemmConfig]:
-    """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
+def _candidates(itemsize: int, k: int, target: Target) -> list[SimtGemmConfig]:
+    """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough.
+    Tiles are no deeper than a short k: what is past its end would be multiplied, too."""
     most = 8 if itemsize <= 4 else 4
-    return [SimtGemmConfig(rows, columns) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
+    depth = min(DEPTH, max(LEAST_DEPTH, 1 << (k - 1).bit_length()))
+    return [SimtGemmConfig(rows, columns, depth) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
 
 
 def _option(problem: PairReduction, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
@@ -158,7 +162,7 @@ def simt_us(size: tuple[int, int, int, int], itemsize: int, target: Target) -> f
         size: batch, rows, columns, k.
         itemsize: bytes of an element of the result.
     """
-    return target.kernel_us(min(_busy_us(size, c, itemsize, target) for c in _candidates(itemsize, target)))
+    return target.kernel_us(min(_busy_us(size, c, itemsize, target) for c in _candidates(itemsize, size[3], target)))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------

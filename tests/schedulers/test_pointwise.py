@@ -1,5 +1,7 @@
 """Elementwise functions of one shape."""
 
+from functools import reduce
+
 import pytest
 
 import taskfuse as tf
@@ -38,3 +40,16 @@ def test_rows_without_vectors_are_one(shape: list[int | str], numbers: tuple[int
     config = checked(fusion, [array(*numbers), array(numbers[-1])]).steps[0].schedule.config
     assert isinstance(config, PointwiseConfig)
     assert not config.flat
+
+
+def test_stencils_take_short_vectors() -> None:
+    """Where loads are no vectors, neighboring threads load neighbors; a thread of eight would load from a line of its own."""
+    with tf.Fusion("blur") as fusion:
+        x = tf.pad(tf.define_tensor([2, 16, 34], dtype=tf.bfloat16, name="x"), [(0, 0), (1, 1), (1, 1)])
+        taps = [x[:, i : i + 16 : 2, j : j + 32 : 2] for i in range(3) for j in range(3)]
+        fusion.add_output(reduce(tf.maximum, taps))
+    found = checked(fusion, [array(2, 16, 34).astype(tf.bfloat16.numpy)])
+    assert [step.schedule.scheduler for step in found.steps] == ["pointwise"]
+    config = found.steps[0].schedule.config
+    assert isinstance(config, PointwiseConfig)
+    assert config.vector == 2

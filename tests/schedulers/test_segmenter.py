@@ -66,3 +66,16 @@ def test_parts_that_others_read_stay_in_registers() -> None:
     assert str(kernel).count("<- x[") == 1
     for found, wanted in zip(kernel.simulate(x), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_cut_goes_through_what_is_narrow() -> None:
+    """Two readers of a float32 tensor, both through a view: each converts the bfloat16 one for itself."""
+    with tf.Fusion("groups") as fusion:
+        x = tf.cast(tf.define_tensor([4, 320, 64, 64], dtype=tf.bfloat16, name="x"), tf.float32)
+        rows = tf.reshape(x, [4, 8, 40, 64, 64])
+        mean = tf.mean(rows, (2, 3, 4), keepdims=True)
+        scaled = tf.reshape(rows - mean, [4, 320, 64, 64]) * tf.define_tensor([320, 1, 1], name="w")
+        fusion.add_output(tf.cast(scaled, tf.bfloat16))
+    found = choose_segments(fusion)
+    cut = [tv for step in found.steps for tv in step.fusion.outputs if tv.dtype is tf.float32]
+    assert [[str(e) for e in tv.shape] for tv in cut] == [["4", "8", "1", "1", "1"]]

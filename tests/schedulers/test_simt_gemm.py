@@ -131,3 +131,10 @@ def test_ragged_rows(rows: int, groups: int) -> None:
     kernel = tf.lower(fusion)
     kernel.verify().require()
     assert all((x == w).all() for x, w in zip(kernel.simulate(*arguments), wanted, strict=True))
+
+
+def test_tiles_are_no_deeper_than_a_short_sum() -> None:
+    """Three terms in tiles of 32 would be 29 products with zeros; among tiles of equal times, threads have the largest parts."""
+    found = tf.schedulers.simt_gemm(product(4096, 4096, 3, "b"))
+    assert found.config.depth == 4
+    assert found.config.rows * found.config.columns == 32

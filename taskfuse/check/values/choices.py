@@ -11,7 +11,7 @@ from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Expr, conjuncts, lt, not_, substitute
+from taskfuse.ir.scalar import TRUE, Expr, and_, conjuncts, lt, not_, substitute
 from taskfuse.kir.nodes import AsyncCopy, Choose, TmaLoad
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, Operand
 from taskfuse.kir.witness import Apply, Pick
@@ -58,6 +58,8 @@ class CheckedChoices:
             if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self.operands.match_one(w.node, case.operand, case_that_holds(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
+            if all(proves(around.given(*before[:-1]), c) for c in conjuncts(case.cond)):
+                break  # so that none behind it is chosen
         if not one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
 
@@ -117,9 +119,14 @@ def case_that_holds(node: Node, rule: Pick, conditions: list[Expr], here: Constr
     for case, condition in zip(rule.cases, conditions, strict=True):
         if all(c in given or proves(here, c) for c in conjuncts(condition)):
             return case.operand
-        if not_(condition) not in given and not proves(here, not_(condition)) and not any(proves(here, not_(c)) for c in conjuncts(condition)):
+        if not _fails(conjuncts(condition), here, given):
             break
     raise Open("the case of its definition that holds is unknown", node)
+
+
+def _fails(parts: Sequence[Expr], here: Constraints, given: set[Expr]) -> bool:
+    """True if some of ``parts`` are known to fail together: one of them does, or what is given is that not all of several hold."""
+    return any({*conjuncts(not_(g))} <= {*parts} for g in given) or any(proves(here, not_(c)) for c in parts) or proves(here, not_(and_(*parts)))
 
 
 def one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:

@@ -12,7 +12,7 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.terms import number
 from taskfuse.dtypes import DType
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, maximum, substitute
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, maximum, minimum, substitute
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Immediate, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce
@@ -105,10 +105,10 @@ def _end(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[str
             for case in cases:
                 if isinstance(case.operand, Immediate) and neutral.through(definition.dtype, case.operand.dtype).made_of(case.operand.value):
                     continue
-                found = next(_bounds(substitute(case.cond, point), axis), None)
-                if found is None:
+                bounds = [*_bounds(substitute(case.cond, point), axis)]
+                if not bounds:
                     return None
-                ends.append(found)
+                ends.append(minimum(*bounds))
             return maximum(*ends) if ends else None
         case _:
             return None

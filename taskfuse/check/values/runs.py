@@ -33,6 +33,7 @@ from taskfuse.ir.scalar import (
     evaluate,
     le,
     lt,
+    minimum,
     private,
     simplify,
     substitute,
@@ -318,6 +319,20 @@ def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
     if any(stmt.var in e.free for e in bounds):
         return False
     return proves(known_of(node, dict(place.points), (stmt.var,)).given(*exists), lt(stmt.start, stmt.stop))
+
+
+def shortened(v: Visits) -> Visits:
+    """The same visits, with conditions that bound one symbol from above, by what does not run, in its span: ``x < a`` and ``x < b`` is ``x < min(a, b)``."""
+    spans, left = dict(v.spans), list[Expr]()
+    for c in v.conditions:
+        (name,) = found if len(found := c.free & v.spans.keys()) == 1 else ("",)
+        bound = below(c, sym(name)) if name and name not in (v.rows or {}) else None
+        stop = spans[name][1] if name else None
+        if bound is None or stop is None:
+            left.append(c)
+        else:
+            spans[name] = spans[name][0], minimum(stop, bound)
+    return v if len(left) == len(v.conditions) else replace(v, spans=spans, conditions=tuple(left))
 
 
 def apart(v: Visits) -> Visits:

@@ -35,3 +35,21 @@ def test_other_words_of_the_same_choice(cases: str) -> None:
 )
 def test_other_choices(cases: str, reason: str) -> None:
     assert reason in unproved(PICK.replace(PICK[PICK.index("choose(") + 7 : PICK.index(")  ~")], cases))
+
+
+PADDED = """\
+KERNEL k(x: float32[4, 4]) -> (y: float32[5, 5])
+  GRID (5, 1, 1)  BLOCK (5, 1, 1)
+  DEFINE y: float32[5, 5] = pick(x[i0 - 1, i1 - 1] if 2*i0 >= 1 && 2*i0 < 13 && 2*i1 >= 1 && 2*i1 < 13, 0.0 if 1)
+
+y[blockIdx.x, threadIdx.x] = choose(x[blockIdx.x - 1, threadIdx.x - 1] if 2*blockIdx.x >= 1 && 2*threadIdx.x >= 1, 0.0 if 1)  ~ value y[blockIdx.x, threadIdx.x]
+"""
+
+
+def test_not_all_of_several_conditions_hold() -> None:
+    """The otherwise of two conditions is that of four, two of which always hold."""
+    assert unproved(PADDED) == []
+    narrower = PADDED.replace("2*threadIdx.x >= 1, 0.0", "2*threadIdx.x >= 3, 0.0")
+    assert "the case of its definition that holds is unknown" in unproved(narrower)
+    fewer = PADDED.replace("i0 - 1, i1 - 1] if 2*i0 >= 1 &&", "max(i0 - 1, 0), i1 - 1] if")
+    assert "the case of its definition that holds is unknown" in unproved(fewer)

@@ -156,3 +156,56 @@ def test_what_is_neutral_is_so_behind_every_conversion(middle: str, right: bool)
     text = text.replace("  acc = maximum(acc, t)", f"  u = copy.{middle}(t)  ~ value q[blockIdx.x, r]\n  acc = maximum(acc, u)")
     text = text.replace("  LOCAL t", "  LOCAL u: float32[]\n  LOCAL t")
     assert parse_kernel(text).verify().is_proved is right
+
+
+TWO_ENDS = """\
+KERNEL k(x: float32[N, K], n: int32[N], m: int32[N]) -> (y: float32[N])
+  DIM N min 1, K min 1
+  GRID (N, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL t: float32[]
+  LOCAL acc: float32[]
+  DEFINE p: float32[N, K] = pick(x[i0, i1] if i1 < clamp(n[i0 of N], 0, K) && i1 < clamp(m[i0 of N], 0, K), otherwise 0.0)
+  DEFINE y: float32[N] over (N, K) at (i0) = reduce add of copy(p[i0, i1]) from 0.0
+
+acc = copy(0.0)  ~ start y
+FOR r in 0..{stop}:
+  IF {guard}:
+    t = pick(x[blockIdx.x, r] if r < {a} && r < {b}, otherwise 0.0)  ~ value p[blockIdx.x, r]
+    acc = add(acc, t)  ~ term y[blockIdx.x, r]
+y[blockIdx.x] = copy(acc)  ~ value y[blockIdx.x]
+"""
+ENDS = {"a": "clamp(n[blockIdx.x of N], 0, K)", "b": "clamp(m[blockIdx.x of N], 0, K)"}
+
+
+def two_ends(stop: str, guard: str) -> Kernel:
+    text = TWO_ENDS
+    for name, part in ({"stop": stop, "guard": guard} | ENDS).items():
+        text = text.replace("{" + name + "}", part)
+    for name, part in ENDS.items():
+        text = text.replace("{" + name + "}", part)
+    return parse_kernel(text)
+
+
+@pytest.mark.parametrize(
+    ("stop", "guard"),
+    [("min({a}, {b})", "r >= 0"), ("{b}", "r >= 0"), ("{a}", "r < {b}"), ("{b}", "r < {a}"), ("K", "r < {a} && r < {b}"), ("K", "r < {b}"), ("K", "r >= 0")],
+)
+def test_terms_end_at_the_first_of_two_ends(stop: str, guard: str) -> None:
+    two_ends(stop, guard).verify().require()
+
+
+@pytest.mark.parametrize(
+    ("stop", "guard"),
+    [
+        ("min({a}, {b}) - 1", "r >= 0"),
+        ("{a}", "r < {b} - 1"),
+        ("K", "r + 1 < {a} && r < {b}"),
+        ("min({a}, clamp(m[0 of N], 0, K))", "r >= 0"),
+        ("K", "r < {a} && r < {b} && r > 0"),
+        ("K", "r < {a} && r < {b} && r < K//2"),
+    ],
+)
+def test_terms_in_front_of_both_ends_are_taken(stop: str, guard: str) -> None:
+    kernel = two_ends(stop, guard)
+    assert not kernel.verify().is_proved
+    assert kernel.verify({"N": 2, "K": 3}).verdict is not Verdict.PROVED
