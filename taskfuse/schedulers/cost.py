@@ -266,6 +266,9 @@ def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     dram = target.dram_us(problem.itemsize * _elements(problem))
+    rest = problem.used(config) % config.blocks / problem.used(config)
+    if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
+        dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
