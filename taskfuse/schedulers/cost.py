@@ -232,6 +232,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
+    if problem.m < config.tile_m and not problem.access[0]:
+        cycles["rows outside"] = figures.outside_cycles * (config.tile_m - problem.m) * counts.rows
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:

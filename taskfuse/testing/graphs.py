@@ -43,22 +43,19 @@ EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
 )
 
 
-def _every(kind: OpKind, *parameters: str, second: str = "") -> tuple[str, ...]:
-    """The ops of a kind with one result and these parameters, without others that must be given; ``second``: what follows the operand."""
+def _every(kind: OpKind, *parameters: str) -> tuple[str, ...]:
+    """The ops of a kind with one result and these parameters, which take one tensor and nothing else that has no default."""
     found: list[str] = []
     for row in OPS.values():
         if row.kind is kind and row.name not in POSITIONS + FOLDS:
             called = inspect.signature(getattr(tf, row.name))
-            given = {*parameters, *[*called.parameters][:1]}
-            asked = {p.name for p in called.parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.kind is not p.VAR_KEYWORD}
-            follows = not second or [*called.parameters][1:2] == [second]
-            if called.return_annotation == "TensorView" and called.parameters.keys() >= given >= asked and follows:
+            needed = [p for p in list(called.parameters.values())[1:] if p.default is p.empty and p.name not in parameters]
+            if called.return_annotation == "TensorView" and called.parameters.keys() >= set(parameters) and not needed:
                 found.append(row.name)
     return tuple(found)
 
 
-EVERY_REDUCTION, EVERY_SCAN = _every(OpKind.REDUCTION, "axis", "keepdims", second="axis"), _every(OpKind.SCAN, "axis", second="axis")
-EVERY_COMPOSITE = _every(OpKind.COMPOSITE, "axis")
+EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = _every(OpKind.REDUCTION, "axis", "keepdims"), _every(OpKind.SCAN, "axis"), _every(OpKind.COMPOSITE, "axis")
 
 Dimension = str | int
 
@@ -344,7 +341,7 @@ class Graph:
         if x.ndim == 0:
             return None
         op = self._op(REDUCTIONS, REDUCTIONS_EXACT, EVERY_REDUCTION)
-        return self._try(op, x, self._axes(x), keepdims=self.chooser.chance(35))
+        return self._try(op, x, axis=self._axes(x), keepdims=self.chooser.chance(35))
 
     def _position(self) -> TensorView | None:
         x = self._operand()

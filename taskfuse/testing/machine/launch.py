@@ -80,8 +80,14 @@ class MachineLaunch:
                 self.values[p.name] = self.number(p.value)
         used = looked_up(kernel)
         for p in kernel.tables:
-            if p.name in used:
-                self.values[p.name] = self._table(p)
+            if p.name not in used:
+                continue
+            size = self.number(p.shape[0])
+            if p.rises is None:  # the first and the last element may lie outside the range that expressions bring them into
+                self.values[p.name] = tuple(3 * k - 1 for k in range(size))
+            else:  # as promised: unequal steps from one end to the other
+                low, high = map(self.number, p.rises)
+                self.values[p.name] = tuple(low + (high - low) * k * k // max(1, (size - 1) ** 2) for k in range(size))
         self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)
         if (
             min(*self.block, *self.cluster) < 1
@@ -103,14 +109,6 @@ class MachineLaunch:
     def blocks(self) -> int:
         """Blocks of the grid."""
         return math.prod(self.grid)
-
-    def _table(self, p: TensorParam) -> tuple[int, ...]:
-        """Elements of a table, which keep its promise; without one, the first and the last may lie outside the range that expressions bring them into."""
-        count = self.number(p.shape[0])
-        if p.rises is None:
-            return tuple(3 * k - 1 for k in range(count))
-        first, last = map(self.number, p.rises)
-        return tuple(first + (last - first) * k * k // max(1, (count - 1) ** 2) for k in range(count))
 
     def number(self, e: Expr) -> int:
         """The value of an expression of the host."""
