@@ -109,7 +109,7 @@ def figures() -> list[str]:
     if not RESULTS.exists():
         return ["No figures are stored yet: `python benchmarks/ulp.py --write` measures them."]
     source, _, *lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    others = [line.removesuffix(".") for line in lines if line.startswith(OTHERS)]
+    others = [line.removesuffix(".").replace("Measured", "measured") for line in lines if line.startswith(OTHERS)]
     return table(stored(), "; ".join([source, *others]))
 
 

@@ -128,7 +128,10 @@ class ProofRow:
 def look(seeds: int, number: int) -> list[ProofRow]:
     """The kernels that one part of the corpus makes."""
     start = time.process_time()
-    kernels = [*corpus(seeds)[number]()]
+    try:
+        kernels = [*corpus(seeds)[number]()]
+    except Exception as error:
+        return [ProofRow("not made", str(number), "outside", 0.0, 0.0, repr(error)[:160])]
     lowering = 1e3 * (time.process_time() - start)
     gc.collect()
     gc.freeze()

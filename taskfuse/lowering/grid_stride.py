@@ -210,7 +210,9 @@ class GridStrideLoops:
         if (made is None and tv.loop[0] is not tv.root[0]) or any(self._is_needed(x, loop, condition) for x in loop.axes):
             return None
         if made is None:
-            return loop, _Ragged((), 0, condition)
+            types = {x.schedule.ptype(a) for x, a in loop.axes.items()}
+            is_of_threads = any(p.is_thread for p in types)  # whose trips would differ around rings and barriers that all take part in
+            return None if is_of_threads else (loop, _Ragged((), 0, condition))
         counting = [a for a, inner in self._around(tv) if inner is not loop and tv.schedule.ptype(a).is_loop and made.result in ancestors(tv, (a,))]
         return None if counting else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
 

@@ -12,7 +12,19 @@ from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import le, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.activations import wide as wide_of
-from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, normalize_axes, normalize_axis, shape_error, total_dtype, typed
+from taskfuse.ops.build import (
+    cast_tensor,
+    check_tensor,
+    common_fusion,
+    described,
+    dtype_error,
+    normalize_axes,
+    normalize_axis,
+    plain,
+    shape_error,
+    total_dtype,
+    typed,
+)
 from taskfuse.ops.elementwise import abs, add, copy, div, eq, floor_divide, isnan, maximum, mul, ne, pow, sqrt, square, sub, where
 from taskfuse.ops.elementwise import le as le_
 from taskfuse.ops.gather import take_along_axis
@@ -195,6 +207,9 @@ def vector_norm(x: TensorView, ord: float = 2, axis: Axes = None, keepdims: bool
     axes = normalize_axes("vector_norm", axis, x)
     if not x.dtype.is_float:
         raise dtype_error("vector_norm", f"{typed(x)} is not a float", "cast to a float first")
+    order = plain(ord)
+    if isinstance(order, bool) or not isinstance(order, int | float):
+        raise shape_error("vector_norm", f"{ord!r} is not the order of a norm", "give a number; the dimensions are axis=")
     with x.fusion.call():
         value, dtype = wide_of(x)
 
@@ -227,7 +242,8 @@ def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) ->
     place = normalize_axis("quantile", axis, x.ndim, described(x))
     if not x.dtype.is_float:
         raise dtype_error("quantile", f"{typed(x)} is not a float", "cast to a float first")
-    if not 0 <= q <= 1:
+    part = plain(q)
+    if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part <= 1:
         raise shape_error("quantile", f"{q!r} is not a part", "use a number of [0, 1]")
     size = x.shape[place]
     if size.free or int(size) < 1:

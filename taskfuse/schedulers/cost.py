@@ -232,6 +232,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
+    if problem.m < config.tile_m and not problem.access[0]:
+        cycles["rows outside"] = figures.outside_cycles * (config.tile_m - problem.m) * counts.rows
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
@@ -266,6 +268,9 @@ def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     dram = target.dram_us(problem.itemsize * _elements(problem))
+    rest = problem.used(config) % config.blocks / problem.used(config)
+    if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
+        dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:

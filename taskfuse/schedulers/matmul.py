@@ -1,4 +1,4 @@
-"""``tf.schedulers.matmul``: a fusion with one matrix product, scheduled."""
+"""``tf.schedulers.matmul``: a fusion with a matrix product, or several that make one result, scheduled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 def matmul(
     fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, tf32: bool = False
 ) -> Chosen[MatmulConfig]:
-    """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
+    """Schedule a fusion with a matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
+
+    Several products of the same rows and columns may be there, if the epilogue takes their elements together. The factor with the rows may be a chain of
+    elementwise functions of an input of 16 bits with k contiguous.
 
     The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
     other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats

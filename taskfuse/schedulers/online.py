@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import FirstValid, Fold, Reduction, is_copy
+from taskfuse.ir.expr import Fold, Reduction, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, const
@@ -30,7 +30,7 @@ from taskfuse.lowering.steps import lower
 from taskfuse.schedule.cascade_plan import CascadePlans
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedulers.online_cost import OnlineConfig, OnlineEstimate, estimate, rank, vector
+from taskfuse.schedulers.online_cost import OnlineConfig, OnlineEstimate, estimate, rank
 from taskfuse.schedulers.reduction import KernelRows, rows_of
 from taskfuse.schedulers.row_cost import RowProblem
 from taskfuse.schedulers.schedule import Chosen, Memo, Offer, check_call, refuse, tries_parameters
@@ -40,8 +40,9 @@ from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 
 UNVERIFIED = LoweringOptions(verify=False)
 NORMALIZATION = "tf.schedulers.normalization takes rows in several passes"
-GAIN = {1: 0.98, 2: 0.93}
-"""The most time, by the number of walks, relative to rows that are kept or read again, for it to be preferred. One walk waits for nothing but its loads."""
+GAIN = {1: 0.95, 2: 0.93}
+"""The most time, by the number of walks, relative to rows that are kept or read again, for it to be preferred. Where rows fit registers both take as long
+(``benchmarks/results/online.txt``)."""
 
 
 @tries_parameters
@@ -88,6 +89,8 @@ def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, other: fl
     trial, space, problem = rows.trial, rows.space, rows.problem
     if problem.phases < 2:
         raise refuse(trial, "online", "no reduction reads another", "tf.schedulers.reduction takes such fusions")
+    if other < inf and problem.target.dram_us(problem.loaded or 0.0) < problem.target.launch_us:
+        raise refuse(trial, "online", "so few bytes are read that a kernel's launch takes longer", NORMALIZATION)
     walked = _reductions(trial)
     wide = space.having(trial, space.reduced)
     walks = 1 + any(out in wide and not among(out, walked) for out in trial.outputs)
@@ -100,7 +103,7 @@ def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, other: fl
         CascadePlans(tuple(walked))
     except ScheduleError as error:
         raise refuse(trial, "online", error.message.split("\n", 1)[0], NORMALIZATION) from error
-    if not isinstance(space.extent(space.reduced), Const) and space.is_inner and problem.width > 1:  # the last steps may be short
+    if not isinstance(space.extent(space.reduced), Const) and space.is_inner and problem.width > 1:  # vectors whose last is not the last step's are not proved
         if other < inf:
             raise refuse(trial, "online", f"rows of {space.extent(space.reduced)} elements would be walked without vectors", NORMALIZATION)
         problem = replace(problem, width=1)
@@ -136,7 +139,7 @@ def _applied(planned: _Plan, fusion: Fusion) -> Chosen[OnlineConfig]:
     script = Script(fusion)
     script.comment("tensors that are read at points other than their own are computed there")
     _settled(script, planned.splits)
-    OnlineSchedule(script, find(fusion), option.config, vector(problem, option.config)).apply()
+    OnlineSchedule(script, find(fusion), option.config, problem.width).apply()
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}"
     expected = f"{option.walks} walk{'s' * (option.walks > 1)}, {option.registers} registers; expected: {option.us:.1f} us"
     return Chosen("online", size, option, planned.alternatives, planned.given, script.text, expected)
@@ -221,7 +224,7 @@ class OnlineSchedule:
             if axes <= known:
                 continue
             sources = [r.tensor for r in storage_reads(fusion, expr) if r.tensor.is_input]
-            if sources and (is_copy(expr) or isinstance(expr, FirstValid)) and not tv.is_output:
+            if sources and is_copy(expr) and not tv.is_output:
                 (self.loads if is_walked else self.again).append(tv)
                 continue
             for x in dict.fromkeys(sources):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
-from taskfuse.schedulers.elementwise import EFFICIENCY
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.row_cost import RowProblem, residents
@@ -70,22 +69,13 @@ class OnlineEstimate(Option[OnlineConfig]):
         return f"{self.registers:9}  {self.config.words}"
 
 
-def vector(problem: RowProblem, config: OnlineConfig) -> int:
-    """Elements of a vector: one along rows that steps of vectors do not fill."""
-    return problem.width if not problem.is_inner or problem.columns % (config.threads * config.unroll * problem.width) == 0 else 1
-
-
 def estimate(problem: RowProblem, walks: int, config: OnlineConfig) -> OnlineEstimate:
     """The time of ``config``: that of rows that are read once in each walk and kept nowhere, and the repairs."""
-    width = vector(problem, config)
-    share = min(EFFICIENCY[min(16, width * size)] for size in problem.loads)
-    problem = replace(problem, width=width)
     rows = estimate_of_rows(_walked(problem, walks), _as_rows(config))
     chunk = config.unroll * (problem.width if problem.is_inner else 1)
     chunks = problem.rows * ceil(problem.columns / chunk)
     repairs = problem.target.issue_us(chunks * REPAIR_INSTRUCTIONS, min(problem.target.sms, max(problem.rows // config.rows, 1)))
-    narrow = problem.target.dram_us(float(problem.rows * problem.columns * problem.load_bytes)) * (1 / share - 1)
-    us = rows.us + narrow + repairs * problem.target.rows.others
+    us = rows.us + repairs * problem.target.rows.others
     return OnlineEstimate(config, us, rows.registers, walks, block=rows.block)
 
 
@@ -113,7 +103,7 @@ def candidates(problem: RowProblem, walks: int) -> Iterator[OnlineEstimate]:
         for n in rows:
             for unroll in (1, 2, 4, 8):
                 config = OnlineConfig(threads, n, unroll)
-                if unroll * vector(problem, config) * len(problem.loads) > MOST_ELEMENTS:
+                if unroll * problem.width * len(problem.loads) > MOST_ELEMENTS:
                     continue
                 if residents(_walked(problem, walks), _as_rows(config)) > 0:
                     yield estimate(problem, walks, config)

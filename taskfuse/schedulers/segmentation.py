@@ -9,7 +9,7 @@ from typing import Any, Final
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.beside import arguments_of, outputs_of
 from taskfuse.schedulers.budget import Ended
-from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.schedule import SANE, Chosen
 
 _ENDED: Final = {
     Ended.WORK: "the search for segments ended at its budget of work: tf.compile(fusion, budget=...) gives it more",
@@ -67,6 +67,8 @@ class Segmentation:
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
         dropped: sets of tensors that could not become one kernel, with the reasons.
         ended: what ended the search before all was tried, if anything did.
+        bound: microseconds that no kernels of the fusion take less than; 0 if that is not known.
+        launch_us: microseconds of a launch.
     """
 
     name: str
@@ -78,6 +80,8 @@ class Segmentation:
     whole_fusion: Fusion | None = None
     dropped: tuple[str, ...] = ()
     ended: Ended | None = None
+    bound: float = 0.0
+    launch_us: float = 0.0
 
     @property
     def is_segmented(self) -> bool:
@@ -130,6 +134,12 @@ class Segmentation:
         if not self.is_segmented:
             return "\n".join([self.steps[0].schedule.explain(), *([_ENDED[self.ended]] if self.ended else [])])
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
+        if self.us > SANE * self.bound > 0:
+            crossing = 2e-6 * sum(size for _, size in self.crossing)
+            lines.append(
+                f"{self.us / self.bound:.1f} times the roofline of {self.bound:.1f} us, which has one launch and no cuts: launches take "
+                f"{len(self.steps) * self.launch_us:.1f} us, and {crossing:.1f} MB are written and read again at the cuts"
+            )
         lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         forms = "views before products, long sums of products in chunks, widened tensors at each reader"

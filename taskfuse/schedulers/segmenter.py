@@ -75,7 +75,8 @@ def choose_segments(
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
                 try:
-                    several = replace(_several(fusion, extent, sizes, trial, budget, reason), chunked=chunked)
+                    several = _several(fusion, extent, sizes, trial, budget, reason)
+                    several = replace(several, chunked=chunked, bound=roofline(fusion, extent), launch_us=target.launch_us)
                 except UnsupportedError as error:
                     several = error
             if isinstance(several, UnsupportedError):

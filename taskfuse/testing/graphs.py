@@ -44,12 +44,13 @@ EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
 
 
 def _every(kind: OpKind, *parameters: str) -> tuple[str, ...]:
-    """The ops of a kind with one result and these parameters."""
+    """The ops of a kind with one result and these parameters, which take one tensor and nothing else that has no default."""
     found: list[str] = []
     for row in OPS.values():
         if row.kind is kind and row.name not in POSITIONS + FOLDS:
             called = inspect.signature(getattr(tf, row.name))
-            if called.return_annotation == "TensorView" and called.parameters.keys() >= set(parameters):
+            needed = [p for p in list(called.parameters.values())[1:] if p.default is p.empty and p.name not in parameters]
+            if called.return_annotation == "TensorView" and called.parameters.keys() >= set(parameters) and not needed:
                 found.append(row.name)
     return tuple(found)
 
@@ -340,7 +341,7 @@ class Graph:
         if x.ndim == 0:
             return None
         op = self._op(REDUCTIONS, REDUCTIONS_EXACT, EVERY_REDUCTION)
-        return self._try(op, x, self._axes(x), keepdims=self.chooser.chance(35))
+        return self._try(op, x, axis=self._axes(x), keepdims=self.chooser.chance(35))
 
     def _position(self) -> TensorView | None:
         x = self._operand()

@@ -20,6 +20,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "gemm_fp8_scaled": [[(1000, 1024), (640, 1024), (8, 1000), (5, 8)]],
     "moe": [[(150, 64), (3, 64, 64), (150, 64), (4,)]],  # its extents are constants
     "syr2k": [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]],  # its extents are constants
+    "linear_attention": [[(2, 3, 8, 8), (2, 3, 8, 8), (2, 3, 8)]],  # its extents are constants
     "gemm_dynamic": [[(1000, 520), (712, 520), (712,)]],
     "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
@@ -41,6 +42,7 @@ ULP = {
     **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05),
     "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
     "moe": 4,
+    "linear_attention": 8,
 }
 """The bound on the difference from the exact result, in ulp as in tests/examples: what CUDA's functions are allowed (CUDA C++ Programming Guide, "Mathematical
 Functions") through each fusion."""

@@ -11,6 +11,7 @@ from tests.gpu.device import Array, poisoned, to_numpy, to_torch
 from tests.schedulers.epilogues import CASES, fusion_of
 from tests.schedulers.odd import VARIANTS, Odd
 from tests.schedulers.products import operands
+from tests.schedulers.several import of_computed, of_several
 
 SIZES = {"one": (1, 1, 1), "small": (7, 17, 33), "primes": (257, 1031, 521), "flat": (3, 4099, 1030), "deep": (130, 129, 8191)}
 REPEATS = 3
@@ -74,3 +75,16 @@ def test_reductions(name: str, chosen: bool) -> None:
         error = np.abs(out.astype(np.float64) - wide)
         terms = sizes["M"] * (sizes["N"] if tv.ndim == 0 else 3)
         assert (error <= 2.0 ** -(tv.dtype.precision - 1) * np.abs(wide) + 2.0**-18 * terms).all(), f"{tv}: {np.max(error)} of {np.max(np.abs(wide))}"
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize("form", ["gated", "added", "taps", "computed"])
+def test_several_products_and_computed_factors(form: str) -> None:
+    """The scheduler's choice; rows and columns that end inside of a tile."""
+    fusion = of_computed(1030, 776, 512) if form == "computed" else of_several(form, 1030, 776, 512)
+    rng = np.random.default_rng(0)
+    args = [(rng.standard_normal([int(str(e)) for e in tv.shape]) * 0.25).astype(tv.dtype.numpy) for tv in fusion.inputs]
+    wanted = fusion.evaluate(*args)
+    tf.schedulers.matmul(fusion)
+    for out, exact in zip(run(fusion, args, [x.shape for x in wanted]), wanted, strict=True):
+        assert np.allclose(out.astype(np.float64), exact.astype(np.float64), rtol=2**-6, atol=0.05)

@@ -7,7 +7,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
-from taskfuse.ir.scalar import Select
+from taskfuse.ir.scalar import Select, lookups_of
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import For, If
 from taskfuse.kir.synchronization import Advance
@@ -430,3 +430,19 @@ def test_tiles_that_blocks_take_one_by_one_skip_those_without_rows() -> None:
     kernel = tf.lower(fusion)
     assert len([s for s in walk(kernel) if isinstance(s, For) and isinstance(s.stop, Select) and "upper_bound" in str(s.stop)]) == 1
     kernel.verify().require()
+
+
+def test_tiles_of_threads_run_their_trips_without_rows_too() -> None:
+    """All threads of a ring wait and arrive as often."""
+    with tf.Fusion() as fusion:
+        a, b = tf.define_tensor((9, 3), name="a"), tf.define_tensor((3, 3, 2), name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", 4, 9, rising=True), tile=4))
+    (part,) = fusion.outputs[0].scatter()
+    part.axis(0).parallelize(P.TIDy)
+    others = [tv for tv in fusion.tensors() if tv.ndim == 3 and tv is not part and not tv.is_input and not fusion.is_view(tv)]
+    tf.parallelize_like(part, others)
+    fusion.inline_most()
+    kernel = tf.lower(fusion)
+    loops = [s for s in walk(kernel) if isinstance(s, For)]
+    assert loops
+    assert not any(lookups_of(s.stop) for s in loops)

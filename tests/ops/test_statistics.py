@@ -1,6 +1,7 @@
 """Statistics against torch and NumPy."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,6 +74,9 @@ def test_errors() -> None:
     with tf.Fusion("f"):
         x, n = tf.define_tensor(["N", tf.dim("Z", min=0)], name="x"), tf.define_tensor([4], "int32", name="n")
         assert message(lambda: tf.vector_norm(n)) == "vector_norm: n (int32) is not a float\nhelp: cast to a float first"
+        wrong: Any = [0]
+        assert message(lambda: tf.vector_norm(x, wrong)).startswith("vector_norm: [0] is not the order of a norm")
+        assert message(lambda: tf.quantile(x, wrong)) == "quantile: [0] is not a part\nhelp: use a number of [0, 1]"
         assert message(lambda: tf.quantile(x, 2)) == "quantile: 2 is not a part\nhelp: use a number of [0, 1]"
         assert message(lambda: tf.quantile(x, 0.5)).startswith("quantile: dimension 1 of x [N, Z] is no positive constant")
         assert message(lambda: tf.nanmedian(x, 1)).startswith("nanmedian: dimension 1 of x [N, Z] may have no elements")

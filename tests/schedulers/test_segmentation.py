@@ -1,5 +1,7 @@
 """Segmentations: what they say of their kernels, and their code."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import taskfuse as tf
@@ -35,3 +37,18 @@ def test_several_kernels_and_why() -> None:
     assert lines[0].startswith(f"2 kernels, {found.us:.1f} us expected; as one kernel ")
     assert lines[1] == "cut at tv2: 33.6 MB"
     assert found.code.count("fusion = segmented.segments[") == 2
+
+
+def test_what_is_far_from_the_roofline_of_one_launch_is_said() -> None:
+    """A chain of small kernels takes launches, and bytes at cuts, that no single kernel would."""
+    with tf.Fusion("chain") as fusion:
+        x = tf.define_tensor([64, 64], name="x")
+        for axis in (0, 1, 0, 1):
+            x = tf.cumsum(tf.exp(x), axis)
+        fusion.add_output(x)
+    found = choose_segments(fusion)
+    assert found.us > 3 * found.bound > 0
+    launches = len(found.steps) * found.launch_us
+    assert f"times the roofline of {found.bound:.1f} us, which has one launch and no cuts: launches take {launches:.1f} us" in found.explain()
+    near = replace(found, bound=found.us)
+    assert "which has one launch" not in near.explain()

@@ -13,6 +13,7 @@ from taskfuse.kir.synchronization import Barrier
 from tests.proofs import proved
 from tests.schedulers.multiplied import KINDS
 from tests.schedulers.products import TWO, Product, simulated
+from tests.schedulers.several import of_several
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,26 +62,6 @@ def test_rows_of_ragged_tiles_are_stored_in_pieces(config: tf.schedulers.MatmulC
     assert {s.width for s in stores} == {8}
     assert not any("crosses TIDx" in s.note for s in walk(kernel) if isinstance(s, Barrier))
     assert all((found == w).all() for found, w in zip(kernel.simulate(*given, table), wanted, strict=True))
-
-
-def of_several(form: str, m: int | str, n: int, k: int) -> tf.Fusion:
-    """``gated``: products with two factors, and a bias; ``added``: of unlike k; ``taps``: of shifted rows of one input with three matrices."""
-    half = tf.bfloat16
-    with tf.Fusion(form) as fusion:
-        if form == "taps":
-            assert isinstance(m, int)
-            x, w = tf.define_tensor([2, m + 2, k], half, name="x"), tf.define_tensor([3, k, n], half, name="w")
-            fusion.add_output(x[:, :m] @ w[0] + x[:, 1 : m + 1] @ w[1] + x[:, 2:] @ w[2])
-            return fusion
-        x, up = tf.define_tensor([m, k], half, name="x"), tf.define_tensor([n, k], half, name="up")
-        first = tf.matmul(x, up.T, dtype=tf.float32)
-        if form == "gated":
-            second = tf.matmul(x, tf.define_tensor([n, k], half, name="gate").T, dtype=tf.float32)
-            fusion.add_output(tf.cast(tf.silu(first) * second + tf.define_tensor([n], name="bias"), half), first)
-        else:
-            y, down = tf.define_tensor([m, 2 * k], half, name="y"), tf.define_tensor([n, 2 * k], half, name="down")
-            fusion.add_output(first + tf.matmul(y, down.T, dtype=tf.float32))
-    return fusion
 
 
 @pytest.mark.parametrize(

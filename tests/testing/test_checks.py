@@ -91,4 +91,4 @@ def test_a_run_that_takes_too_long_decides_nothing(monkeypatch: pytest.MonkeyPat
     case = next(c for c in map(seeded_case, range(20)) if c.kernel is not None)
     assert check_case(case).long == 0
     monkeypatch.setattr(checks, "STEPS_OF_A_RUN", 5)
-    assert check_case(case).long >= 2
+    assert check_case(case).long == 1  # its other runs are not tried

@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Reduction, Scan, Update, View
 from taskfuse.testing import RandomChooser
-from taskfuse.testing.graphs import Graph
+from taskfuse.testing.graphs import EVERY_COMPOSITE, EVERY_REDUCTION, EVERY_SCAN, Graph
 from taskfuse.testing.options import EXACT, POINTWISE, USUAL, CaseOptions
 from taskfuse.testing.program import Recorder
 
@@ -53,3 +53,10 @@ def test_extents_stay_in_the_options() -> None:
 def test_exact_math_has_no_function_that_rounds() -> None:
     lines = [line for seed in range(15) for line in grown(seed, EXACT).recorder.lines]
     assert not [line for line in lines if any(f"tf.{name}(" in line for name in ("exp", "sin", "sqrt", "tanh", "softmax"))]
+
+
+def test_ops_that_are_called_by_their_kind_take_no_more() -> None:
+    """What a quantile or a similarity asks for besides is not what all of their kind take."""
+    called = {*EVERY_REDUCTION, *EVERY_SCAN, *EVERY_COMPOSITE}
+    assert {"sum", "std", "cumsum", "softmax"} <= called
+    assert called.isdisjoint({"quantile", "cosine_similarity"})

@@ -80,8 +80,14 @@ class MachineLaunch:
                 self.values[p.name] = self.number(p.value)
         used = looked_up(kernel)
         for p in kernel.tables:
-            if p.name in used:  # the first and the last element may lie outside the range that expressions bring them into
-                self.values[p.name] = tuple(3 * k - 1 for k in range(self.number(p.shape[0])))
+            if p.name not in used:
+                continue
+            size = self.number(p.shape[0])
+            if p.rises is None:  # the first and the last element may lie outside the range that expressions bring them into
+                self.values[p.name] = tuple(3 * k - 1 for k in range(size))
+            else:  # as promised: unequal steps from one end to the other
+                low, high = map(self.number, p.rises)
+                self.values[p.name] = tuple(low + (high - low) * k * k // max(1, (size - 1) ** 2) for k in range(size))
         self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)
         if (
             min(*self.block, *self.cluster) < 1

@@ -86,3 +86,16 @@ def test_extents_that_the_kernel_does_not_have(extents: dict[str, int]) -> None:
 def test_what_is_no_launch(change: tuple[str, str], reason: str) -> None:
     with pytest.raises(NoLaunch, match=reason):
         launch(None, change)
+
+
+def test_tables_keep_their_promise() -> None:
+    text = """\
+KERNEL k(t: int32[4] rising 2..11, u: int32[4]) -> (y: float32[4])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+
+FOR i in 0..4:
+  IF clamp(t[i of 4], 2, 11) + clamp(u[i of 4], 0, 9) < 20:
+    y[i] = copy(0.0)
+"""
+    values = MachineLaunch(parse_kernel(text), {}).values
+    assert (values["t"], values["u"]) == ((2, 3, 6, 11), (-1, 2, 5, 8))
