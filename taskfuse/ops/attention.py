@@ -17,7 +17,7 @@ from taskfuse.ops.elementwise import add, div, eq, exp2, mul, sub, where
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.rearrange import repeat
 from taskfuse.ops.reduce import reduce_axes
-from taskfuse.ops.registry import OpKind, floating, op
+from taskfuse.ops.registry import OpKind, floating_only, op
 from taskfuse.ops.views import permute
 
 __all__ = ["scaled_dot_product_attention"]
@@ -25,7 +25,7 @@ __all__ = ["scaled_dot_product_attention"]
 LOG2_E = math.log2(math.e)
 
 
-@op(OpKind.COMPOSITE, floating, torch="scaled_dot_product_attention")
+@op(OpKind.COMPOSITE, floating_only, torch="scaled_dot_product_attention")
 def scaled_dot_product_attention(
     query: TensorView,
     key: TensorView,
@@ -104,7 +104,7 @@ def _scale(name: str, query: TensorView, scale: object) -> float:
         if not isinstance(extent, Const):
             raise shape_error(name, f"the last dimension of {described(query)} is not constant, and there is no scale", "give scale=1 / math.sqrt(...)")
         return float(extent.value) ** -0.5
-    if not isinstance(scale, Real) or isinstance(scale, bool) or not 0 < float(scale) < math.inf:
+    if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
         raise dtype_error(name, f"scale is {scale!r}", "give a positive number; a negative one negates the query")
     return float(scale)
 
