@@ -284,7 +284,7 @@ class _Walk:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk)
+        script.cascade(found.reductions, config.chunk, rows=config.rows)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()

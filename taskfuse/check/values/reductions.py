@@ -294,7 +294,8 @@ class Reductions:
         """The extents of the reduced axes as far as terms may be other than neutral, for one element."""
         if len(extents) != len(axes):  # the element fixes digits of them
             return extents
-        ends = [end_of_terms(definition, k, self.writes.definitions) for k in axes]
+        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+        ends = [given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes]
         return [
             extent if end is None else simplify(minimum(extent, maximum(substitute(end, element), 0)), constraints.facts)
             for extent, end in zip(extents, ends, strict=True)

@@ -1,0 +1,113 @@
+"""Where a mask ends the terms of a reduction: from where on along an axis they are what its combine leaves as it is.
+
+Behind its end a mask puts a constant in the place of an element, ``s[i, j] if j <= i, otherwise -inf``, and functions of constants are constants. Of other
+numbers nothing is known but that they are finite: -inf less a number is -inf, and 0 times a number is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskfuse.ir.elementwise_function import Elementwise
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, substitute, sym
+
+ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
+"""Operands that decide the result, whatever finite number the other one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What an operand is from some index on.
+
+    Attributes:
+        value: a constant; ``None``: some number.
+        end: the index, over the other symbols; ``None``: it is so everywhere.
+    """
+
+    value: float | None = None
+    end: Expr | None = None
+
+
+def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
+    """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
+    behind = [_behind(fusion, o, f"i{axis}") for o in expr.terms]
+    found = _applied(expr.body, behind)
+    neutral = expr.combine.neutral(expr.output.dtype)
+    return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None
+
+
+def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
+    if isinstance(operand, Literal):
+        return Behind(float(operand.value))
+    if not isinstance(operand, Read):
+        return Behind()
+    point = {f"i{k}": e for k, e in enumerate(operand.index)}
+
+    def moved(inner: Operand) -> Behind:
+        if isinstance(inner, Read):
+            inner = Read(inner.tensor, tuple(substitute(e, point) for e in inner.index))
+        return _behind(fusion, inner, axis)
+
+    match fusion.definition(operand.tensor):
+        case View(operand=inner):
+            return moved(inner)
+        case Pointwise(op=op, operands=operands):
+            found = _applied(op, [moved(o) for o in operands])
+            return found if found.value is None or operand.tensor.dtype.holds(found.value) else Behind()
+        case FirstValid(operands=operands):
+            return _masked(operands, point, axis)
+        case _:
+            return Behind()
+
+
+def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) -> Behind:
+    """A choice between elements that end, and a constant behind them."""
+    ends: list[Expr] = []
+    for o in operands:
+        if isinstance(o, Literal):
+            return Behind(float(o.value), maximum(*ends)) if ends else Behind()
+        end = next(_bounds(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+        if end is None:
+            return Behind()
+        ends.append(end)
+    return Behind()
+
+
+def _applied(op: Elementwise, operands: list[Behind]) -> Behind:
+    """A function of operands of which some are constants from some index on."""
+    if op.name == "where" and operands[0].value is not None:
+        chosen = operands[1] if operands[0].value else operands[2]
+        return _joined(chosen.value, [operands[0], chosen])
+    values = [b.value for b in operands if b.value is not None]
+    if len(values) == len(operands):
+        with np.errstate(all="ignore"):
+            made = float(np.asarray(op.function(*(np.float64(v) for v in values))))
+        return Behind() if math.isnan(made) else _joined(made, operands)
+    decisive = [b for b in operands if b.value is not None and b.value in ABSORBING.get(op.name, ())]
+    if len(operands) != 2 or len(decisive) != 1:
+        return Behind()
+    (one,) = decisive
+    assert one.value is not None
+    is_negated = op.name == "sub" and one is operands[1]
+    return Behind(-one.value if is_negated else one.value, one.end)
+
+
+def _joined(value: float | None, of: list[Behind]) -> Behind:
+    ends = [b.end for b in of if b.end is not None]
+    return Behind() if value is None else Behind(value, maximum(*ends) if ends else None)
+
+
+def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
+    """Ends of an axis past which a condition does not hold."""
+    for part in condition.args if isinstance(condition, And) else (condition,):
+        if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):
+            room = part.b - part.a + (1 if part.op is CompareOp.LE else 0)  # > 0 where it holds
+            rest = room + sym(axis)
+            if axis in room.free and axis not in rest.free:
+                yield rest
