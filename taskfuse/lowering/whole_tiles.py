@@ -51,8 +51,7 @@ class WholeTiles:
     def _is_of_tiles(self, tv: TensorView) -> bool:
         """True if all operands are registers that are computed for whole tiles."""
         sources = self._sources(tv)
-        own = [s for s in sources if s in self.indexer.tree.place and not self.is_input(s) and not self._is_staged(s)]
-        return bool(sources) and len(own) == len(sources) and all(map(self.are_computed, own))
+        return bool(sources) and all(s in self.indexer.tree.place and self.are_computed(s) for s in sources)
 
     def _joins_in_warps(self, tv: TensorView) -> bool:
         """True for a reduction in registers, of axes without tails, whose parts the lanes of a warp join."""

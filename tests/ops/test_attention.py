@@ -1,5 +1,7 @@
 """Attention as math equals torch: masks, groups of heads, rows without keys; wrong operands are told."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ def given(*shape: int, dtype: type = np.float32) -> NDArray[np.float32]:
     return RNG.standard_normal(shape).astype(dtype)
 
 
-def attention(*arrays: NDArray, **options: object) -> NDArray:
+def attention(*arrays: NDArray[Any], **options: object) -> NDArray[Any]:
     """Ours, by the reference."""
     with tf.Fusion() as fusion:
         q, k, v, *mask = (
@@ -26,7 +28,7 @@ def attention(*arrays: NDArray, **options: object) -> NDArray:
     return found
 
 
-def torches(*arrays: NDArray, **options: object) -> NDArray:
+def torches(*arrays: NDArray[Any], **options: object) -> NDArray[Any]:
     return torch.nn.functional.scaled_dot_product_attention(*map(torch.from_numpy, arrays), **options).numpy()
 
 
