@@ -172,7 +172,7 @@ def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Para
         around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
         if not around.isdisjoint(value.free):  # the outermost loop over the axis ends early
             continue
-        found = _known_before(substitute(end, index_maps.point(tv, index_map)), loop, tv, index_maps, types)
+        found = _known_before(simplify(substitute(end, index_maps.point(tv, index_map)), index_map.facts), loop, tv, index_maps, types)
         if found is not None:
             return _where_it_exists(ceildiv(found, weight), facts)
     return None

@@ -48,9 +48,9 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         parts: how many parts there are; several numbers are levels, the last of which is joined first: ``(blocks, threads)``.
         adjacent: elements of a chunk that lie side by side, of which it has one piece from each ``parts * adjacent`` elements; a divisor of ``chunk``;
             by default all of them.
-        rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal attention. The walk
-            of each such block ends where the last of its elements does. In what is left out, all that masks leave is taken to be finite: where 0 would be multiplied
-            by an infinity, the math has NaN. Without an effect if no end is known; not with ``parts``.
+        rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal
+            attention: the walk of each such block ends where the last of its elements does. All that masks leave is taken to be finite; where the math
+            multiplies 0 by an infinity, it has NaN. Without an effect if no end is known; not with ``parts``.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of

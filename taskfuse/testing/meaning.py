@@ -128,11 +128,10 @@ class _Meaning:
         wide = np.dtype(np.float64) if v.storage(rule.dtype).kind not in "biu" else storage
         init = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
         found = np.full(shape or (1,), init.astype(wide), wide)
-        place = self._index(d.place, shape, point, count) if shape else np.zeros(count, np.int64)
+        place = self._index(d.place, shape, point, count) if shape else (np.zeros(count, np.int64),)
         with np.errstate(all="ignore"):
             mine = np.flatnonzero(np.logical_and.reduce([np.ones(count, np.bool_), *before.values()]))
-            chosen = tuple(p[mine] for p in place) if shape else place[mine]
-            cast(np.ufunc, rule.combine.op.function).at(found, chosen, np.broadcast_to(body, count)[mine].astype(wide))
+            cast(np.ufunc, rule.combine.op.function).at(found, tuple(p[mine] for p in place), np.broadcast_to(body, count)[mine].astype(wide))
             total = found.astype(storage).reshape(shape)
         return v.cast(total, rule.dtype, d.dtype)
 
