@@ -289,3 +289,13 @@ def failure(call: Callable[[], object]) -> str | None:
     except Exception as error:
         return f"{INTERNAL}, {type(error).__name__}: {error}"
     return None
+
+
+def result(call: Callable[[], T], otherwise: T, what: str, faults: list[str]) -> T:
+    """The result of a part of a search that the search can do without; if it fails, ``otherwise``, with ``what`` is missing and why in ``faults``."""
+    found: list[T] = []
+    fault = failure(lambda: found.append(call()))
+    if fault is None:
+        return found[0]
+    faults.append(f"{what}: {fault}")
+    return otherwise

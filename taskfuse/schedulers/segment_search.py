@@ -20,6 +20,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
+from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import PRODUCTS
 from taskfuse.schedulers.beside import GAIN, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
@@ -210,22 +211,13 @@ class Search:
         rest = [p for p in segments if p is not refused]
         parts = [p for p in self._start() if p <= refused]
         if parts == [refused] or frozenset[TensorView]().union(*parts) != refused:
-            parts = self._atoms(refused)
+            parts = atoms(self.fusion, [tv for tv in self.tensors if tv in refused])
         if parts == [refused]:
             if self._step(refused) is None:
                 raise self._ways[refused].error()
             return list(segments)
         apart = self._joined(rest + parts)
         return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
-
-    def _atoms(self, p: Segment) -> list[Segment]:
-        """The smallest segments of a segment: single tensors, and the parts of one assembly."""
-        found = {tv: frozenset([tv]) for tv in p}
-        for expr in self.fusion.exprs():
-            parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
-            together = frozenset[TensorView]().union(*(found[tv] for tv in parts))
-            found.update((tv, together) for tv in together)
-        return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
         """The segments with some tensors on the other side of a cut, if that is faster."""
