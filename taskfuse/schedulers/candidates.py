@@ -146,6 +146,12 @@ class Candidates:
         """Microseconds of the best, which need not be scheduled for that; infinite if all were dropped."""
         return inf if self._head is None else self._head.us if isinstance(self._head, Offer) else self._head.schedule.us
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether :attr:`us` is the time of a schedule, made or offered for certain."""
+        head = self._head
+        return not isinstance(head, Offer) or head.is_exact
+
     def put_aside(self, schedule: Chosen[Any]) -> None:
         """Go on to the next scheduler, and come back if nothing better is left: the kernel of :attr:`best` is proved, and far from its roofline.
 

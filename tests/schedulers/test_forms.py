@@ -1,6 +1,6 @@
 """The forms of a fusion that are searched: what fails drops a form, and the rest goes on; in the end, a kernel for each tensor."""
 
-import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +19,7 @@ from taskfuse.schedulers.segmentation import Segmentation
 from tests.schedulers.fusions import tensor
 from tests.schedulers.tried import arguments, built
 
-AUTO = importlib.import_module("taskfuse.schedulers.auto")
+AUTO = sys.modules["taskfuse.schedulers.auto"]
 
 STAGES: dict[str, tuple[Any, str]] = {
     "scans in chunks": (segmenter, "chunk_long_scans"),
