@@ -107,7 +107,7 @@ class AnyGraph(Graph):
         kinds = dtypes(op, len(found), self._dtype() if x is None else x.dtype)
         there = [] if x is None else [x]
         inputs = [self._input([*shape], dtype) for shape, dtype in zip(found[len(there) :], kinds[len(there) :], strict=True)]
-        made = attempt(op, [*there, *inputs], self.chooser, self.recorder)
+        made: TensorView | tuple[TensorView, ...] | None = attempt(op, [*there, *inputs], self.chooser, self.recorder)
         if not isinstance(made, tuple):
             return made
         self.tensors += made[1:]
