@@ -19,7 +19,7 @@ from tests.kir.witnessed import DEFINITIONS, HEADER, assert_equal, kernel
 from tests.random_cases import random_case_of
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[a-z]*.py"))
-SEEDS = range(8)
+SEEDS = range(6)
 
 
 def test_the_text_is_printed_as_it_was_read() -> None:

@@ -30,7 +30,7 @@ def array(*shape: int) -> Any:
 @pytest.mark.parametrize("mix", Mix, ids=lambda m: m.value)
 def test_random_cases(mix: Mix) -> None:
     compared = 0
-    for seed in range(8):
+    for seed in range(6):
         case = random_case_of(seed, mix)
         if case.kernel is not None and compared < 5:
             arguments = case.arguments()
