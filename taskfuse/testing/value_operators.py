@@ -23,6 +23,7 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
+from taskfuse.testing.rescale_operators import RESCALE_OPERATORS
 from taskfuse.testing.tile_operators import TILE_OPERATORS
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
 
@@ -509,6 +510,7 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("another host integer", _hosts),
     Operator("buffers at one place", _shared_places),
     *TILE_OPERATORS,
+    *RESCALE_OPERATORS,
     *LIE_OPERATORS,
 )
 """Every operator, with the name that reports use."""

@@ -299,6 +299,8 @@ class Reductions:
         """The extents of the reduced axes as far as terms may be other than neutral, for one element."""
         if len(extents) != len(axes):  # the element fixes digits of them
             return extents
+        if isinstance(definition.rule, Reduce) and definition.rule.rescaled is not None:  # behind the last term, too, a factor may be other than 1
+            return extents
         ends = [end_of_terms(definition, k, self.writes.definitions) for k in axes]
         return [
             extent if end is None else simplify(minimum(extent, maximum(substitute(end, element), 0)), constraints.facts)
