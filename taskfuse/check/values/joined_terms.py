@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -14,7 +14,7 @@ from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
 from taskfuse.check.values.runs import Span
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Expr, Sym, children, const, le, lt, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, Sym, children, conjuncts, const, le, lt, substitute, sym
 from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
@@ -28,7 +28,7 @@ def members_of(joined: Joined, group: list[Term], axes: list[int], want: Place) 
     threads = joined.threads
     count = threads.count
     readers = threads.chosen(want.node.conditions)
-    takers = threads.chosen(group[0].node.conditions)
+    takers = np.logical_or.reduce([threads.chosen(t.node.conditions) for t in group])
     names = threads.index.keys()
     atoms = {a for e in group[0].place.element for a in thread_atoms(e, names)} | {a for c in joined.assumed for a in thread_atoms(c, names)}
     keys = [threads.values(a) for a in sorted(atoms, key=str)]
@@ -71,10 +71,16 @@ def _rows(threads: BlockThreads, members: Ints, want: Place) -> Mapping[str, Int
 
 def _said(t: Term, axes: list[int], threads: BlockThreads) -> Ints:
     """The parts of a thread's index that determine its points of the reduced axes: a row for each part of an expression, a column for each thread."""
-    bounds = [e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
-    of = (*(t.point[k] for k in axes), *t.node.conditions, *bounds)
-    atoms = sorted({a for e in of for a in thread_atoms(e, threads.index.keys())}, key=str)
+    atoms = sorted({a for e in taken_by(t, axes) for a in thread_atoms(e, threads.index.keys())}, key=str)
     return np.array([threads.values(a) for a in atoms] or [np.zeros(threads.count, np.int64)])
+
+
+def taken_by(t: Term, axes: Iterable[int]) -> Iterator[Expr]:
+    """The expressions that say which terms a thread takes: indices of points along some axes, conditions, and bounds of loops."""
+    yield from (t.point[k] for k in axes)
+    for c in t.node.conditions:
+        yield from conjuncts(c)
+    yield from (e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
 
 
 def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:

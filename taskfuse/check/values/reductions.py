@@ -23,7 +23,7 @@ from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
-from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
+from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
@@ -44,6 +44,7 @@ from taskfuse.ir.scalar import (
     conjuncts,
     const,
     eq,
+    evaluate,
     maximum,
     minimum,
     simplify,
@@ -278,7 +279,7 @@ class Reductions:
                     spans, conditions = in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
-                conditions = [c for c in conditions if not c.free <= listed]
+                conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             element = {k: values[k] for k in range(len(space)) if k not in axes}
             there = constraints.given(*inside(element.values(), (space[k] for k in element)))
@@ -319,7 +320,6 @@ class Reductions:
             if isinstance(stop, Select):
                 found += (part for part in conjuncts(stop.cond) if proves(constraints, part))
                 stops.append(stop.a)
-        listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         for c in t.node.conditions:
             for part in conjuncts(c):
                 holds = proves(constraints, part)
@@ -327,7 +327,7 @@ class Reductions:
                     around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.writes.definitions[t.place.tensor].space))
                     if not proves(around, part):
                         raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
-                if holds or part.free <= listed:
+                if holds or (joined is None and part.free <= THREADS):
                     found.append(part)
         return found
 
@@ -360,9 +360,8 @@ class Reductions:
         if again is not None:
             raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
-        takers = {part for c in first.node.conditions for part in conjuncts(c) if threads.says(part)}
-        atoms = {a for e in first.point for a in thread_atoms(e, threads.index.keys())} | takers
-        joined_threads.take([threads.values(a) for a in sorted(atoms, key=str)])
+        said = (e for t in group for e in taken_by(t, range(len(t.point))))
+        joined_threads.take([threads.values(a) for a in sorted({a for e in said for a in thread_atoms(e, threads.index.keys())}, key=str)])
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
@@ -386,3 +385,10 @@ class Reductions:
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
+
+
+def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:
+    """True if a condition on threads holds for all those of a row; without rows, it is one under which the result is read."""
+    if row is None:
+        return True
+    return condition.free <= row.keys() and bool(np.all(evaluate(condition, row)))
