@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 import taskfuse as tf
 from taskfuse import MemoryType, TensorView, atoms
@@ -55,6 +56,10 @@ class Tiles:
         return rows, columns, terms
 
 
+SMALL = Tiles((32, 32, 16), (16, 16, 16))
+"""Tiles to look at."""
+
+
 @dataclass(frozen=True)
 class Factor:
     """An operand on its way from Global memory to the instructions.
@@ -82,7 +87,7 @@ class Factor:
 
 
 def build(
-    program: Program = Program.PLAIN, a: str = "row", b: str = "col", tiles: Tiles = Tiles(), atom: atoms.Atom | None = None, dtype: tf.DType = tf.float16
+    program: Program = Program.PLAIN, a: str = "row", b: str = "col", tiles: Tiles = SMALL, atom: atoms.Atom | None = None, dtype: tf.DType = tf.float16
 ) -> tf.Fusion:
     """``a @ b`` of [M, K] and [K, N], summed in float32, rounded to ``dtype``; extents are multiples of the block's tile.
 
@@ -272,24 +277,21 @@ class Schedule:
         chunks.inline_at(3)
 
 
-SMALL = Tiles((32, 32, 16), (16, 16, 16))
-
-
 def main() -> None:
     """Print a loop nest, simulate every program on small integers, and print the difference from NumPy."""
-    print(tf.lower(build(tiles=SMALL)))
+    print(tf.lower(build()))
     rng = np.random.default_rng()
     m, n, k = 32, 64, 32
     for program in Program:
         x, y = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((m, k), (n, k)))
         bias = rng.integers(-4, 5, n).astype(np.float16)
         more = {Program.EPILOGUE: [bias], Program.ADD: [x, y]}.get(program, [])
-        (out,) = tf.lower(build(program, tiles=SMALL)).simulate(x, y, *more, seed=1)
+        (out,) = tf.lower(build(program)).simulate(x, y, *more, seed=1)
         exact = expected(program, x.astype(np.float64), y.astype(np.float64).T, bias)
         print(f"{program.value}: largest difference from NumPy {np.max(np.abs(out.astype(np.float64) - exact)):g}")
 
 
-def expected(program: Program, x: np.ndarray, y: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def expected(program: Program, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], bias: npt.NDArray[np.float16]) -> npt.NDArray[np.float64]:
     """The same in float64; the second product of a sum is of the same operands."""
     match program:
         case Program.PROLOGUE:
