@@ -260,7 +260,7 @@ def shape_of(family: Family, m: int, layouts: OperandLayouts | None = None) -> I
 @cache
 def in_registers(shape: InstructionShape, k: int, dtype: DType) -> tuple[Fragment | None, Fragment | None]:
     """How instructions of a shape with k terms hold A and B of a dtype, whatever the other operand's; those of any k where no row has this one."""
-    alike = [row for row in MATRIX_INSTRUCTIONS if row.shape is shape and row.a.itemsize == dtype.itemsize]
+    alike = [row for row in MATRIX_INSTRUCTIONS if row.shape == shape and row.a.itemsize == dtype.itemsize]
     found = next((row for row in alike if row.k == k), alike[0] if alike else None)
     return (None, None) if found is None else (found.a_registers, found.b_registers)
 
