@@ -193,8 +193,8 @@ def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | O
     """The row of ``mma.sync.m16n8kK`` or ``mma.sync.m8n8k4`` (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): axes (m, n, k), k reduced.
 
     ``mma.sync.m8n8k4`` computes four products, one by each quad pair of the warp: lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3 are quad
-    pair q. The axes around the atom whose values the quad pairs are, 4 together, are the innermost ones that are bound to TIDx; they may be of the
-    rows, of the columns or, for partial sums, of the reduced axis.
+    pair q. The axes around the atom that number them, 4 values together, are the innermost ones that are bound to TIDx: of the rows, of the columns
+    or, after ``rfactor``, of the reduced axis.
 
     Args:
         m: 16, or 8.
