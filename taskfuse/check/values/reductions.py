@@ -39,6 +39,7 @@ from taskfuse.check.values.written import Writing
 from taskfuse.ir.scalar import (
     Const,
     Expr,
+    Facts,
     Select,
     Sym,
     conjuncts,
@@ -283,7 +284,7 @@ class Reductions:
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             element = {k: values[k] for k in range(len(space)) if k not in axes}
             there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there)
+            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there, group[-1].node.context.facts)
             return covered(visits, tuple(extents), there)
 
         for row in rows:
@@ -296,15 +297,20 @@ class Reductions:
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
 
-    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints) -> list[Expr]:
-        """The extents of the reduced axes as far as terms may be other than neutral, for one element."""
+    def _with_terms(
+        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
+    ) -> list[Expr]:
+        """The extents of the reduced axes as far as terms may be other than neutral, for one element.
+
+        Args:
+            facts: what holds wherever a term of the element is taken.
+        """
         if len(extents) != len(axes):  # the element fixes digits of them
             return extents
-        if isinstance(definition.rule, Reduce) and definition.rule.rescaled is not None:  # behind the last term, too, a factor may be other than 1
-            return extents
-        ends = [end_of_terms(definition, k, self.writes.definitions) for k in axes]
+        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+        ends = [given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes]
         return [
-            extent if end is None else simplify(minimum(extent, maximum(substitute(end, element), 0)), constraints.facts)
+            extent if end is None else simplify(minimum(extent, maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
             for extent, end in zip(extents, ends, strict=True)
         ]
 

@@ -135,7 +135,7 @@ def test_behind_the_last_term_factors_count() -> None:
     lines[first : first + 3] = ["  IF c < min(blockIdx.x + 2, N):", *("  " + line for line in lines[first : first + 3])]
     bad = "\n".join(lines)
     assert gaps(bad)
-    assert finding(bad, N=8) == "y[0]: element [0] of y was not rescaled at the last index"
+    assert finding(bad, N=8) == "y[0]: element [0] of y was last rescaled at another index than 7"
 
 
 def test_a_sum_that_is_not_rescaled_is_not_multiplied() -> None:
