@@ -138,6 +138,8 @@ def body_of(node: Node, holds: Holds, rule: Reduce) -> tuple[Operand, ...] | Pla
     """
     match stmt := node.stmt:
         case Wgmma() | Mma() if rule.combine.op is ADD and rule.body is MUL:
+            if stmt.row.sums is not rule.dtype:
+                raise Open(f"it sums in {stmt.row.sums}, not in {rule.dtype}", node)
             return stmt
         case Compute() if stmt.dtype is not rule.dtype:
             raise Open(f"it computes in {stmt.dtype}, not in {rule.dtype}", node)

@@ -38,6 +38,9 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     fold = None if holds is None or holds.tensor not in state.elements.tensors else state.fold(holds.tensor)
     if holds is None or fold is None or not isinstance(fold.rule, Reduce) or (fold.rule.combine.op, fold.rule.body) != (ADD, MUL):
         return state.wrong(stmt, lanes.role, threads, lambda k: "multiplies what no definition says").reshape(groups, m, n)
+    if stmt.row.sums is not fold.dtype:
+        sums = f"sums in {stmt.row.sums} where {fold.tensor.name} is summed in {fold.dtype}"
+        return state.wrong(stmt, lanes.role, threads, lambda k: sums).reshape(groups, m, n)
     k: int = a.tag.shape[2]
     tile: dict[str, Ints] = {}
     for j, size in enumerate((m, n, k)):
