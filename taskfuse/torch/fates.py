@@ -80,12 +80,17 @@ def is_ordered(node: Node) -> bool:
 
 def _drops_nothing(node: Node) -> bool:
     """Whether a node's only random numbers are those of a dropout of probability 0."""
+    given = argument(node, "dropout_p")
+    return isinstance(given, int | float) and given == 0
+
+
+def argument(node: Node, name: str) -> Any:
+    """An argument of an op by its name in the schema; ``None`` if it has no such argument."""
     target: Any = node.target
-    for place, argument in enumerate(target._schema.arguments):
-        if argument.name == "dropout_p":
-            given = node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", argument.default_value)
-            return isinstance(given, int | float) and given == 0
-    return False
+    for place, own in enumerate(target._schema.arguments):
+        if own.name == name:
+            return node.args[place] if place < len(node.args) else node.kwargs.get(name, own.default_value)
+    return None
 
 
 def op_name(node: Node) -> str:

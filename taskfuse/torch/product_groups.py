@@ -1,4 +1,4 @@
-"""Products of matrices that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
+"""Products of matrices, and attention, that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
 
 torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
 product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex
@@ -19,13 +19,14 @@ from torch.fx import Graph, Node
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
-from taskfuse.torch.fates import GraphPartition, NodeKind, elements, mutates, op_name
+from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, mutates, op_name
 from taskfuse.torch.importer import imported
 from taskfuse.torch.metadata import Refused
+from taskfuse.torch.rules.attention import ATTENTION
 from taskfuse.torch.rules.reductions import PRODUCTS
-from taskfuse.torch.worth import product_times
+from taskfuse.torch.worth import attention_times, product_times
 
-JOINED: Final = dict.fromkeys(PRODUCTS, "a product of matrices")
+JOINED: Final = dict.fromkeys(PRODUCTS, "a product of matrices") | dict.fromkeys(ATTENTION, "attention")
 """The ops that groups are made around, and what reports say where torch computes them."""
 
 MOST: Final = 8
@@ -47,7 +48,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     for node in graph.nodes:
         if not _is_free(node, plan):
             continue
-        for group in _around(node, plan):
+        for group in _alone(node) if op_name(node) in ATTENTION else _around(node, plan):
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes):
                 continue
@@ -68,6 +69,10 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 def _is_free(node: Node, plan: GraphPartition) -> bool:
     """Whether a node is a product that torch would compute and a fusion can be made of."""
     return plan.kinds[node] is NodeKind.TORCH and node in plan.able and plan.reasons.get(node, "").startswith(JOINED.get(op_name(node), "-"))
+
+
+def _alone(node: Node) -> list[list[Node]]:
+    return [[node, *(u for u in node.users if u.target is getitem)]]
 
 
 def _around(node: Node, plan: GraphPartition) -> list[list[Node]]:
@@ -144,6 +149,10 @@ def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, .
         return known[key]
 
     try:
+        if op_name(group[0]) in ATTENTION:
+            whole = fusion(group, [n for n in group if n.target is getitem and n.users])
+            is_causal = argument(group[0], "is_causal") is True
+            return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: attention_times(whole, op_name(group[0]), is_causal))
         last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS]
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]

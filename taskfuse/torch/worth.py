@@ -5,7 +5,7 @@ in both, are left out. torch's op moves the same bytes, and has at most so many 
 Where the definition needs more than that, as a sort by exchanges of a long row does, torch has an algorithm that taskfuse has not. Short rows, and few, are as
 well sorted in a fusion.
 
-Of products the schedulers' cost models tell the time; torch's are expected to be at the roofline, which they nearly reach (benchmarks/results/matmul.txt).
+Of products and of attention the schedulers' cost models tell the time, and of torch's ops the share of the tensor cores' rate that they were measured to reach.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Final
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
+from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.matmul import offer as matmul_offer
-from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
+from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
 
 DIGITS: Final = 8
@@ -40,6 +41,26 @@ def times(fusion: Fusion) -> tuple[float, float]:
     return max(moved, target.issue_us(instructions(fusion, extent))), target.kernel_us(moved, target.issue_us(DIGITS * PASS * elements))
 
 
+REACHED: Final = 0.85
+"""What torch's products reach of the rate of the tensor cores: 0.77 to 0.89 for extents from 1024 to 8192 (benchmarks/results/matmul.txt)."""
+
+ATTENTION_REACHED: Final = {"_scaled_dot_product_flash_attention": 0.39, "_scaled_dot_product_efficient_attention": 0.39}
+"""The same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products count."""
+CUDNN_REACHED: Final = 0.74
+"""The same for cuDNN's attention, which the other ops are compared with: 676 TFLOP/s, of causal attention 574."""
+
+
+def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
+    """The expected times of attention, in microseconds: as a fusion, and by an op of torch; ``None`` if there is no schedule that keeps scores in registers."""
+    target = present()
+    try:
+        ours = attention_offer(fusion, target=target).us
+    except UnsupportedError:
+        return None
+    products = products_us(fusion, Sizes(fusion, None, target))
+    return ours, target.kernel_us(products * (0.5 if is_causal else 1.0) / ATTENTION_REACHED.get(op, CUDNN_REACHED))
+
+
 def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool) -> tuple[float, float] | None:
     """The expected time of a fusion of products and what follows them, and at least that of torch, in microseconds; ``None`` without a scheduler for it.
 
@@ -57,4 +78,8 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, join
         return None
     extent = Sizes(rest, None, target)
     read = target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
-    return ours, sum(roofline(f, Sizes(f, None, target)) for f in products) + (read if joins else roofline(rest, extent))
+    theirs = 0.0
+    for f in products:
+        own = Sizes(f, None, target)
+        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / REACHED))
+    return ours, theirs + (read if joins else roofline(rest, extent))

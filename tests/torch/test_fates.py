@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from taskfuse.torch.fates import GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
+from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, is_ordered, mutates, op_name
 from tests.torch.graphs import traced
 
 aten: Any = torch.ops.aten
@@ -36,6 +36,8 @@ def test_mutations() -> None:
 def test_elements_and_names() -> None:
     node = last(lambda x: x.t().exp(), torch.randn(3, 5))
     assert (elements(node), op_name(node)) == (15, "exp")
+    total = last(lambda x: x.sum(1, keepdim=True), torch.randn(3, 5))
+    assert [argument(total, name) for name in ("dim", "keepdim", "dtype", "other")] == [[1], True, None, None]
 
 
 def test_a_region_that_is_dissolved_is_torchs() -> None:
