@@ -35,6 +35,7 @@ NOT_DRAWN = {
     "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
     "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
     "tf.schedulers.attention": "takes two products with a softmax between them; tests/schedulers/test_attention.py simulates and proves its kernels",
+    "tf.schedulers.products": "of lists of products that taskfuse/testing/lists.py draws; tests/schedulers/test_products.py proves its kernels",
     "tf.layouts.by_threads": "an order of allocation that the row scheduler gives; tests/schedule/test_layouts.py compares it with what it means",
     "tf.widened": "makes another fusion before it is scheduled; tests/schedule/test_widen.py compares kernels with it",
     "Task.add": "claims a tensor that task() may take as an argument, as it is drawn",
