@@ -25,13 +25,14 @@ from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import SHAPES, Family
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.scalar import Const, Expr, substitute
 from taskfuse.ir.storage import needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.promotion import grouped
@@ -50,6 +51,8 @@ REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
 EXPONENTIALS_PER_CYCLE = 16
 """Of a multiprocessor (CUDA C++ programming guide, "Arithmetic Instructions")."""
+SAMPLES = 8
+"""Blocks whose trips are counted to tell the mean."""
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
 INSTRUCTIONS = 4.5
@@ -109,6 +112,7 @@ class Attention:
         batch, m, n, d: positions of axes in the iteration space of ``scores``.
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
+        end: the key from which on a mask leaves nothing, over ``row``, the symbol of a row; ``None``: no such key is known.
     """
 
     scores: TensorView
@@ -120,6 +124,8 @@ class Attention:
     columns: int
     queries: int
     keys: int
+    end: Expr | None
+    row: str
 
 
 @tries_parameters
@@ -205,7 +211,13 @@ def find(fusion: Fusion) -> Attention:
     if len(one.batch) > 2:
         raise refuse(fusion, "attention", f"it has {len(one.batch)} batch axes", "merge them, with a reshape")
     assert isinstance(sizes[1], Const)
-    return Attention(first.output, reductions, one.batch, m, n, one.summed[0], sizes[1].value, *sides.places)
+    top = fusion.definition(reductions[0])
+    assert isinstance(top, Reduction)
+    end = masked_end(fusion, top, next(k for k, a in enumerate(top.output.root) if a.is_reduction))
+    names = [] if end is None else [str(s) for s in iteration_point(len(top.output.root)) if str(s) in end.free]
+    return Attention(
+        first.output, reductions, one.batch, m, n, one.summed[0], sizes[1].value, *sides.places, end if len(names) < 2 else None, names[0] if names else ""
+    )
 
 
 def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
@@ -235,7 +247,7 @@ def _planned(fusion: Fusion, extent: Sizes) -> tuple[Attention, tuple[Option[Att
     batch = 1
     for p in found.batch:
         batch *= extent(root[p].extent)
-    options = sorted((Option(c, _us(found, c, batch, m, n, depth, target)) for c in fit), key=lambda o: o.us)
+    options = sorted((Option(c, _us(found, c, batch, m, n, depth, extent)) for c in fit), key=lambda o: o.us)
     if not options:
         raise refuse(fusion, "attention", f"tiles of {depth} and {found.columns} columns do not fit a multiprocessor")
     return found, tuple(options)
@@ -258,15 +270,25 @@ def _check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, targe
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 
 
-def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, target: Target) -> float:
+def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, extent: Sizes) -> float:
     """Microseconds: of a chunk the longer one of products and softmax, and what its warpgroups wait for."""
+    target = extent.target
     scores = config.rows * config.chunk
     products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
     softmax = scores * (1 / EXPONENTIALS_PER_CYCLE + INSTRUCTIONS / target.lanes)
     cycles = max(products, softmax) + LATENCY[config.warpgroups]
-    blocks = batch * -(-m // config.rows)
-    waves = -(-blocks // target.sms)
-    return target.kernel_us(waves * (-(-n // config.chunk) + 1) * cycles / target.clock_mhz)
+    tiles = -(-m // config.rows)
+    waves = -(-batch * tiles // target.sms)
+    return target.kernel_us(waves * (_chunks(found, config, tiles, n, extent) + 1) * cycles / target.clock_mhz)
+
+
+def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
+    """Chunks of keys that a block walks, on average over some blocks."""
+    if found.end is None:
+        return -(-n // config.chunk)
+    some = range(0, tiles, max(1, tiles // SAMPLES))
+    ends = [extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in some]
+    return sum(-(-min(n, max(0, end)) // config.chunk) for end in ends) / len(ends)
 
 
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
@@ -284,7 +306,7 @@ class _Walk:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk)
+        script.cascade(found.reductions, config.chunk, rows=config.rows)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()

@@ -28,6 +28,16 @@ def test_it_is_right_and_proved(name: str) -> None:
         np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
+def test_causal_walks_end_behind_the_diagonal() -> None:
+    fusion = attention(is_causal=True)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
+    kernel = tf.lower(fusion)
+    walks = re.findall(r"FOR \w+ in 0\.\.(.*blockIdx.*):", str(kernel))
+    assert walks == ["min(ceildiv(N, 32), 2*blockIdx.x + 2)"] * 2  # of the loads, and of the products
+    causal, all_keys = (tf.schedulers.attention(attention(128, is_causal=c), sizes={"M": 8192, "N": 8192}).us for c in (True, False))
+    assert 0.45 < causal / all_keys < 0.7
+
+
 def test_the_code_makes_the_same_schedule() -> None:
     fusion, other = attention(64), attention(64)
     chosen = tf.schedulers.attention(fusion)
