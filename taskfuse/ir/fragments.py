@@ -114,6 +114,17 @@ class Fragment:
         """The lanes of each unit, ``[units, threads // units]``. Do not write to them."""
         return _members(self)
 
+    def steps(self) -> tuple[list[int], list[int]]:
+        """The steps of the digits along the rows and along the columns, largest first: what axes of rows and columns are split by."""
+        digits = (*self.lanes, *self.registers)
+        return sorted((d.row for d in digits if d.row), reverse=True), sorted((d.column for d in digits if d.column), reverse=True)
+
+    def places(self) -> list[int]:
+        """For each digit, lanes first and without units, its place among the axes that rows and columns are split into."""
+        rows, columns = self.steps()
+        digits = [d for d in (*self.lanes, *self.registers) if not d.is_unit]
+        return [rows.index(d.row) if d.row else len(rows) + columns.index(d.column) for d in digits]
+
     def transposed(self, figure: str | None = None) -> Fragment:
         """The fragment of the transposed matrix in the same registers."""
         lanes, registers = (tuple(Digit(d.extent, d.column, d.row) for d in digits) for digits in (self.lanes, self.registers))

@@ -123,30 +123,17 @@ def _tile_of_unit(held: Fragment) -> AllocationLayout:
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
         builder = allocation(tensor)
         first = len(builder.axes) - 2
-        steps = unit_steps(held)
+        steps = held.steps()
         for axis, along in reversed(list(enumerate(steps, first))):
             for step in along[:-1]:
                 builder.split(axis + along.index(step), step)
-        order = unit_order(held)
+        order = held.places()
         builder.reorder({first + old: first + new for new, old in enumerate(order)})
         for k in range(sum(not d.is_unit for d in held.lanes)):
             builder.parallelize(first + k, ParallelType.TIDx)
         return builder(tensor)
 
     return layout
-
-
-def unit_steps(held: Fragment) -> tuple[list[int], list[int]]:
-    """The steps of the digits of a fragment along its rows and its columns, largest first: what its axes are split by."""
-    digits = (*held.lanes, *held.registers)
-    return sorted((d.row for d in digits if d.row), reverse=True), sorted((d.column for d in digits if d.column), reverse=True)
-
-
-def unit_order(held: Fragment) -> list[int]:
-    """For each digit of a fragment, lanes first and without units, its place among the axes that rows and columns are split into."""
-    rows, columns = unit_steps(held)
-    digits = [d for d in (*held.lanes, *held.registers) if not d.is_unit]
-    return [rows.index(d.row) if d.row else len(rows) + columns.index(d.column) for d in digits]
 
 
 def _check_multiple(call: Call, position: int, axis: Axis, factor: int, what: str) -> None:

@@ -188,13 +188,13 @@ def _fragment_of_units(call: Call, shape: InstructionShape, positions: tuple[int
     if math.prod(n or 0 for n in sizes[:-2]) != shape.units or tuple(sizes[-2:]) != held.shape:
         raise call.error(f"axes of {sizes} values are not {wanted}")
     start, rows = positions[0], positions[-2]
-    along_rows, along_columns = layouts.unit_steps(held)
+    along_rows, along_columns = held.steps()
     for axis, steps in ((rows + 1, along_columns), (rows, along_rows)):
         for k, step in enumerate(steps[:-1]):
             split(tv, axis + k, step)
     units = len(positions) - 2
     above = next(k for k, d in enumerate(held.lanes) if d.is_unit)
-    order = [rows + k for k in layouts.unit_order(held)]
+    order = [rows + k for k in held.places()]
     order[above:above] = range(start, start + units)
     reorder(tv, [*range(start), *order, *range(start + len(order), len(tv.schedule.loop))])
     for k in range(start, start + units + len(held.lanes) - 1):
