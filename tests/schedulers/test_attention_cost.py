@@ -30,6 +30,7 @@ def test_causal_walks_cost_what_they_walk() -> None:
 
 
 def test_the_fastest_stands_first() -> None:
-    options = tf.schedulers.attention(attention(128), sizes={"M": 4096, "N": 4096}).alternatives
-    assert [o.us for o in options] == sorted(o.us for o in options)
-    assert options[0].config.warpgroups == 3
+    many, few = (tf.schedulers.attention(attention(128, heads=("B", 16)), sizes={"B": b, "M": m, "N": m}).alternatives for b, m in ((4, 4096), (1, 128)))
+    for options in (many, few):
+        assert [o.us for o in options] == sorted(o.us for o in options)
+    assert many[0].config.rows > few[0].config.rows
