@@ -54,7 +54,7 @@ from taskfuse.ir.syntax import (
 )
 from taskfuse.ir.tables import BY, RISING, SEARCHES, TableRange
 from taskfuse.ir.tasks import CHOSEN
-from taskfuse.ir.types import MemoryType, Search
+from taskfuse.ir.types import MemoryType, PlaceSearch
 
 _DIM_FACTS = ("min", "max", "multiple_of")
 
@@ -171,7 +171,7 @@ class _Grammar(FusionReader):
         low = self.expression()
         self.expect("..")
         high, rises = self.expression(), self.take(RISING)
-        search = self.word("kind of search", SEARCHES) if self.take(BY) else Search.BISECTION
+        search = self.word("kind of search", SEARCHES) if self.take(BY) else PlaceSearch.BISECTION
         return TableRange(low, high, rises, search, self.expression() if self.take("=") else None)
 
     def result(self) -> ResultText:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import Search
+from taskfuse.ir.types import PlaceSearch
 
 RISING = "rising"
 """In the text, the promise that a table rises."""
 BY = "by"
 """In the text, how a table is searched, where that is not by bisection."""
-SEARCHES = {Search.BALLOT.value: Search.BALLOT}
+SEARCHES = {PlaceSearch.BALLOT.value: PlaceSearch.BALLOT}
 """The words after it."""
 
 
@@ -34,7 +34,7 @@ class TableRange:
     low: Expr
     high: Expr
     rises: bool = False
-    search: Search = Search.BISECTION
+    search: PlaceSearch = PlaceSearch.BISECTION
     holds: Expr | None = None
 
     @property
@@ -48,5 +48,5 @@ class TableRange:
 
     def __str__(self) -> str:
         rises = f" {RISING}" if self.rises else ""
-        search = f" {BY} {self.search.value}" if self.search is not Search.BISECTION else ""
+        search = f" {BY} {self.search.value}" if self.search is not PlaceSearch.BISECTION else ""
         return f"{self.low}..{self.high}{rises}{search}{'' if self.holds is None else f' = {self.holds}'}"

@@ -19,7 +19,7 @@ from taskfuse.ir.calls import AllocationLayout, ProductOrder, TileOrder, operato
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.tensor_schedule import TensorSchedule
-from taskfuse.ir.types import MemoryType, ParallelType, Search
+from taskfuse.ir.types import MemoryType, ParallelType, PlaceSearch
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
@@ -335,15 +335,15 @@ class TensorView(ArrayMethods):
         """Make a tensor that is assembled from parts a concatenation in gather form, which has code. Returns the tensor itself."""
         return scheduling().unscatter(self)
 
-    def search_by(self, how: Search, divisor: int = 1) -> TensorView:
+    def search_by(self, how: PlaceSearch, divisor: int = 1) -> TensorView:
         """Choose how kernels find the place of a key in this table (``upper_bound``); what they compute is the same.
 
-        By ``Search.TABLE`` the fusion takes one more input, the last so far: a table of int32 that holds the places of the keys 0, 1, ... in the elements of
+        By ``PlaceSearch.TABLE`` the fusion takes one more input, the last so far: a table of int32 that holds the places of the keys 0, 1, ... in the elements of
         this one divided by ``divisor``: for ``tf.grouped_matmul`` with tiles of so many rows the group of each tile (``tf.tiles.places`` makes it).
         Whatever it holds, no access leaves its tensor.
 
         Args:
-            how: by ``Search.BISECTION``, the default, by ``Search.BALLOT``, or by ``Search.TABLE``.
+            how: by ``PlaceSearch.BISECTION``, the default, by ``PlaceSearch.BALLOT``, or by ``PlaceSearch.TABLE``.
             divisor: rows of a tile; for a table of places only.
 
         Returns:

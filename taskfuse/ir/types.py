@@ -96,7 +96,7 @@ class GroupKind(Enum):
     NEITHER = "neither"
 
 
-class Search(Enum):
+class PlaceSearch(Enum):
     """How a kernel finds the place of a key in a table (``upper_bound``). What it finds is the same. The value is its printed name.
 
     - ``BISECTION``: each thread by itself, in log2 of the size dependent reads.

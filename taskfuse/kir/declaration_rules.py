@@ -9,7 +9,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.places import KEY
 from taskfuse.ir.scalar import Const, Expr, UpperBound, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
-from taskfuse.ir.types import Search
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
@@ -118,7 +118,7 @@ def tensors_have_extents(d: Declarations) -> Problem | None:
 def tables_hold_places(d: Declarations) -> Problem | None:
     """A table of places says which search in another table, of the key that is its index, each element answers."""
     for param in d.kernel.params:
-        if not isinstance(param, TensorParam) or (param.holds is None and param.search is Search.BISECTION):
+        if not isinstance(param, TensorParam) or (param.holds is None and param.search is PlaceSearch.BISECTION):
             continue
         if param.name not in d.tables:
             return param.name, f"'{param.name}' is not searched and holds no places: it is no input of one axis of integers that the kernel leaves as it is"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import MemoryType, Search
+from taskfuse.ir.types import MemoryType, PlaceSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class TensorParam:
     is_output: bool
     into: str | None = None
     rises: tuple[Expr, Expr] | None = None
-    search: Search = Search.BISECTION
+    search: PlaceSearch = PlaceSearch.BISECTION
     holds: Expr | None = None
 
 

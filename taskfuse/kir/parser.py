@@ -10,7 +10,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Token
 from taskfuse.ir.tables import BY, RISING, SEARCHES
-from taskfuse.ir.types import MemoryType, Search
+from taskfuse.ir.types import MemoryType, PlaceSearch
 from taskfuse.kir.declarations import (
     Argument,
     Buffer,
@@ -141,10 +141,10 @@ class _Header:
             return ScalarParam(name, dtype)
         shape = reader.expressions("[", "]")
         rises = self.ends() if reader.take(RISING) else None
-        search = self.search() if reader.take(BY) else Search.BISECTION
+        search = self.search() if reader.take(BY) else PlaceSearch.BISECTION
         return TensorParam(name, dtype, shape, is_output=False, rises=rises, search=search, holds=reader.expression() if reader.take("=") else None)
 
-    def search(self) -> Search:
+    def search(self) -> PlaceSearch:
         token = self.reader.word("a kind of search")
         return known(token, token.text, SEARCHES, "kind of search")
 

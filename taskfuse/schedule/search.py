@@ -10,7 +10,7 @@ from taskfuse.ir.places import held_places
 from taskfuse.ir.scalar import ZERO, Const, ge, prove, sym
 from taskfuse.ir.tables import TableRange
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import Search
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 
@@ -22,11 +22,11 @@ def search_by(tv: TensorView, how: object, divisor: object) -> TensorView:
     known = fusion.tables.get(tv)
     if known is None:
         raise call.error(f"{tv.name} is not a table", "declare it with tf.table(...)")
-    if not isinstance(how, Search):
-        raise call.error(f"{how!r} is not a kind of search", f"give one of {', '.join(map(str, Search))}")
+    if not isinstance(how, PlaceSearch):
+        raise call.error(f"{how!r} is not a kind of search", f"give one of {', '.join(map(str, PlaceSearch))}")
     if not isinstance(divisor, int) or divisor < 1:
         raise call.error(f"{divisor!r} rows of a tile", "give a positive integer")
-    if how is not Search.TABLE:
+    if how is not PlaceSearch.TABLE:
         if divisor != 1:
             raise call.error(f"a divisor of {divisor}: searches by {how.value} have those of the math", "leave it out")
         fusion.tables[tv] = replace(known, search=how)

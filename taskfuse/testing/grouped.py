@@ -14,7 +14,7 @@ from taskfuse.dtypes import DType, bfloat16, float32, int32, int64
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.identity import among
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import Search
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.testing.graphs import UNARY_EXACT, Dimension, Graph
 
 ROWS = (4, 5, 8, 12, 1, 13)
@@ -88,8 +88,8 @@ class GroupedGraph(Graph):
     def _search(self, offsets: TensorView, tile: int) -> None:
         """Say how places are found in a table, of tiles as the product has, or of others."""
         if self._groups > 1 and self.chooser.chance(40):
-            how = self.chooser.pick((Search.TABLE, Search.TABLE, Search.BALLOT, Search.BISECTION))
-            self.recorder.call(offsets, "search_by", how, **({"divisor": self.chooser.pick((tile, tile, tile, 1))} if how is Search.TABLE else {}))
+            how = self.chooser.pick((PlaceSearch.TABLE, PlaceSearch.TABLE, PlaceSearch.BALLOT, PlaceSearch.BISECTION))
+            self.recorder.call(offsets, "search_by", how, **({"divisor": self.chooser.pick((tile, tile, tile, 1))} if how is PlaceSearch.TABLE else {}))
 
     def _terms(self) -> TensorView:
         terms = self._named("K", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), 1)

@@ -1,4 +1,4 @@
-"""What a host gives kernels that would search: of each tile of ragged rows its group, as ``search_by(tf.Search.TABLE)`` declares it."""
+"""What a host gives kernels that would search: of each tile of ragged rows its group, as ``search_by(tf.PlaceSearch.TABLE)`` declares it."""
 
 from __future__ import annotations
 
