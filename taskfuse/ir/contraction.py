@@ -106,9 +106,13 @@ def factors(fusion: Fusion, expr: MathExpr, reads: Sequence[Read] | None = None)
         reads: of its tensor operands, in order, if they are to replace the reads of storage: at simplified indices, or of views.
     """
     reads = storage_reads(fusion, expr) if reads is None else reads
-    if not isinstance(expr, Reduction) or len(reads) != 2:
+    if not isinstance(expr, Reduction):
         return None
-    first, second = (place for place, operand in enumerate(expr.operands) if isinstance(operand, Read))
+    if expr.rescaled is not None:
+        reads = reads[:-1]
+    if len(reads) != 2:
+        return None
+    first, second = (place for place, operand in enumerate(expr.terms) if isinstance(operand, Read))
     return classified(expr.output, (reads[0], reads[1]), (first, second))
 
 

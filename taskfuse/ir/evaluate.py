@@ -209,10 +209,12 @@ class _Reference:
     def reduction(self, expr: Reduction, space: tuple[int, ...]) -> Array:
         out = expr.output
         wide = out.dtype.compute
-        dtypes = [operand_dtype(o) for o in expr.operands]
-        args = [self.operand(o, space) for o in expr.operands]
+        dtypes = [operand_dtype(o) for o in expr.terms]
+        args = [self.operand(o, space) for o in expr.terms]
         axes = tuple(k for k, a in enumerate(out.root) if a.is_reduction)
         plain = out.logical == tuple(a for a in out.root if not a.is_reduction)
+        if expr.rescaled is not None:
+            return self.values.cast(self._rescaled(expr, args, space, axes), wide, out.dtype)
         result: Array | None = None
         if plain and expr.body is ELEMENTWISE["mul"] and expr.combine is COMBINES["add"]:
             factors = [self.values.cast(a, d, wide) for a, d in zip(args, dtypes, strict=True)]
@@ -227,6 +229,25 @@ class _Reference:
             init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
             result = self.values.combine(expr.combine, init, result, wide)
         return self.values.cast(result, wide, out.dtype)
+
+    def _rescaled(self, expr: Reduction, args: list[Array], space: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+        """A sum that is multiplied by a factor before the terms at each index of one axis are added."""
+        k, wide = expr.rescaled, expr.output.dtype.compute
+        assert k is not None
+        dtypes = [operand_dtype(o) for o in expr.operands]
+        args = [np.broadcast_to(a, space) for a in (*args, self.operand(expr.operands[-1], space))]
+        *terms, factor = args
+        kept = [n for j, n in enumerate(space) if j not in axes]
+        state = np.broadcast_to(self.values.cast(self.values.literal(0, wide), wide, wide), kept)
+        body = self.values.apply(expr.body, terms, dtypes[:-1], expr.body.compute_dtype(dtypes[:-1], wide), wide)
+        body = np.broadcast_to(body, space)
+        for i in range(space[k]):
+            here = tuple(slice(i, i + 1) if j == k else slice(0, 1) if j in axes else slice(None) for j in range(len(space)))
+            scale = self.values.cast(factor[here], dtypes[-1], wide).reshape(kept)
+            state = self.values.apply(ELEMENTWISE["mul"], [state, scale], [wide, wide], wide, wide)
+            added = self.values.reduce(expr.combine, np.take(body, [i], k), axes, wide)
+            state = self.values.combine(expr.combine, state, added, wide)
+        return state
 
     def scan(self, expr: Scan, space: tuple[int, ...]) -> Array:
         (operand,) = expr.operands

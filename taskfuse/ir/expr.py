@@ -103,6 +103,12 @@ class Reduction:
     """``output[result axes] = combine over reduction axes of body(operands...)``, computed in the output's dtype, starting at ``init``.
 
     A sum that starts at -0.0 starts at 0.0, the neutral element: only then may other threads join partial results, and terms of 0.0 be left out.
+
+    A sum from 0 may be rescaled along one of its axes: for each index of it, in order, what has been summed up is multiplied by a factor before the terms at
+    that index are added. The factor is the last operand, at the element and that index.
+
+    Attributes:
+        rescaled: position of that axis in the iteration space; ``None``: the sum is not rescaled.
     """
 
     output: TensorView
@@ -111,6 +117,12 @@ class Reduction:
     operands: tuple[Operand, ...]
     init: Literal
     location: Location | None = None
+    rescaled: int | None = None
+
+    @property
+    def terms(self) -> tuple[Operand, ...]:
+        """The operands of the body."""
+        return self.operands if self.rescaled is None else self.operands[:-1]
 
     def __post_init__(self) -> None:
         neutral = self.combine.neutral(self.output.dtype.compute)
@@ -241,6 +253,20 @@ class Fold:
 MathExpr = Pointwise | FirstValid | Reduction | View | Assemble | Gather | Update | Scan | Fold
 Finder = Gather | Update
 """Expressions whose maps have symbols of values."""
+
+
+def misplaced_factor(expr: Reduction) -> str | None:
+    """Why a sum cannot be rescaled as it says; ``None`` if it can."""
+    root, factor = expr.output.root, expr.operands[-1]
+    if expr.combine.name != "add" or expr.init.value != 0:
+        return "it is not a sum that starts at 0"
+    if expr.rescaled not in range(len(root)) or not root[expr.rescaled or 0].is_reduction:
+        return "that is not one of its reduction axes"
+    index = {name for e in factor.index for name in e.free} if isinstance(factor, Read) else set[str]()
+    others = (k for k, a in enumerate(root) if a.is_reduction and k != expr.rescaled)
+    if not isinstance(factor, Read) or factor.valid is not TRUE or any(f"i{k}" in index for k in others):
+        return "its factor is not an element of a tensor, the same for all terms at one index of that axis"
+    return None
 
 
 def reads(expr: MathExpr) -> tuple[Read, ...]:

@@ -20,6 +20,7 @@ from taskfuse.ir.syntax import (
     EXCLUSIVE,
     INDEX,
     INTO,
+    RESCALED,
     STRIDES,
     TABLE,
     AssembleText,
@@ -241,7 +242,12 @@ class _Grammar(FusionReader):
                 operands = self.arguments(body, dtype)
                 over = self.some(self.reduced) if self.take("over") else ()
                 self.expect("init")
-                return ReductionText(combine, body, operands, over, self.literal(dtype))
+                init, rescaled = self.literal(dtype), None
+                if self.take(RESCALED):
+                    position, token = self.iteration()
+                    self.expect("by")
+                    rescaled = position, self.operand(dtype), token
+                return ReductionText(combine, body, operands, over, init, rescaled)
 
     def fold(self, dtype: DType) -> FoldText:
         step = self.elementwise()

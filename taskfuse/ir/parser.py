@@ -8,7 +8,23 @@ from contextlib import contextmanager
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Update, View
+from taskfuse.ir.expr import (
+    Assemble,
+    FirstValid,
+    Fold,
+    Gather,
+    IndexValue,
+    MathExpr,
+    Operand,
+    Pointwise,
+    Read,
+    Reduction,
+    ScalarRead,
+    Scan,
+    Update,
+    View,
+    misplaced_factor,
+)
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
@@ -239,7 +255,8 @@ class _FusionBuilder:
             case FirstValidText():
                 return FirstValid(tv, t.value.label, operands(t.value.operands), location)
             case ReductionText():
-                return Reduction(tv, t.value.combine, t.value.body, operands(t.value.operands), t.value.init, location)
+                factor = () if t.value.rescaled is None else operands(t.value.rescaled[1:2])
+                return self._reduction(t.value, tv, operands(t.value.operands), factor, location)
             case ViewText():
                 return View(tv, t.value.label, self._read(t.value.operand, space, above), location)
             case AssembleText():
@@ -270,6 +287,16 @@ class _FusionBuilder:
                 return Fold(tv, t.value.step, operands(t.value.operands), axis, t.value.init, location)
             case None:
                 raise AssertionError(tv.name)
+
+    def _reduction(self, text: ReductionText, tv: TensorView, terms: tuple[Operand, ...], factor: tuple[Operand, ...], location: Location) -> Reduction:
+        if text.rescaled is None:
+            return Reduction(tv, text.combine, text.body, terms, text.init, location)
+        axis, _, token = text.rescaled
+        made = Reduction(tv, text.combine, text.body, (*terms, *factor), text.init, location, axis)
+        wrong = misplaced_factor(made)
+        if wrong is not None:
+            raise token.error(f"{tv.name} cannot be rescaled along i{axis}: {wrong}")
+        return made
 
     def _operand(self, text: OperandText, space: int, above: set[str], token: Token) -> Operand:
         if not isinstance(text, ReadText):

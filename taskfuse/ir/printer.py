@@ -37,7 +37,7 @@ from taskfuse.ir.expr import (
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Expr, integers_of
-from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESCALED, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -207,11 +207,12 @@ class _FusionPrinter:
             case FirstValid():
                 return f"select {quoted(expr.label)}({self._operands(expr.operands, space, dtype)})"
             case Reduction():
-                text = f"reduce {expr.combine.name} of {expr.body.name}({self._operands(expr.operands, space, dtype)})"
+                text = f"reduce {expr.combine.name} of {expr.body.name}({self._operands(expr.terms, space, dtype)})"
                 reduced = [f"i{k}: {a.extent}" for k, a in enumerate(expr.output.root) if a.is_reduction]
                 if reduced and self._root_follows(expr.output):
                     text += f" over {', '.join(reduced)}"
-                return f"{text} init {_literal(expr.init, dtype)}"
+                text += f" init {_literal(expr.init, dtype)}"
+                return text if expr.rescaled is None else f"{text} {RESCALED} i{expr.rescaled} by {_operand(expr.operands[-1], space, dtype)}"
             case View():
                 return f"view {quoted(expr.label)}({_read(expr.operand, space)})"
             case Assemble():

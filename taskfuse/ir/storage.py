@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import iteration_point, iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, Update, View, rebuilt
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, Reduction, Update, View, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, Facts, and_, const, ge, is_multiple, prove, simplify, substitute
@@ -35,6 +35,12 @@ def has_code(fusion: Fusion, expr: MathExpr) -> bool:
 def storage_operands(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
     """The operands of ``expr`` with every read resolved."""
     return tuple(resolve(fusion, o) if isinstance(o, Read) else o for o in expr.operands)
+
+
+def storage_terms(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
+    """Those of :func:`storage_operands` that terms are made of, without the factor of a sum that is rescaled."""
+    operands = storage_operands(fusion, expr)
+    return operands[: len(expr.terms)] if isinstance(expr, Reduction) else operands
 
 
 def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:

@@ -80,6 +80,7 @@ CONSTANTS: dict[str, bool | float] = {"true": True, "false": False, "inf": float
 INDEX = "index"
 STRIDES = "strides"
 EXCLUSIVE = "exclusive"
+RESCALED = "rescaled"
 TABLE = "table"
 INTO = "into"
 RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
@@ -190,13 +191,14 @@ class FirstValidText:
 
 @dataclass(frozen=True, slots=True)
 class ReductionText:
-    """``reduce combine of body(operands...) [over i1: T, ...] init literal``; ``over``: position, extent, and where it stands."""
+    """``reduce combine of body(operands...) [over i1: T, ...] init literal [rescaled i1 by operand]``; ``over``: position, extent, and where it stands."""
 
     combine: Combine
     body: Elementwise
     operands: tuple[OperandText, ...]
     over: tuple[tuple[int, Expr, Token], ...]
     init: Literal
+    rescaled: tuple[int, OperandText, Token] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ class _Comparison:
                 _equal("function", expr.body.name, rule.body.name)
                 _equal("start", Immediate(expr.init.value, expr.init.dtype), rule.init)
                 _equal("dtype of the sum", wide, rule.dtype)
+                _equal("axis along which it is rescaled", expr.rescaled, rule.rescaled)
                 self._operands(expr.operands, rule.operands)
             case Scan(), Accumulate() as rule:
                 _equal("combine", expr.combine, rule.combine)

@@ -97,6 +97,7 @@ class Content(Enum):
     - BODY: one term of its reduction, at a point of its iteration space.
     - TERM: what was there, and the term of a point of its iteration space.
     - PART: the terms that some threads or blocks have taken.
+    - RESCALED: what was there, times the factor of its reduction at an index along the axis where it is rescaled; the index of other reduced axes is 0.
     """
 
     VALUE = "value"
@@ -105,6 +106,7 @@ class Content(Enum):
     BODY = "body"
     TERM = "term"
     PART = "part"
+    RESCALED = "rescaled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Holds:
 
     Attributes:
         tensor: a tensor that the kernel's definitions define.
-        index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM); none for the others. Elements that the
+        index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM, RESCALED); none for the others. Elements that the
             instruction moves at once are numbered by the symbols ``tile.0``, ``tile.1``, ...: along a vector; by rows, columns and terms of a product;
             by rows of all matrices of an ldmatrix or stmatrix and elements of a row; of a bulk copy in any way, as its box says which is which.
         tile: how many values each of these symbols has.

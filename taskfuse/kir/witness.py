@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, Sym, const
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, Operand
 
-INDEXED = (Content.VALUE, Content.BODY, Content.TERM)
+INDEXED = (Content.VALUE, Content.BODY, Content.TERM, Content.RESCALED)
 """What has an index: an element, or a point of an iteration space."""
 
 
@@ -36,13 +36,23 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``init`` and, for every point of the iteration space at which the element is, ``body(operands)``, combined in ``dtype``."""
+    """``init`` and, for every point of the iteration space at which the element is, ``body(terms)``, combined in ``dtype``.
+
+    Attributes:
+        rescaled: an axis: for each index along it, in order, what there is is multiplied by a factor, the last operand, before the terms at it.
+    """
 
     combine: Combine
     body: Elementwise
     operands: tuple[Operand, ...]
     init: Immediate
     dtype: DType
+    rescaled: int | None = None
+
+    @property
+    def terms(self) -> tuple[Operand, ...]:
+        """The operands of the body."""
+        return self.operands if self.rescaled is None else self.operands[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +138,10 @@ class Definition:
                 return self.shape
             case Content.BODY | Content.TERM:
                 return self.space
+            case Content.RESCALED:
+                kept = {e.name for e in self.place if isinstance(e, Sym)}
+                axis = self.rule.rescaled if isinstance(self.rule, Reduce) else None
+                return tuple(n if f"i{k}" in kept or k == axis else const(1) for k, n in enumerate(self.space))
             case Content.ZERO | Content.START | Content.PART:
                 return ()
 

@@ -9,7 +9,7 @@ from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import TRUE, Expr
-from taskfuse.ir.syntax import EXCLUSIVE
+from taskfuse.ir.syntax import EXCLUSIVE, RESCALED
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
@@ -82,7 +82,12 @@ class WitnessParser(OperandParser):
         reader.expect("(")
         operands = self.operands(wide)
         reader.expect("from")
-        return Reduce(combine, body, operands, self.immediate(wide), wide)
+        init, axis = self.immediate(wide), None
+        if reader.at(RESCALED):
+            axis = reader.number(RESCALED)
+            reader.expect("by")
+            operands += (self.operand(wide),)
+        return Reduce(combine, body, operands, init, wide, axis)
 
     def scan(self, dtype: DType) -> Accumulate:
         reader = self.reader

@@ -12,7 +12,7 @@ from functools import cache
 from taskfuse.dtypes import uint64
 from taskfuse.ir.axes import is_map_symbol, iteration_point, value_symbol
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
-from taskfuse.ir.scalar import Expr, is_boolean
+from taskfuse.ir.scalar import Expr, Sym, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
@@ -113,10 +113,25 @@ def _place_of_fold(d: Definition, rule: Iterate) -> str | None:
     return None
 
 
+def _wrong_factor(d: Definition, rule: Reduce, axis: int) -> str | None:
+    """A sum from 0 is rescaled along one of its axes, by an element that is the same for all terms at one index of it."""
+    kept = {e.name for e in d.place if isinstance(e, Sym)}
+    if axis not in range(len(d.space)) or f"i{axis}" in kept:
+        return f"'{d.tensor}' is not reduced along axis {axis}, and is rescaled there"
+    if rule.combine.name != "add" or rule.init.value != 0 or len(kept) != len(d.place):
+        return f"'{d.tensor}' is rescaled, and is not a sum from 0 along axes"
+    factor = rule.operands[-1] if rule.operands else None
+    used = {name for e in factor.index for name in e.free} if isinstance(factor, Access) else set[str]()
+    others = {f"i{k}" for k in range(len(d.space))} - kept - {f"i{axis}"}
+    return f"'{d.tensor}' is rescaled by what is not one element for all terms at an index" if not isinstance(factor, Access) or used & others else None
+
+
 def rules_are_complete(d: Definition, above: Above) -> str | None:
     """An op has its operands, a choice a case, a scan an axis, a search a value per symbol, an assembly a place per part."""
     match d.rule:
-        case Apply(op=op, operands=operands) | Reduce(body=op, operands=operands):
+        case Reduce(rescaled=axis) as rule if axis is not None and (problem := _wrong_factor(d, rule, axis)) is not None:
+            return problem
+        case Apply(op=op, operands=operands) | Reduce(body=op, terms=operands):
             return None if len(operands) == op.arity else f"{op.name} takes {op.arity} operands, not {len(operands)}"
         case Pick(cases=cases):
             wrong = next((c.cond for c in cases if not is_boolean(c.cond)), None)
@@ -293,6 +308,8 @@ def holds_problem(subject: WritingStmt, scope: Scope) -> str | None:
 def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """Terms are those of reductions, and sums those of reductions and scans."""
     match holds.content:
+        case Content.RESCALED if not isinstance(definition.rule, Reduce) or definition.rule.rescaled is None:
+            return f"'{holds.tensor}' is not rescaled"
         case Content.BODY if not isinstance(definition.rule, Reduce):
             return f"'{holds.tensor}' is not a reduction, so nothing stands for one term of it"
         case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, Reduce | Accumulate | Iterate):
@@ -311,7 +328,7 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
         case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, AtomicUpdate):
             return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so"
-        case Choose() | Shuffle() if content is Content.TERM:
+        case Choose() | Shuffle() if content in (Content.TERM, Content.RESCALED):
             return "this adds nothing to what was there, so it stands for no 'term'"
         case GatherCopy() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:
             return f"this copies elements: they stand for 'value', not for '{content.value}'"

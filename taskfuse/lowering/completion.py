@@ -117,3 +117,65 @@ def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
     drain = PSync((WaitGroup(queue, 0),), stmt.tv)
     if not (frame and isinstance(last := frame[-1], PSync) and last.stmts == drain.stmts):
         frame.append(drain)
+
+
+def commit_once(plan: list[PNode]) -> None:
+    """Commit each batch once: where a wait follows instructions that no commit has followed, and nowhere without new instructions.
+
+    Several rings may have put commits around the same instructions, one inside the loop of another.
+    """
+    _commit_once(plan, dict.fromkeys(QUEUES.values(), False))
+
+
+def _commit_once(nodes: list[PNode], pending: dict[Queue, bool]) -> None:
+    """Of some nodes in turn; ``pending``: whether a queue may have instructions that are not committed, before them and then behind them."""
+    at = 0
+    while at < len(nodes):
+        match node := nodes[at]:
+            case PStmt():
+                queue = issues_to(node)
+                if queue is not None:
+                    pending[queue] = True
+            case PSync(stmts=(Commit(queue=queue),)) if not pending.get(queue, True):
+                del nodes[at]
+                continue
+            case PSync(stmts=stmts):
+                for s in stmts:
+                    match s:
+                        case Commit(queue=queue):
+                            pending[queue] = False
+                        case WaitGroup(queue=queue) if pending.get(queue):
+                            nodes.insert(at, PSync((Commit(queue),), node.of))
+                            pending[queue] = False
+                            at += 1
+                        case _:
+                            pass
+            case _:
+                before = dict(pending)
+                for block in children(node):
+                    inside = dict(before)
+                    if isinstance(node, PLoop):  # what the end of an iteration leaves
+                        trial = dict(before)
+                        _flow(block, trial)
+                        inside = {q: inside[q] or trial[q] for q in inside}
+                    _commit_once(block, inside)
+                    pending.update({q: pending[q] or inside[q] for q in pending})
+        at += 1
+
+
+def _flow(nodes: list[PNode], pending: dict[Queue, bool]) -> None:
+    """What is pending behind some nodes."""
+    for node in nodes:
+        match node:
+            case PStmt():
+                queue = issues_to(node)
+                if queue is not None:
+                    pending[queue] = True
+            case PSync(stmts=stmts):
+                pending.update({s.queue: False for s in stmts if isinstance(s, Commit) and s.queue in pending})
+            case _:
+                before = dict(pending)
+                for block in children(node):
+                    inside = dict(before)
+                    _flow(block, inside)
+                    pending.update({q: pending[q] or inside[q] for q in pending})

@@ -81,3 +81,23 @@ def result(tv: TensorView) -> HeldTile:
     names = list(atom_symbols(tv).values())
     fragment = four_matrices() if atom.family is None else accumulator(atom.family, atom.tile[0], atom.tile[1])
     return HeldTile(fragment, names[0], names[1])
+
+
+def registers(tv: TensorView) -> int:
+    """The accumulators that a thread has of one tile of an atom; 1 if none computes a tile."""
+    return result(tv).fragment.count if tv.schedule.atom is not None and tv.schedule.atom.spreads else 1
+
+
+def register(tv: TensorView) -> Expr:
+    """The index of an accumulator, in a loop over some or all of them."""
+    return sym(f"{tv.name}.r")
+
+
+def tile_of_register(tv: TensorView, lane: Expr) -> dict[Axis, Expr]:
+    """The rows and the columns of an atom's tile at which the accumulator :func:`register` of a lane is; none if no atom computes tiles."""
+    if registers(tv) == 1:
+        return {}
+    held = result(tv)
+    row, column = held.fragment.position(lane % held.fragment.threads, register(tv))
+    m, n, *_ = tv.schedule.atom_axes
+    return {m: row, n: column}

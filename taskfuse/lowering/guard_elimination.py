@@ -19,7 +19,7 @@ from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Resize
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.scalar import TRUE, Expr, ge, lt, prove, simplify, substitute
-from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.storage import storage_terms
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.domains import ancestors, forward
@@ -69,7 +69,7 @@ class GuardElimination:
         if not self.has_room(tv):
             return False
         ends = {end for end in overhanging(tv, self.indexer.ranges.facts).values() if end.is_reduction or not isinstance(expr, Reduction)}
-        for operand in storage_operands(self.fusion, expr):
+        for operand in storage_terms(self.fusion, expr):
             if not isinstance(operand, Read) or operand.valid is not TRUE or operand.tensor not in self.indexer.tree.place:
                 return False
             if any(along(tv, end, operand, index_map.facts) is None for end in ends) or not self.finds(tv, operand, index_map):

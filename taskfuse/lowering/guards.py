@@ -13,7 +13,7 @@ from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, FloorDiv, const, eq, lt, prove, simplify, substitute, sym
-from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.storage import storage_terms
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -86,7 +86,7 @@ def _check_neutral(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, fa
             f"its atom computes whole tiles, and its tile overhangs an axis of {source.extent} inside the sum: elements would be added twice",
             "split by divisors, or split the reduction axis itself",
         )
-    for read in storage_operands(fusion, expr):
+    for read in storage_terms(fusion, expr):
         axis = along(tv, end, read, facts) if isinstance(read, Read) else None
         if not isinstance(read, Read) or axis is None or not is_zero_past_the_end(fusion, read.tensor, axis, facts):
             name = read.tensor.name if isinstance(read, Read) else "an operand"

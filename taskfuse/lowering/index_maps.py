@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iteration_symbol, value_symbol
@@ -10,10 +11,10 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, eq, ge, lookups_of, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, MemoryType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, onward, product
-from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.fragments import atom_symbols, register, registers, tile_of_register
 from taskfuse.lowering.grid_stride import GridStrideLoops
 from taskfuse.lowering.guards import first_of_others, remainder, with_merged
 from taskfuse.lowering.overhang import end_of
@@ -135,6 +136,18 @@ class IndexMaps:
         """
         return self._build(tv, names, memory, outside)
 
+    def rescaling(self, tv: TensorView, loops: dict[Axis, Expr] | None = None) -> IndexMap:
+        """The index map of the code that multiplies the accumulators of a sum by its factor: one accumulator, at one index of the axis.
+
+        Args:
+            loops: the variables of the loops around that code; by default those around the code that adds terms.
+        """
+        expr = self.fusion.definition(tv)
+        assert isinstance(expr, Reduction)
+        assert expr.rescaled is not None
+        loops = loops or {a: s for a, s in self.loop_symbols(tv).items() if not a.is_reduction or a is tv.root[expr.rescaled]}
+        return self._build(tv, loops, MemoryType.Local, outside=True, tile=tile_of_register(tv, sym(base_name(THREAD_TYPES[0], self.tree.place[tv]))))
+
     def loop_symbols(self, tv: TensorView) -> dict[Axis, Expr]:
         """The loop variables around the code of ``tv``."""
         return {a: self.variables.symbol(loop) for a, loop in zip(tv.loop, self.shared_loops.path[tv], strict=True)}
@@ -150,8 +163,13 @@ class IndexMaps:
         expr = self.fusion.definition(tv)
         return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather | Update) else ()
 
-    def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> IndexMap:
+    def _build(
+        self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False, tile: Mapping[Axis, Expr] | None = None
+    ) -> IndexMap:
         start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)
+        if tile:
+            start.update(tile)
+            facts = facts.with_range(str(register(tv)), 0, registers(tv) - 1)
         for source, item in self.grid_stride.items(tv, loops).items():
             start[source] = item
             facts = facts.with_range(str(item), 0, source.extent - 1)

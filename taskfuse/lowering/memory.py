@@ -15,9 +15,9 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import ancestors, digit_values, digits, forward, owner_digits, product, refused
 from taskfuse.lowering.fragments import operand
-from taskfuse.lowering.index_maps import IndexMaps, has_values
+from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
-from taskfuse.lowering.scans import check_in_order, first_accumulated
+from taskfuse.lowering.scans import check_in_order, check_rescaled, first_accumulated
 from taskfuse.lowering.thread_ranges import IndexRange
 
 ZERO = const(0)
@@ -44,6 +44,8 @@ def find_memory(index_maps: IndexMaps) -> None:
             _check_mixed(tv, memory[tv])
         if isinstance(expr, Scan | Fold):
             check_in_order(expr)
+        if isinstance(expr, Reduction):
+            check_rescaled(expr)
         if isinstance(expr, Reduction | Scan | Fold):
             _check_accumulation(tv, expr, index_maps.ranges.facts)
 
@@ -89,12 +91,14 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
     for use in storage_uses(index_maps.fusion, tv):
         if not has_code(index_maps.fusion, use):
             continue
-        for read in storage_operands(index_maps.fusion, use):
+        operands = storage_operands(index_maps.fusion, use)
+        for k, read in enumerate(operands):
             if isinstance(read, Read) and read.tensor is tv:
+                is_factor = isinstance(use, Reduction) and k >= len(use.terms)
                 if needed is MemoryType.Local and has_values(read):
                     needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
                 for p in INDEX_TYPES:
-                    if _crosses(index_maps, tv, use, read, p):
+                    if _crosses(index_maps, tv, use, read, p, is_factor=is_factor):
                         if p.is_cluster and given is not MemoryType.Global:
                             raise UnsupportedError(
                                 what=f"Shared memory of a cluster for {tv.name}",
@@ -113,22 +117,22 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
     return given
 
 
-def _crosses(index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, p: ParallelType) -> bool:
-    """True if a value of ``tv`` in memory private to ``p`` would not be where ``use`` reads it."""
+def _crosses(index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, p: ParallelType, *, is_factor: bool) -> bool:
+    """True if a value of ``tv`` in memory private to ``p`` would not be where ``use`` reads it, which may rescale its sum by it."""
     consumer = use.output
     task, other = index_maps.tree.place[tv], index_maps.tree.place[consumer]
     mine, theirs = index_maps.ranges.range(task, p), index_maps.ranges.range(other, p)
     own = owner_digits(tv, p)
     if not own and not digits(consumer, p) and mine == theirs:
         return False
-    index_map = index_maps.reading(consumer)
+    index_map = index_maps.rescaling(consumer) if is_factor else index_maps.reading(consumer)
     base = sym(base_name(p, other))
-    index = theirs.start + _lane(consumer, read, p, base)
+    index = theirs.start + (base if is_factor else _lane(consumer, read, p, base))
     kept = [a for a in own if not a.is_reduction]
     if not kept:
         reach = IndexRange(mine.start, mine.extent)
         return not (prove(ge(index, reach.start), index_map.facts) and prove(lt(index, reach.start + reach.extent), index_map.facts))
-    values = forward(tv, _logical(index_maps, consumer, read), index_map.facts)
+    values = forward(tv, _logical(index_maps, consumer, index_map, read), index_map.facts)
     shared = list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]
     values.update((a, index_map.values[b]) for a, b in shared if b in index_map.values)  # a shared loop has one index, also where the map back has none
     if len(kept) == len(own) and all(a in values for a in own):
@@ -151,7 +155,6 @@ def _lane(consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr
     return base if held is None else base // held.fragment.threads * held.fragment.threads + held.lane()
 
 
-def _logical(index_maps: IndexMaps, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
-    index_map = index_maps.reading(consumer)
+def _logical(index_maps: IndexMaps, consumer: TensorView, index_map: IndexMap, read: Read) -> tuple[Expr, ...]:
     point = index_maps.point(consumer, index_map)
     return tuple(simplify(substitute(e, point), index_map.facts) for e in read.index)

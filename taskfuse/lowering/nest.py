@@ -21,7 +21,7 @@ from taskfuse.lowering.completion import queue_of
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PSync, base_name
 from taskfuse.lowering.reductions import finish
-from taskfuse.lowering.scans import accumulates, first_accumulated
+from taskfuse.lowering.scans import accumulates, first_accumulated, rescaled_at
 from taskfuse.lowering.statements import Stage, Statements
 from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.schedule.order import Item, TensorItem, is_vertical
@@ -87,18 +87,28 @@ class NestBuilder:
     # -- stages ---------------------------------------------------------------------------------------------------------------------
 
     def _stages(self, items: tuple[Item, ...]) -> tuple[Piece, ...]:
-        """The nest with INIT before and FINISH after the outermost reduction loop of every reduction; INIT before that of a scan along its axis."""
+        """The nest with INIT before and FINISH after the outermost reduction loop of every reduction; INIT before that of a scan along its axis.
+
+        RESCALE stands in the loop along whose axis a sum is rescaled, before what else it has there.
+        """
         pieces: list[Piece] = []
         for item in items:
             if isinstance(item, TensorItem):
                 pieces.append(StageCode(item.tv, Stage.MAIN))
                 continue
-            body = self._stages(item.body)
+            body = self._rescaled(self._stages(item.body), item.loop.depth)
             started = [tv for tv in _tensors(body) if first_accumulated(self.statements.definition(tv)) == item.loop.depth]
             pieces += [StageCode(tv, Stage.INIT) for tv in started]
             pieces.append(CodeLoop(item.loop, body))
             pieces += [StageCode(tv, Stage.FINISH) for tv in started if self.statements.is_reduction(tv)]
         return tuple(pieces)
+
+    def _rescaled(self, body: tuple[Piece, ...], depth: int) -> tuple[Piece, ...]:
+        found: list[Piece] = []
+        for piece in body:
+            found += [StageCode(tv, Stage.RESCALE) for tv in _tensors((piece,)) if rescaled_at(self.statements.definition(tv)) == depth]
+            found.append(piece)
+        return tuple(found)
 
     # -- projection -----------------------------------------------------------------------------------------------------------------
 
@@ -277,6 +287,9 @@ class NestBuilder:
             case Stage.INIT:
                 loops, wrap = self._own_loops(code.tv, "n")
                 return wrap(list(body)) if (body := self.statements.init(code.tv, loops)) else []
+            case Stage.RESCALE:
+                loops, wrap = self._own_loops(code.tv, "r")
+                return wrap(self.statements.rescale(code.tv, loops))
             case Stage.FINISH:
                 return self._finish([code.tv])
 
@@ -286,13 +299,18 @@ class NestBuilder:
         return done + finish(self.statements, [(tv, self._own_loops(tv, "f")[0]) for tv in ended])
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
-        """Loops over the axes of a result that stand inside the outermost loop along which it accumulates, for INIT and FINISH."""
+        """Loops over the axes of a result that stand inside the outermost loop along which it accumulates, for INIT, RESCALE and FINISH.
+
+        RESCALE stands inside that loop, and knows its variable.
+        """
         expr = self.statements.definition(tv)
         first = first_accumulated(expr)
         assert first is not None
         names: dict[Axis, Expr] = {}
         fresh: list[tuple[str, Axis]] = []
         for d, (a, loop) in enumerate(zip(tv.loop, self.indexer.shared_loops.path[tv], strict=True)):
+            if d == first and mark == "r":
+                names[a] = self.indexer.index_maps.variables.symbol(loop)
             if not tv.schedule.ptype(a).is_loop or accumulates(expr, a):
                 continue
             if d < first:

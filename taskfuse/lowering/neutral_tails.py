@@ -50,7 +50,7 @@ def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """An expression over the other iteration symbols, from which on along an axis the terms of a reduction are neutral; ``None``: none is known."""
     neutral = expr.combine.neutral(expr.output.dtype.compute)
     is_product = expr.body is _PRODUCT and neutral == 0  # of zeros: one of a zero and an infinity is not a number
-    if expr.body not in _SAME and not is_product:
+    if (expr.body not in _SAME and not is_product) or expr.rescaled is not None:  # a sum is also rescaled where its terms are neutral
         return None
     ends = [_end(fusion, o, f"i{axis}", neutral) for o in expr.operands]
     known = [e for e in ends if e is not None]

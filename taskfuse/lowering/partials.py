@@ -17,7 +17,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.fragments import result
+from taskfuse.lowering.fragments import register, registers
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.lanes import WarpReduction, warp_reduction
@@ -32,16 +32,6 @@ def inner_axes(tv: TensorView) -> tuple[Axis, ...]:
     """The loops of a reduction over its result that stand inside its outermost reduction loop: a thread has an accumulator for each of their values."""
     first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
     return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not a.is_reduction)
-
-
-def registers(tv: TensorView) -> int:
-    """The accumulators that a thread has of one tile of an atom; 1 if none computes a tile."""
-    return result(tv).fragment.count if tv.schedule.atom is not None and tv.schedule.atom.spreads else 1
-
-
-def register(tv: TensorView) -> Expr:
-    """The index of an accumulator, in a loop over some or all of them."""
-    return sym(f"{tv.name}.r")
 
 
 def lane_registers(tv: TensorView) -> tuple[str, str]:

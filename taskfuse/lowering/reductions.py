@@ -102,6 +102,8 @@ class _JoinSteps:
         assert isinstance(expr, Reduction)
         self.statements, self.tv, self.expr, self.partials = statements, tv, expr, partials
         self.index_map = statements.indexer.index_maps.variant(tv, loops, MemoryType.Local, outside=True)
+        if statements.tiles.are_computed(tv):
+            self.index_map = self.index_map.unguarded()
         self.acc = partials.accumulator(statements.first_accumulator(tv, self.index_map))
         self.neutral = Immediate(expr.init.value, expr.init.dtype)
 

@@ -29,6 +29,26 @@ def first_accumulated(expr: MathExpr) -> int | None:
     return next((d for d, a in enumerate(expr.output.loop) if accumulates(expr, a)), None)
 
 
+def rescaled_at(expr: MathExpr) -> int | None:
+    """The depth of the loop along the axis where a sum is rescaled; ``None`` if it is not, or has no such loop."""
+    if not isinstance(expr, Reduction) or expr.rescaled is None:
+        return None
+    return next((d for d, a in enumerate(expr.output.loop) if a is expr.output.root[expr.rescaled]), None)
+
+
+def check_rescaled(expr: Reduction) -> None:
+    """A sum is rescaled once for each index of the axis, by one loop around the others that take its terms. Raises :class:`LoweringError`."""
+    tv, depth = expr.output, rescaled_at(expr)
+    if expr.rescaled is None:
+        return
+    if depth is None or depth != first_accumulated(expr) or not tv.schedule.ptype(tv.loop[depth]).is_loop:
+        raise refused(
+            tv,
+            "the axis along which it is rescaled is not its outermost loop over reduced axes: what was summed is multiplied before the terms of each index",
+            "leave that axis as it is, Serial, and reorder it to the front of the other reduced axes",
+        )
+
+
 def carried_axes(expr: Scan) -> tuple[Axis, ...]:
     """The loop axes inside a scan's outermost loop along its axis that are others: there is one total per index of them."""
     tv, first = expr.output, first_accumulated(expr)

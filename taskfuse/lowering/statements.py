@@ -1,8 +1,9 @@
 """The statements of one tensor's expression at one point of its loops, in local indices.
 
 A reduction has three stages: ``INIT`` sets the accumulator before the outermost reduction loop, ``MAIN`` accumulates, ``FINISH`` joins the
-accumulators of threads and blocks after that loop and stores the result. A scan has the first two: its ``MAIN`` stores every total. Everything else
-has ``MAIN`` only.
+accumulators of threads and blocks after that loop and stores the result. One that is rescaled along that loop has a fourth one, ``RESCALE``, before
+the terms of each of its iterations: it multiplies the accumulators, those of all threads that have parts of a sum. A scan has the first two: its
+``MAIN`` stores every total. Everything else has ``MAIN`` only.
 """
 
 from __future__ import annotations
@@ -41,12 +42,11 @@ from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.fragments import atom_symbols, register, registers
 from taskfuse.lowering.guard_elimination import GuardElimination
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.overhang import covered, pads
-from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import Needs, PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.whole_tiles import WholeTiles
@@ -59,6 +59,7 @@ class Stage(Enum):
     """A part of a tensor's code."""
 
     INIT = "init"
+    RESCALE = "rescale"
     MAIN = "main"
     FINISH = "finish"
 
@@ -144,6 +145,7 @@ class Statements:
             return self.plain(tv)
         index_map = self.widened(tv, self.indexer.index_maps.reading(tv))
         operands, valid = self.operands(tv, index_map)
+        operands, valid = operands[: len(expr.terms)], valid[: len(expr.terms)]
         out = self.indexer.write(tv, index_map, MemoryType.Local, self.accumulator(tv))
         guards = index_map.guards + tuple(c for c in valid if c is not TRUE)
         dtype = tv.dtype.compute
@@ -161,6 +163,8 @@ class Statements:
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
         index_map = self.indexer.index_maps.of(tv)
+        if self.tiles.are_computed(tv):
+            index_map = index_map.unguarded()
         ((operand,), _) = self.operands(tv, index_map)
         total = Access(self.accumulator(tv), tuple(index_map.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute)
@@ -258,7 +262,7 @@ class Statements:
         if atom is None or not atom.sets_first:
             return True
         assert isinstance(expr, Reduction)
-        if expr.init.value != 0:
+        if expr.init.value != 0 or expr.rescaled is not None:
             return True
         index_maps = self.indexer.index_maps
         around = index_maps.loop_symbols(tv)
@@ -290,6 +294,21 @@ class Statements:
         every = Access(first.buffer, (simplify(place + register(tv), index_map.facts),))
         start = self.statement(tv, Compute(every, COPY, value, tv.dtype), index_map, index_map.guards, Content.START)
         return [PLoop(str(register(tv)), const(registers(tv)), True, [start])]
+
+    def rescale(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
+        """The accumulators of a sum, times its factor at an index of the axis where it is rescaled."""
+        index_maps = self.indexer.index_maps
+        index_map = self.widened(tv, index_maps.rescaling(tv, loops))
+        factor = storage_operands(self.fusion, self.definition(tv))[-1]
+        assert isinstance(factor, Read)
+        value, _ = self.indexer.read(tv, index_map, factor)
+        acc = self.first_accumulator(tv, index_maps.variant(tv, loops, MemoryType.Local, outside=True))
+        if registers(tv) > 1:
+            (place,) = acc.index
+            acc = Access(acc.buffer, (simplify(place + register(tv), index_map.facts),))
+        stmt = Compute(acc, ELEMENTWISE["mul"], (acc, value), tv.dtype.compute)
+        made: PNode = self.statement(tv, stmt, index_map, index_map.guards, Content.RESCALED)
+        return [PLoop(str(register(tv)), const(registers(tv)), True, [made])] if registers(tv) > 1 else [made]
 
     def first_accumulator(self, tv: TensorView, index_map: IndexMap) -> Access:
         """The accumulator of an element; of a tile that an atom computes, that of its first."""

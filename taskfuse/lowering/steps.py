@@ -22,6 +22,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import bulk, tensor_cores, vectors
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.circular_waits import check_circular_waits
+from taskfuse.lowering.completion import commit_once
 from taskfuse.lowering.copies import wait_for_copies
 from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
@@ -182,6 +183,7 @@ def _endpoints(state: State) -> None:
     """
     state.endpoints = Endpoints(state.channels, state.statements)
     state.endpoints.insert(state.plan)
+    commit_once(state.plan)
 
 
 def _cursors(state: State) -> None:

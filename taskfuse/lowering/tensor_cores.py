@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import FALSE, ONE, TRUE, Const, Expr, Facts, const, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
-from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.storage import storage_operands, storage_terms
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.operands import Access, Content, Descriptor, Holds
@@ -103,7 +103,7 @@ def _contraction(st: Statements, tv: TensorView) -> tuple[IndexMap, Access, list
     _check_order(tv, acc, result(tv), index_map)
     _check_lanes_hold(tv, result(tv), index_map)
     found: dict[int, tuple[Read, Access]] = {}
-    for source in storage_operands(st.fusion, st.definition(tv)):
+    for source in storage_terms(st.fusion, st.definition(tv)):
         access = st.indexer.read(tv, index_map, source)[0] if isinstance(source, Read) else None
         which = factor(tv, source) if isinstance(source, Read) else None
         if not isinstance(source, Read) or not isinstance(access, Access) or which is None or which in found:

@@ -9,7 +9,7 @@ do not exist.
 from __future__ import annotations
 
 from taskfuse.ir.atoms import VECTOR, Bounds
-from taskfuse.ir.expr import Pointwise, Read, Reduction, View, is_copy
+from taskfuse.ir.expr import FirstValid, Pointwise, Read, Reduction, Scan, View, is_copy
 from taskfuse.ir.scalar import ONE, Const, Facts, ge, is_multiple, le, minimum, prove
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -18,6 +18,7 @@ from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import product
 from taskfuse.lowering.guard_elimination import GuardElimination
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.lanes import warp_reduction
 from taskfuse.lowering.overhang import overhanging
 
 
@@ -44,9 +45,29 @@ class WholeTiles:
         if atom is not None:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
-            return self._is_sum(tv)
+            return self._is_sum(tv) or (self._joins_in_warps(tv) and self._is_of_tiles(tv))
+        return isinstance(expr, Pointwise | FirstValid | Scan) and self._is_of_tiles(tv)
+
+    def _is_of_tiles(self, tv: TensorView) -> bool:
+        """True if all operands are registers that are computed for whole tiles."""
         sources = self._sources(tv)
-        return isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self.are_computed(s) for s in sources)
+        return bool(sources) and all(s in self.indexer.tree.place and self.are_computed(s) for s in sources)
+
+    def _joins_in_warps(self, tv: TensorView) -> bool:
+        """True for a reduction in registers, of axes without tails, whose parts the lanes of a warp join."""
+        if (
+            tv.schedule.atom is not None
+            or tv.dtype.compute is not tv.dtype
+            or any(end.is_reduction for end in overhanging(tv, self.indexer.ranges.facts).values())
+        ):
+            return False
+        index_map = self.indexer.index_maps.reading(tv)
+        if not set(index_map.guards) <= {*index_map.tails, *index_map.work}:
+            return False
+        if not any(a.is_reduction and tv.schedule.ptype(a).is_bound for a in tv.loop):
+            return True
+        joined = warp_reduction(self.indexer.ranges, self.indexer.tree.place[tv], tv)
+        return joined is not None and joined.is_local
 
     def is_input(self, tv: TensorView) -> bool:
         """True for a copy in registers of an argument of the kernel."""

@@ -34,6 +34,9 @@ from taskfuse.lowering.index_maps import IndexMap
 
 def holds(tv: TensorView, index_map: IndexMap, content: Content = Content.VALUE) -> Holds:
     """The claim about the value that a statement of ``tv`` writes at the point of an index map."""
+    if content is Content.RESCALED:
+        kept = (a for a in tv.root if a in index_map.values)
+        return Holds(tv.name, tuple(index_map.values[a] if a in kept else const(0) for a in tv.root), content)
     if content not in (Content.VALUE, Content.BODY, Content.TERM):
         return Holds(tv.name, (), content)
     every = atom_symbols(tv)
@@ -85,7 +88,7 @@ def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
             conditions = (o.valid if isinstance(o, Read) else TRUE for o in resolved)
             return Pick(tuple(ChoiceCase(c, o) for c, o in zip(conditions, operands, strict=True)))
         case Reduction():
-            return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide)
+            return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide, expr.rescaled)
         case Scan():
             return Accumulate(expr.combine, operands[0], expr.axis, wide, expr.is_exclusive)
         case Fold():

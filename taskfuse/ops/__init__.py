@@ -8,6 +8,7 @@ from taskfuse.ops import (
     activations,
     argreduce,
     associative,
+    attention,
     channel_norms,
     composite,
     create,
@@ -48,6 +49,7 @@ from taskfuse.ops import scatter as scatters
 from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.associative import *
+from taskfuse.ops.attention import *
 from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
@@ -91,6 +93,7 @@ __all__: list[str] = ["supports"]
 __all__ += activations.__all__
 __all__ += argreduce.__all__
 __all__ += associative.__all__
+__all__ += attention.__all__
 __all__ += composite.__all__
 __all__ += create.__all__
 __all__ += products.__all__

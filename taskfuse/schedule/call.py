@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, cast
 
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Read
+from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ZERO, Const
 from taskfuse.ir.storage import has_code, producers, resolve
@@ -34,6 +34,19 @@ class Call:
         task = self.tv.fusion.tasks.home(self.tv)
         lies = () if task is None else (f"{self.tv.name} lies in task {task.name}",)
         return ScheduleError(call=self.name, tensor=self.tv.name, reason=reason, help=help, notes=(*notes, *lies), location=caller())
+
+    def reduction(self) -> Reduction:
+        """The tensor's definition: a reduction whose terms may be taken in any order.
+
+        Raises:
+            ScheduleError: it is none, or a sum that :func:`taskfuse.cascade` made and that is rescaled along an axis.
+        """
+        definition = self.tv.fusion.definition(self.tv)
+        if not isinstance(definition, Reduction):
+            raise self.error(f"{self.tv.name} is not a reduction")
+        if definition.rescaled is not None:
+            raise self.error(f"{self.tv.name} is rescaled between its terms, which are therefore in an order", f"call {self.name} before tf.cascade")
+        return definition
 
     def position(self, axis: object, domain: list[Axis], kind: str = "loop") -> int:
         """``axis`` as a nonnegative position in a domain."""

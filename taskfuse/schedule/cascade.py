@@ -20,7 +20,7 @@ from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Expr, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -28,7 +28,7 @@ from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
-from taskfuse.schedule.repairs import Emit, Repair
+from taskfuse.schedule.repairs import Repair
 
 
 def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None) -> tuple[TensorView, ...]:
@@ -108,15 +108,51 @@ class _Cascade:
     def _rewrite(self, plan: CascadePlan) -> None:
         tv = plan.tv
         expr, k = self.exprs[tv], self.axes[tv]
-        part = self._part(tv, expr)
         is_finished = plan.top is not None or bool(plan.factors)
+        is_run = any((r, tv) in self.plans.index for r in self.reductions) and self.plans.is_top(tv)
+        if not self.parts and not is_run:
+            self._rescaled(plan, is_finished)
+            return
+        part = self._part(tv, expr)
         walk = self._walk(plan, part, is_finished)
         for level in reversed(range(len(self.parts))):
             walk = self._joined(plan, walk, level, is_finished)
         if is_finished:
             self._finish(plan, walk)
-        if any((r, tv) in self.plans.index for r in self.reductions) and self.plans.is_top(tv):
+        if is_run:
             self._run(tv, expr, part, k)
+
+    def _rescaled(self, plan: CascadePlan, is_finished: bool) -> None:
+        """A reduction over steps and elements of a chunk, in one: what was summed up is multiplied by the repair before the terms of each step.
+
+        So its accumulators may be those of tensor cores, and threads may have parts of the terms.
+        """
+        tv = plan.tv
+        expr, k = self.exprs[tv], self.axes[tv]
+        steps, chunk = axis(self.steps, AxisKind.REDUCTION), axis(const(self.chunk), AxisKind.REDUCTION)
+        root = self._root(tv, [steps, chunk])
+        operands = self._by_chunks(tv, expr, root)
+        walk = tv
+        if is_finished:
+            walk = self._new(root, tv)
+        else:
+            tv.root = (*tv.root[:k], steps, chunk, *tv.root[k + 1 :])
+            tv.schedule = TensorSchedule(list(tv.root))
+        rescaled = None
+        if plan.top is not None and plan.repair is not None:
+            old, new = (_own(self._base(plan.top, found[plan.top])) for found in (self.before, self.running))
+            decay = self._decay(plan.top, plan.repair, new.tensor.shape, old, new)
+            later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, self.ranks[tv])}
+            operands += (Read(decay, (*(substitute(e, later) for e in self.plans.index[tv, plan.top]), iteration_symbol(k))),)
+            rescaled = k
+        made = self._added(Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled), tv)
+        if is_finished:
+            self._finish(plan, made)
+
+    def _by_chunks(self, tv: TensorView, expr: Reduction, root: list[Axis]) -> tuple[Operand, ...]:
+        """The operands of a reduction by chunks, which are neutral past the end."""
+        operands = tuple(self._moved(o, self.axes[tv], len(tv.root)) for o in storage_operands(self.fusion, expr))
+        return operands if self.is_whole else tuple(self._masked(o, expr, root, self.axes[tv]) for o in operands)
 
     def _walk(self, plan: CascadePlan, part: TensorView, is_finished: bool) -> TensorView:
         """The reduction of all steps of each part, from the reductions of their chunks."""
@@ -183,13 +219,9 @@ class _Cascade:
 
     def _part(self, tv: TensorView, expr: Reduction) -> TensorView:
         """The reduction of each chunk."""
-        k = self.axes[tv]
         root = self._root(tv, [axis(self.steps), *map(_constant, self.parts), axis(const(self.chunk), AxisKind.REDUCTION)])
-        operands = tuple(self._moved(o, k, len(tv.root)) for o in storage_operands(self.fusion, expr))
-        if not self.is_whole:
-            operands = tuple(self._masked(o, expr, [axis(a.extent) for a in root], k) for o in operands)
         neutral = Literal(expr.combine.neutral(tv.dtype), tv.dtype)
-        return self._define(Reduction(self._new(root, tv), expr.combine, expr.body, operands, neutral, expr.location))
+        return self._define(Reduction(self._new(root, tv), expr.combine, expr.body, self._by_chunks(tv, expr, root), neutral, expr.location))
 
     def _element(self, at: int, *, is_inside: bool = False) -> Expr:
         """The element of the axis, where the step is the index symbol ``at``, those of the parts come next, and that in the chunk last.
@@ -210,15 +242,28 @@ class _Cascade:
             return minimum(first, self.extent // self.adjacent - 1) * self.adjacent + inside
         return minimum(first * self.adjacent + inside, self.extent - 1)
 
-    def _masked(self, operand: Operand, expr: Reduction, root: list[Axis], k: int) -> Operand:
-        """An operand that is neutral past the end of the axis."""
+    def _masked(self, operand: Operand, expr: Reduction, root: Sequence[Axis], k: int) -> Operand:
+        """An operand that is neutral past the end of the axis, which has become the axes of ``root`` from ``k`` on.
+
+        In one part, a tensor has no other axes than the operand does, in the order of its own: so copy engines fill it.
+        """
         if not isinstance(operand, Read) or all({f"i{p}" for p in range(k, k + self.depth + 1)}.isdisjoint(e.free) for e in operand.index):
             return operand
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
-        inside = replace(operand, valid=lt(self._element(k), self.extent))
-        made = self._define(FirstValid(self._new(root, operand.tensor), "pad", (inside, Literal(neutral, dtype)), expr.location))
-        return Read(made, _point(len(root)))
+        own = list(range(len(root)))
+        if not self.parts:
+            own = list(dict.fromkeys(p for e in operand.index for p in range(len(root)) if f"i{p}" in e.free))
+            own += [p for p in (k, k + 1) if p not in own]
+        place: dict[str, Expr] = {f"i{p}": iteration_symbol(n) for n, p in enumerate(own)}
+        inside = substitute(lt(self._element(k), self.extent), place)
+        index = tuple(substitute(e, place) for e in operand.index)
+        if not self.parts:
+            facts = self.facts.with_range(f"i{own.index(k)}", 0, self.steps - 1).with_assumption(inside)
+            index = tuple(simplify(e, facts) for e in index)
+        made = self._new([axis(root[p].extent) for p in own], operand.tensor)
+        there = Read(operand.tensor, index, and_(inside, substitute(operand.valid, place)))
+        return Read(self._define(FirstValid(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, own)))
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
         """An operand of a tensor of some rank, as its chunked form reads it."""
@@ -234,16 +279,16 @@ class _Cascade:
             case Read(tensor=tv):
                 if among(tv, self.reductions) and tv not in self.base:
                     return Literal(1.0, tv.dtype)  # a factor, which the whole sum gets
-                index = tuple(substitute(e, at) for e in operand.index)
+                index, valid = tuple(substitute(e, at) for e in operand.index), substitute(operand.valid, at)
                 if tv in self.base:
                     return Read(self.base[tv], (*index, *step))
                 place = self.plans.along.get(tv) if tv in self.plans.along else self._place_of_other(operand, along, rank)
                 if tv not in self.plans.along and place is None:
-                    return replace(operand, index=index)
+                    return Read(tv, index, valid)
                 if place is None:
-                    return Read(self._chunks_of(tv, None), (*index, *step))
+                    return Read(self._chunks_of(tv, None), (*index, *step), valid)
                 assert along is not None
-                return Read(self._chunks_of(tv, place), (*index[:place], *step, iteration_symbol(along + self.depth), *index[place + 1 :]))
+                return Read(self._chunks_of(tv, place), (*index[:place], *step, iteration_symbol(along + self.depth), *index[place + 1 :]), valid)
             case _:
                 return operand
 
@@ -255,7 +300,7 @@ class _Cascade:
         """
         expr = self.fusion.definition(read.tensor)
         is_copied = expr is None and not self.is_whole and read.index == _point(rank)
-        if along is None or read.valid is not TRUE or not (isinstance(expr, Pointwise | Reduction) or is_copied):
+        if along is None or (is_copied and read.valid is not TRUE) or not (isinstance(expr, Pointwise | FirstValid | Reduction) or is_copied):
             return None
         if isinstance(expr, Reduction) and expr.output.logical != tuple(a for a in expr.output.root if not a.is_reduction):
             return None
@@ -279,8 +324,10 @@ class _Cascade:
                 element = Read(tv, (*here[:along], self._element(along, is_inside=True), *here[along + self.depth + 1 :]))
                 self._chunked[tv, place] = self._define(Pointwise(self._new(root, tv), COPY, (element,), caller()))
                 return self._chunked[tv, place]
-            assert isinstance(expr, Pointwise | Reduction)
+            assert isinstance(expr, Pointwise | FirstValid | Reduction)
             operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
+            if isinstance(expr, Reduction) and expr.body is MUL and along is not None and not self.is_whole and not self.parts:
+                operands = tuple(self._masked(o, expr, root, along) for o in operands)  # copies of whole tiles fill up with zeros
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))
         return self._chunked[tv, place]
 
@@ -325,7 +372,8 @@ class _Cascade:
 
         found: list[Operand] = [Read(walk, _point(len(shape)))]
         if plan.top is not None and plan.repair is not None:
-            found.append(self._for_nothing(plan, plan.top, plan.repair, at, emit))
+            index = tuple(substitute(e, at) for e in self.plans.index[tv, plan.top])
+            found.append(Read(self._for_nothing(plan.top, plan.repair, tv.dtype), index))
         for f, repair in plan.factors.items():
             assert repair.factor is not None
             index = tuple(substitute(e, at) for e in self.plans.index[tv, f])
@@ -336,15 +384,17 @@ class _Cascade:
         tv.schedule = TensorSchedule(list(kept))
         self.fusion.define(Pointwise(tv, MUL, tuple(found), self.exprs[tv].location))
 
-    def _for_nothing(self, plan: CascadePlan, top: TensorView, repair: Repair, at: dict[str, Expr], emit: Emit) -> Operand:
-        """What a sum changes by where its maximum is of nothing but -inf; 1 elsewhere."""
-        wide = plan.tv.dtype
-        last = Read(top, tuple(substitute(e, at) for e in self.plans.index[plan.tv, top]))
+    def _for_nothing(self, top: TensorView, repair: Repair, wide: DType) -> TensorView:
+        """What a sum changes by where its maximum is of nothing but -inf, of each element of the maximum; 1 elsewhere."""
+        shape, last = [a.extent for a in top.logical], _own(top)
+
+        def emit(name: str, *operands: Operand) -> Operand:
+            return _own(self._pointwise(name, shape, operands, top, ELEMENTWISE[name].result_dtype(wide)))
+
         assert repair.factor is not None
         factor = emit("minimum", repair.factor(Literal(0.0, top.dtype), last, emit), Literal(float(wide.max_value), wide))
-        shape = [a.extent for a in plan.tv.root if not a.is_reduction]
-        nothing = self._pointwise("eq", shape, (last, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), plan.tv, bool_)
-        return emit("where", Read(nothing, _point(len(shape))), factor, Literal(1.0, wide))
+        nothing = self._pointwise("eq", shape, (last, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
+        return self._pointwise("where", shape, (_own(nothing), factor, Literal(1.0, wide)), top, wide)
 
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 

@@ -63,9 +63,8 @@ class CascadePlans:
         self.every = tuple(self._plan(tv, reductions[:k]) for k, tv in enumerate(reductions))
 
     def _checked(self, tv: TensorView) -> Reduction:
-        call, expr = Call("cascade", tv), self.fusion.definition(tv)
-        if not isinstance(expr, Reduction):
-            raise call.error(f"{tv.name} is not a reduction")
+        call = Call("cascade", tv)
+        expr = call.reduction()
         if tv.loop != tv.root or sum(a.is_reduction for a in tv.root) != 1:
             raise call.error(f"{tv.name} does not reduce one axis, or has a schedule", "call cascade before split, merge, reorder and rfactor")
         first = self.reductions[0]

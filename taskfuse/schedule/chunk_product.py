@@ -64,8 +64,8 @@ def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[object, ...])
 def _product(call: Call) -> tuple[Reduction, tuple[int, int, int]]:
     """The reduction, and its extents: rows, columns, terms."""
     tv = call.tv
-    definition = tv.fusion.definition(tv)
-    if not isinstance(definition, Reduction) or (definition.combine.op, definition.body) != (ELEMENTWISE["add"], ELEMENTWISE["mul"]):
+    definition = call.reduction()
+    if (definition.combine.op, definition.body) != (ELEMENTWISE["add"], ELEMENTWISE["mul"]):
         raise call.error(f"{tv.name} is not a sum of products")
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call chunk_product before split, merge, reorder and rfactor")

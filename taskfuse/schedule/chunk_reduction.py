@@ -53,9 +53,7 @@ def divided_axis(call: Call, position: object, extent: object, what: str) -> tup
         ScheduleError: see :func:`chunk_reduction`.
     """
     tv, fusion = call.tv, call.tv.fusion
-    definition = fusion.definition(tv)
-    if not isinstance(definition, Reduction):
-        raise call.error(f"{tv.name} is not a reduction")
+    definition = call.reduction()
     (k,) = call.positions([position])
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", f"call {call.name} before split, merge, reorder and rfactor")

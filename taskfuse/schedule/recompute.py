@@ -196,6 +196,8 @@ class _Clones:
 
         A reduction loses axes of one element if others remain.
         """
+        if isinstance(definition, Reduction):
+            Call("recompute", tv).reduction()
         every = [a for a in tv.root if a.is_reduction]
         reduced = [a for a in every if a.extent is not ONE]
         if isinstance(definition, Fold) or (not reduced and not reduces_one(self.fusion, definition)):

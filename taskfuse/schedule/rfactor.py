@@ -29,9 +29,7 @@ def rfactor(tv: TensorView, axes: Sequence[int]) -> TensorView:
     """
     call = Call("rfactor", tv)
     fusion, old = tv.fusion, tv.schedule
-    definition = fusion.definition(tv)
-    if not isinstance(definition, Reduction):
-        raise call.error(f"{tv.name} is not a reduction")
+    definition = call.reduction()
     selected = _selected(call, axes)
     if old.inline:
         raise call.error(f"{tv.name} is inlined at {old.inline}", f"call rfactor before inlining, or {tv.name}.inline_at(0)")

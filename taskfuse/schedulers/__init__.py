@@ -1,6 +1,7 @@
 """Schedulers: calls that schedule a fusion of one kind, and explain their choice."""
 
 from taskfuse.ir.calls import bind_partitioner
+from taskfuse.schedulers.attention import AttentionConfig, attention
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
@@ -25,6 +26,7 @@ from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
 __all__ = [
     "SCHEDULERS",
+    "AttentionConfig",
     "CatConfig",
     "Chosen",
     "FallbackConfig",
@@ -44,6 +46,7 @@ __all__ = [
     "TransposeConfig",
     "Trial",
     "Tuned",
+    "attention",
     "auto",
     "cat",
     "fallback",

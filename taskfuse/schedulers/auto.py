@@ -9,6 +9,8 @@ from typing import Any, Final
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
+from taskfuse.schedulers.attention import attention
+from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Candidates, Offering
 from taskfuse.schedulers.cat import cat
@@ -33,10 +35,24 @@ from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, products, simt_gemm, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (
+    attention,
+    matmul,
+    products,
+    simt_gemm,
+    reduction,
+    online,
+    normalization,
+    scan,
+    cat,
+    transpose,
+    pointwise,
+    scatter,
+    fallback,
+)
 """The most specialized first; the last takes what the others refuse."""
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:3]
+PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:4]
 """Schedulers of matrix products."""
 
 
@@ -88,6 +104,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
     """Functions that estimate the time of a schedule of one fusion without making it. Those of rows look for them once."""
     memo = Memo()
     return {
+        attention: attention_offer,
         matmul: matmul_offer,
         products: products_offer,
         simt_gemm: simt_gemm_offer,

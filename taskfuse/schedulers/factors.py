@@ -20,6 +20,7 @@ from taskfuse.schedulers.schedule import refuse
 LDMATRIX_BYTES = 2
 """Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
     """A factor.

@@ -10,7 +10,7 @@ far are taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from taskfuse.errors import UnsupportedError
@@ -105,22 +105,28 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
     moves = () if rows is None else tuple(rows.lines)
     fusion = fusion if rows is None else rows.fusion
     searches = [Search(fusion, sizes, extent.target, trial, budget, known, moves)]
+    dropped: list[str] = []
 
-    def search(form: Script | None) -> None:
+    def search(form: Script | None, before: Sequence[str] = moves) -> None:
         if form is not None:
-            searches.append(Search(form.fusion, sizes, extent.target, trial, budget, known, (*moves, *form.lines)))
+            searches.append(Search(form.fusion, sizes, extent.target, trial, budget, known, (*before, *form.lines)))
 
-    fault = failure(lambda: search(canonical(fusion, extent))) if not budget.is_spent else None
+    def attempt(what: str, call: Callable[[], None]) -> None:
+        """Search a form of the fusion; one that cannot be made is dropped with its reason."""
+        fault = None if budget.is_spent else failure(call)
+        if fault is not None:
+            dropped.append(f"no form {what}: {fault}")
+
+    def gather() -> None:
+        form = _gathered(fusion)
+        if form is not None and roofline(form.fusion, extent) < best_form.us:
+            search(form)
+
+    attempt("with views before products", lambda: search(canonical(fusion, extent)))
     best_form = min(searches, key=lambda search: search.us)
-    if not budget.is_spent and (chunked := chunk_long_products(best_form.fusion, extent)) is not None:
-        chunked.lines[:0] = best_form.moves[len(moves) :]
-        search(chunked)
-    if not budget.is_spent and (narrow := _narrowed(best_form.fusion, extent)) is not None:
-        narrow.lines[:0] = best_form.moves
-        search(narrow)
-    form = _gathered(fusion)
-    if not budget.is_spent and form is not None and roofline(form.fusion, extent) < best_form.us:
-        search(form)
+    attempt("with long sums in chunks", lambda: search(chunk_long_products(best_form.fusion, extent), best_form.moves))
+    attempt("with cuts through narrow tensors", lambda: search(_narrowed(best_form.fusion, extent), best_form.moves))
+    attempt("in which elements look at what is sent to them", gather)
     try:
         best = _best(searches, reason)
     except UnsupportedError:
@@ -130,7 +136,7 @@ def _several(fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, tri
         searches.clear()
         search(form)
         best = _best(searches, reason)
-    return best if fault is None else replace(best, dropped=(*best.dropped, f"no form with views before products: {fault}"))
+    return replace(best, dropped=(*best.dropped, *dropped))
 
 
 def _best(searches: Sequence[Search], reason: str) -> Segmentation:

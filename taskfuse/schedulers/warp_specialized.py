@@ -53,7 +53,7 @@ TURN = 1
 """Place of the axis over which warpgroups take turns."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FactorCopy:
     """A copy of a factor.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType, int64
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.values import MODULAR, Values
 from taskfuse.kir import Kernel
@@ -118,8 +119,10 @@ class _Meaning:
     def _reduced(self, d: Definition, rule: Reduce, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
         """Every term goes to the element that its point belongs to. Floats are summed in float64 and rounded once."""
         v = self.values
-        args = [self._operand(o, point, count) for o in rule.operands]
-        body = v.apply(rule.body, args, [self._dtype(o) for o in rule.operands], rule.dtype, rule.dtype)
+        args = [self._operand(o, point, count) for o in rule.terms]
+        body = v.apply(rule.body, args, [self._dtype(o) for o in rule.terms], rule.dtype, rule.dtype)
+        if rule.rescaled is not None:
+            return self._rescaled(d, rule, rule.rescaled, np.broadcast_to(body, count), shape, point, count)
         storage = v.storage(rule.dtype)
         wide = np.dtype(np.float64) if v.storage(rule.dtype).kind not in "biu" else storage
         init = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
@@ -129,6 +132,23 @@ class _Meaning:
             cast(np.ufunc, rule.combine.op.function).at(found, place, np.broadcast_to(body, count).astype(wide))
             total = found.astype(storage).reshape(shape)
         return v.cast(total, rule.dtype, d.dtype)
+
+    def _rescaled(self, d: Definition, rule: Reduce, axis: int, body: Array, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
+        """One index along the axis after another: what there is is multiplied by the factor, and the terms are added."""
+        v = self.values
+        factor = v.cast(np.broadcast_to(self._operand(rule.operands[-1], point, count), count), self._dtype(rule.operands[-1]), rule.dtype)
+        place = self._index(d.place, shape, point, count) if shape else (np.zeros(count, np.int64),)
+        total = np.zeros(shape or (1,), v.storage(rule.dtype))
+        along = np.broadcast_to(point[f"i{axis}"], count)
+        for i in range(int(along.max(initial=-1)) + 1):
+            mine = np.flatnonzero(along == i)
+            here = tuple(p[mine] for p in place)
+            scaled = total.copy()
+            scaled[here] = v.apply(ELEMENTWISE["mul"], [total[here], factor[mine]], [rule.dtype, rule.dtype], rule.dtype, rule.dtype)
+            with np.errstate(all="ignore"):
+                cast(np.ufunc, rule.combine.op.function).at(scaled, here, body[mine].astype(total.dtype))
+            total = scaled
+        return v.cast(total.reshape(shape), rule.dtype, d.dtype)
 
     def _combined(self, whole: Array, terms: Array, rule: Send, place: tuple[Expr, ...], point: dict[str, Any]) -> Array:
         """Every term combined with the element that it is sent to. Floats are summed in float64 and rounded once."""

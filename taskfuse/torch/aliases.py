@@ -88,4 +88,3 @@ def _is_simple(number: Any, symbols: Collection[str]) -> bool:
 
 def _parts(e: Any) -> list[Any]:
     return [e, *(part for arg in e.args for part in _parts(arg))]
-

@@ -228,7 +228,7 @@ def fields_of(cls: type) -> set[str]:
     [
         (TensorSchedule, "loop transforms ptypes inline memory allocation stages ring atom atom_axes in_flight", ""),
         (TensorView, "id _name dtype root logical schedule origin", "fusion location"),
-        (Scalar, "id name dtype", "fusion location"),
+        (Scalar, "id name dtype", "fusion location promotes"),
         (Task, "name tensors budget", "tree parent location"),
         (Group, "name members ptype pingpong_axis budget", "tree parent location"),
         (Dim, "name min max multiple_of bound", ""),
@@ -244,7 +244,7 @@ def fields_of(cls: type) -> set[str]:
         (IndexValue, "index", ""),
         (Pointwise, "output op operands", "location"),
         (FirstValid, "output label operands", "location"),
-        (Reduction, "output combine body operands init", "location"),
+        (Reduction, "output combine body operands init rescaled", "location"),
         (View, "output label operand", "location"),
         (Assemble, "output parts places", "location"),
     ],

@@ -64,6 +64,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "jagged_to_padded_dense": lambda x: tf.jagged_to_padded_dense(x, tf.table("offsets", 3, high=2), 2),
     "bincount": lambda at: tf.bincount(at[0], 3),
     "fold": lambda x: tf.fold("maximum", x),
+    "scaled_dot_product_attention": lambda x: tf.scaled_dot_product_attention(x, x, x),
     "associative_scan": lambda x: tf.associative_scan(lambda a, b: (tf.maximum(a[0], b[0]),), x)[0],
     "segmented_cumsum": lambda x: tf.segmented_cumsum(x, tf.ne(x, 0)),
     "var_mean": lambda x: tf.var_mean(x)[0],

@@ -28,13 +28,17 @@ def attention(n: int | str = "N", *, scale: bool = True) -> Made:
 def walked(fusion: tf.Fusion, rows: int, chunks: str) -> tf.Kernel:
     """A thread per row, and all tensors of the walk in its loop over the chunks."""
     code = [e.output for e in fusion.exprs() if not isinstance(e, View)]
-    for tv in code:
+    zeros = [tv for tv in code if "M" not in map(str, tv.shape)]  # operands of products, filled up past the end
+    for tv in (t for t in code if "M" in map(str, t.shape)):
         along = [k for k, a in enumerate(tv.loop) if str(a.extent) == chunks]
         tv.split(0, rows)
         tv.axis(0).parallelize(P.BIDx)
         tv.axis(1).parallelize(P.TIDx)
         if along and along[0] + 1 != 2:
             tv.reorder({along[0] + 1: 2})
+    for tv in zeros:
+        tv.uses[0].output.propagate([tv], upto=3)
+        tf.parallelize_like(tv.uses[0].output, [tv])
     for depth in (2, 3):
         for tv in reversed(code):
             if not tv.is_output and (depth == 2 or (len(tv.loop) > 2 and str(tv.loop[2].extent) == chunks and not any(a.is_reduction for a in tv.loop[2:3]))):

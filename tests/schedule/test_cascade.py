@@ -162,11 +162,11 @@ def test_a_cross_entropy_behind_its_product_stores_no_logits() -> None:
     np.testing.assert_allclose(kernel.simulate(*given, seed=3)[0], wanted, rtol=2e-5)
 
 
-def test_sums_become_folds_of_the_running_maximum() -> None:
+def test_sums_are_rescaled_by_the_running_maximum() -> None:
     fusion, (top, total) = logsumexp()
     tf.cascade([top, total], 8)
     assert isinstance(top.definition, Reduction)
-    assert any(isinstance(e, Fold) for e in fusion.exprs())
+    assert [e.rescaled for e in fusion.exprs() if isinstance(e, Reduction) and e.rescaled is not None] == [1]
     assert isinstance(total.definition, Pointwise)  # of the fold, and of what a maximum of nothing makes of it
     assert "scan maximum" in str(fusion)
     assert "exclusive" in str(fusion)
@@ -318,3 +318,22 @@ def test_a_refused_cascade_changes_nothing() -> None:
     with pytest.raises(ScheduleError):
         tf.cascade([top, total], 4)
     assert str(fusion) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("rfactor", lambda tv: tv.rfactor([2])),
+        ("chunk_reduction", lambda tv: tv.chunk_reduction(2, 2)),
+        ("split_reduction", lambda tv: tv.split_reduction(2, 2)),
+        ("recompute", lambda tv: tv.recompute([tv.uses[0].output])),
+        ("cascade", lambda tv: tf.cascade([tv], 2)),
+    ],
+)
+def test_terms_of_a_rescaled_sum_stay_in_order(name: str, call: Callable[[tf.TensorView], object]) -> None:
+    fusion, reductions = attention()
+    tf.cascade(reductions, 4)
+    tv = next(e.output for e in fusion.exprs() if isinstance(e, Reduction) and e.rescaled is not None)
+    with pytest.raises(ScheduleError, match=rf"{name}\(.*rescaled between its terms|does not reduce one axis") as error:
+        call(tv)
+    assert error.value.help is not None

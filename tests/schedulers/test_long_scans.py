@@ -46,7 +46,7 @@ def test_the_schedule_says_so_and_its_code_makes_the_same_kernels() -> None:
     fusion = scanned([2, 300, 40], 1)
     run = tf.compile(fusion, backend="sim")
     assert run.schedule is not None
-    assert run.schedule.explain().splitlines()[1] == "tv2 is scanned in chunks of 16, whose totals another kernel scans"
+    assert "tv2 is scanned in chunks of 16, whose totals another kernel scans" in run.schedule.explain().splitlines()
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(run.schedule.code, names)
     assert [str(tf.lower(part)) for part in names["segmented"].segments] == [str(kernel) for kernel in run.kernels]

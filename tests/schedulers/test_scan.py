@@ -117,7 +117,7 @@ def test_rows_that_no_block_holds() -> None:
     assert run.schedule is not None
     lines = run.schedule.explain().splitlines()
     assert lines[0].startswith("3 kernels, ")
-    assert lines[1] == "tv2 is scanned in chunks of 2048, whose totals another kernel scans"
+    assert "tv2 is scanned in chunks of 2048, whose totals another kernel scans" in lines
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(run.schedule.code, names)
     assert [str(tf.lower(part)) for part in names["segmented"].segments] == [str(kernel) for kernel in run.kernels]

@@ -35,6 +35,14 @@ def test_reductions_and_scans() -> None:
     assert np.array_equal(of(defined("y: float32[6, 4] = scan maximum along 0 of x[i0, i1]")), np.maximum.accumulate(X, 0))
 
 
+def test_sums_that_are_rescaled() -> None:
+    found = of(defined("y: float32[N] over (N, 4) at (i0) = reduce add of copy(x[i0, i1]) from 0.0 rescaled 1 by x[5 - i0, i1]", shape="6"))
+    wanted = np.zeros(6)
+    for k in range(4):
+        wanted = wanted * X[::-1, k] + X[:, k]
+    assert np.array_equal(found, wanted)
+
+
 def test_gathers_give_0_outside() -> None:
     at = T.astype(np.int64)
     inside = (at >= -6) & (at < 6)

@@ -16,7 +16,7 @@ from taskfuse.ir.scalar import ge, lt, substitute, sym
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, Operand
 from taskfuse.kir.products import Mma, Wgmma
-from taskfuse.kir.witness import Accumulate, Iterate, Reduce
+from taskfuse.kir.witness import Accumulate, Definition, Iterate, Reduce
 
 ADD, FMA, MUL = ELEMENTWISE["add"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
 
@@ -55,10 +55,20 @@ class CheckedTerms:
             case Place() as body:
                 self.reads.found(body)
             case tuple() as operands:
-                self.operands.match(node, rule.body, operands, rule.operands, w.holds.index, exists)
+                self.operands.match(node, rule.body, operands, rule.terms, w.holds.index, exists)
             case product:
                 for side in self._sides(node, product, rule, w.holds):
                     self.operands.read(side, ())
+
+    def rescaled(self, w: ClaimedWrite, definition: Definition) -> None:
+        """What is summed up is multiplied, in its place, by the factor at the index."""
+        rule, stmt, node = definition.rule, w.node.stmt, w.node
+        if not isinstance(rule, Reduce) or rule.rescaled is None:
+            raise Open(f"{w.holds.tensor} is not rescaled", node)
+        if not isinstance(stmt, Compute) or stmt.op is not MUL or stmt.dtype is not rule.dtype or stmt.out not in stmt.operands:
+            raise Open(f"it does not multiply an accumulator in {rule.dtype}", node)
+        factor = stmt.operands[1] if stmt.operands[0] == stmt.out else stmt.operands[0]
+        self.operands.match_one(node, factor, rule.operands[-1], w.holds.index, inside(w.holds.index, definition.indexed(Content.RESCALED)))
 
     def neutral(self, w: ClaimedWrite) -> None:
         """A term, or the body of one, adds nothing at a point past the end of its reduction: all factors of a sum of products are zeros there.
@@ -82,7 +92,7 @@ class CheckedTerms:
             raise Open("terms past the end may be taken, and it is not a sum of products", node)
         if is_signed_zero(rule):
             raise Open("terms past the end may be taken: they add 0.0 to a sum that begins with -0.0", node)
-        for want in rule.operands:
+        for want in rule.terms:
             if not isinstance(want, Access):
                 raise Open("terms past the end may be taken, and a factor is not a tensor", node)
             shape = self.writes.shape(want.buffer)
@@ -94,15 +104,15 @@ class CheckedTerms:
                 for hit in self.reads.found(body, kept, past=True):
                     self.operands.zero(hit)
             case tuple() as operands:
-                self.operands.match(node, rule.body, operands, rule.operands, w.holds.index, kept, past=True)
+                self.operands.match(node, rule.body, operands, rule.terms, w.holds.index, kept, past=True)
             case product:
                 for side in self._sides(node, product, rule, w.holds):
                     self.operands.read(side, (), past=True)
 
     def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[Place]:
         """The factors of a product of matrices: the one with its rows and the one with its columns."""
-        factors = [o for o in rule.operands if isinstance(o, Access)]
-        if len(factors) != 2 or len(rule.operands) != 2:
+        factors = [o for o in rule.terms if isinstance(o, Access)]
+        if len(factors) != 2 or len(rule.terms) != 2:
             raise Open("its factors are not tensors", node)
         elements = [element_of(f, holds) for f in factors]
         rows = next((k for k, e in enumerate(elements) if any("tile.0" in x.free for x in e)), 0)

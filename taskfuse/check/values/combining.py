@@ -29,6 +29,8 @@ def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, la
     if isinstance(fold.rule, Iterate):
         return _stepped(state, stmt, fold, fold.rule, holds, lanes, operands)
     assert fold.combine is not None
+    if holds.content is Content.RESCALED:
+        return _rescaled(state, stmt, fold, holds, lanes, operands)
     is_term = holds.content is Content.TERM
     if holds.content is Content.BODY:
         return _term(state, stmt, fold, holds, lanes, operands, stmt.op)
@@ -37,9 +39,9 @@ def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, la
         other = operands[1 - mine]
         if is_term and _body_is_copy(fold):
             other = _term(state, stmt, fold, holds, lanes, [other], COPY)
-        return _combined(state, stmt, fold, lanes, operands[mine], other)
+        return _combined(state, stmt, fold, lanes, operands[mine], other, is_term=is_term)
     if is_term and stmt.op is FMA and fold.combine.op is ADD and isinstance(fold.rule, Reduce) and fold.rule.body is MUL:
-        return _combined(state, stmt, fold, lanes, operands[2], _term(state, stmt, fold, holds, lanes, operands[:2], MUL))
+        return _combined(state, stmt, fold, lanes, operands[2], _term(state, stmt, fold, holds, lanes, operands[:2], MUL), is_term=True)
     return None
 
 
@@ -75,6 +77,37 @@ def _stepped(state: RunState, stmt: Compute, fold: Accumulation, rule: Iterate, 
     return found
 
 
+def _rescaled(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms:
+    """A partial result times the factor at the index that a statement claims."""
+    n, rule = len(lanes), fold.rule
+    assert isinstance(rule, Reduce)
+    assert fold.rescaled is not None
+    if stmt.op is not MUL or stmt.dtype is not fold.dtype:
+        return state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {stmt.op} in {stmt.dtype} where {fold.tensor.name} is rescaled in {fold.dtype}")
+    mine = 1 if stmt.operands[1] == stmt.out and stmt.operands[0] != stmt.out else 0
+    _, inside = row_major([lanes.value(e) for e in holds.index], fold.tensor.space, n)
+    nodes, known = state.partials.nodes(fold, operands[mine], lanes.ids, stmt)
+    steps = np.broadcast_to(np.asarray(lanes.value(holds.index[fold.rescaled]), np.int64), n)
+    found, follows = state.partials.rescaled(nodes, steps)
+    same = state.same(operands[1 - mine], state.elements.operand(rule.operands[-1], points(lanes, holds.index), n), fold.dtype)
+    good = known & inside & follows & same
+    done = Terms(np.full(n, fold.part, np.int64), found)
+    if good.all():
+        return done
+    bad = np.flatnonzero(~good)
+
+    def say(k: int) -> str:
+        j = int(bad[k])
+        if not known[j]:
+            return f"multiplies {state.text(operands[mine][j : j + 1])}, which is not a partial result of {fold.tensor.name}"
+        if not inside[j] or not same[j]:
+            return f"rescales {fold.tensor.name} by another factor than that at {steps[j]}"
+        return f"rescales {fold.tensor.name} at {steps[j]}, which does not follow the index up to which it was rescaled"
+
+    done[bad] = inherited(operands, bad, state.wrong(stmt, lanes.role, lanes.ids[bad], say))
+    return done
+
+
 def _body_is_copy(fold: Accumulation) -> bool:
     return isinstance(fold.rule, Accumulate) or (isinstance(fold.rule, Reduce) and fold.rule.body is COPY)
 
@@ -84,7 +117,7 @@ def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lane
     tensor, n = fold.tensor, len(lanes)
     rule = fold.rule
     assert not isinstance(rule, Iterate)
-    body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.operands)
+    body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.terms)
     places, inside = row_major([lanes.value(e) for e in holds.index], tensor.space, n)
     if holds.content is Content.START or op is not body or stmt.dtype is not fold.dtype:
         wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {op} in {stmt.dtype} where a term of {tensor.name} is {body} in {fold.dtype}")
@@ -138,13 +171,14 @@ def _at_points(
     return found
 
 
-def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: ExecutedLanes, left: Terms, right: Terms) -> Terms:
-    """Two partial results joined."""
+def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: ExecutedLanes, left: Terms, right: Terms, *, is_term: bool) -> Terms:
+    """Two partial results joined, or a term added to one."""
     n = len(lanes)
     if stmt.dtype is not fold.dtype:
         return state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"combines in {stmt.dtype} where {fold.tensor.name} is combined in {fold.dtype}")
     (a, a_known), (b, b_known) = (state.partials.nodes(fold, t, lanes.ids, stmt) for t in (left, right))
-    good = a_known & b_known
+    alike = state.partials.are_alike(fold, a, b, is_term=is_term)
+    good = a_known & b_known & alike
     found = Terms(np.full(n, fold.part, np.int64), state.partials.joins(a, b))
     if good.all():
         return found
@@ -152,6 +186,8 @@ def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: Execute
     sides = [chosen(a_known[bad], right[bad], left[bad])]
 
     def say(k: int) -> str:
+        if not alike[bad[k]]:
+            return f"joins partial results of {fold.tensor.name} that were rescaled up to different indices"
         return f"joins {state.text(sides[0][k : k + 1])}, which is not a partial result of {fold.tensor.name}"
 
     found[bad] = inherited([left, right], bad, state.wrong(stmt, lanes.role, lanes.ids[bad], say))

@@ -54,7 +54,7 @@ def set_to(stmt: Compute, dtype: DType) -> int | float | None:
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
     """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if there is none that is known."""
     rule = definition.rule
-    if not isinstance(rule, Reduce):
+    if not isinstance(rule, Reduce) or rule.rescaled is not None:  # a sum is also rescaled where its terms are neutral
         return None
     neutral = neutral_of(rule)
     if is_signed_zero(rule):

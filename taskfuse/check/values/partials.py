@@ -3,7 +3,8 @@
 A partial result is a node: a *leaf* (the points that one execution of a statement adds), or a *join* of two others. Every node has the sum, modulo 2**64,
 of fixed random numbers of its points (products of one odd number for each axis), so that whether a result is complete is one comparison with the
 sum over its element's points. A wrong one has the right sum by accident with a probability below 2**-50. Which points it has, to say so, is
-found by walking the nodes. An initial value that is not neutral is a point of its own.
+found by walking the nodes. A node of a sum that is rescaled also has the last index whose factor it was multiplied by: it takes terms at that index alone, is
+joined with such nodes, and is multiplied by the factor at the next one. An initial value that is not neutral is a point of its own.
 """
 
 from __future__ import annotations
@@ -73,6 +74,16 @@ class Accumulation:
         self.start = np.uint64(0) if self.initial == self.neutral else np.uint64(rng.integers(0, 2**64, dtype=np.uint64))
 
     @property
+    def rescaled(self) -> int | None:
+        """The axis along which the sum is rescaled."""
+        return self.rule.rescaled if isinstance(self.rule, Reduce) else None
+
+    def steps(self, points: Ints) -> Ints:
+        """The indices of points along that axis."""
+        assert self.rescaled is not None
+        return points // prod(self.tensor.space[self.rescaled + 1 :]) % self.tensor.space[self.rescaled]
+
+    @property
     def is_idempotent(self) -> bool:
         """True if a point may be taken any number of times."""
         return self.combine is not None and self.combine.idempotent
@@ -97,11 +108,11 @@ class Accumulation:
             return None
         if self.is_signed_zero:
             return None
-        picked = (definitions.get(o.buffer) if isinstance(o, Access) else None for o in rule.operands)
+        picked = (definitions.get(o.buffer) if isinstance(o, Access) else None for o in rule.terms)
         if not all(d is not None and isinstance(d.rule, Pick) for d in picked):
             return None
         points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
-        terms = [converted(self.elements.operand(o, points, count), self.dtype) for o in rule.operands]
+        terms = [converted(self.elements.operand(o, points, count), self.dtype) for o in rule.terms]
         found = np.logical_and.reduce([(t.tag == constant_tag(self.dtype)) & (t.data == self.neutral) for t in terms])
         return found if found.any() else None
 
@@ -191,29 +202,43 @@ class PartialNodes:
             if t.definition is not None and isinstance(t.definition.rule, Reduce | Accumulate | Iterate):
                 self.folds[t.number] = Accumulation(elements, t, t.definition.rule)
         self.sums: Words = np.zeros(1024, np.uint64)
+        self._steps: Ints = np.full(1024, -1, np.int64)
         self._left: Ints = np.zeros(1024, np.int64)
         self._right: Ints = np.zeros(1024, np.int64)
         self._leaves: list[Leaves] = []
         self._count = 1
         self._starts: dict[int, int] = {}
 
-    def _new(self, sums: Words, left: Any, right: Any) -> Ints:
+    def _new(self, sums: Words, left: Any, right: Any, steps: Any = -1) -> Ints:
         first, self._count = self._count, self._count + len(sums)
         if self._count > len(self.sums):
             size = max(self._count, 2 * len(self.sums))
             self.sums = np.concatenate([self.sums, np.zeros(size - len(self.sums), np.uint64)])
             self._left, self._right = (np.concatenate([a, np.zeros(size - len(a), np.int64)]) for a in (self._left, self._right))
+            self._steps = np.concatenate([self._steps, np.full(size - len(self._steps), -1)])
+        self._steps[first : self._count] = steps
         self.sums[first : self._count], self._left[first : self._count], self._right[first : self._count] = sums, left, right
         return np.arange(first, self._count)
 
-    def leaves(self, sums: Words, leaves: Leaves) -> Ints:
-        """New leaves."""
+    def leaves(self, sums: Words, leaves: Leaves, steps: Ints | int = -1) -> Ints:
+        """New leaves; ``steps``: of a sum that is rescaled, the index along its axis at which their points are."""
         self._leaves.append(leaves)
-        return self._new(sums, -len(self._leaves), np.arange(len(sums)))
+        return self._new(sums, -len(self._leaves), np.arange(len(sums)), steps)
 
     def joins(self, left: Ints, right: Ints) -> Ints:
-        """The joins of nodes, two by two."""
-        return self._new(self.sums[left] + self.sums[right], left, right)
+        """The joins of nodes, two by two, that were rescaled as often."""
+        return self._new(self.sums[left] + self.sums[right], left, right, np.maximum(self._steps[left], self._steps[right]))
+
+    def are_alike(self, fold: Accumulation, left: Ints, right: Ints, *, is_term: bool = False) -> Bools:
+        """Which nodes were rescaled up to the same index, so that they may be joined: also with those that are of nothing, but not if one is a new term."""
+        if fold.rescaled is None:
+            return np.ones(left.shape, np.bool_)
+        alike = self._steps[left] == self._steps[right]
+        return alike if is_term else alike | (left == 0) | (right == 0)
+
+    def rescaled(self, nodes: Ints, steps: Ints) -> tuple[Ints, Bools]:
+        """Nodes multiplied by the factor at indices along the axis of a sum; and which of them have had the factors of all indices before."""
+        return self._new(self.sums[nodes], nodes, np.zeros_like(nodes), steps), self._steps[nodes] == steps - 1
 
     def start(self, fold: Accumulation) -> int:
         """The node of an initial value."""
@@ -233,7 +258,8 @@ class PartialNodes:
         if bodies.any():
             points = terms.data[bodies]
             who = np.full(len(points), -1) if threads is None else threads[bodies]
-            node[bodies] = self.leaves(fold.hashes(points), Leaves(stmt, who, lambda k: [int(points[k])]))
+            steps = -1 if fold.rescaled is None else fold.steps(points)
+            node[bodies] = self.leaves(fold.hashes(points), Leaves(stmt, who, lambda k: [int(points[k])]), steps)
         same = terms.tag == constant_tag(fold.dtype)
         if same.any():
             initial = same & (terms.data == fold.initial)
@@ -246,6 +272,8 @@ class PartialNodes:
     def is_complete(self, fold: Accumulation, nodes: Ints, elements: Ints) -> Bools:
         """Which nodes have exactly the points of which elements."""
         found = self.sums[nodes] == fold.complete[elements]
+        if fold.rescaled is not None:
+            found &= self._steps[nodes] == fold.tensor.space[fold.rescaled] - 1
         if fold.is_idempotent:
             for k in np.flatnonzero(~found).tolist():
                 found[k] = {point for point, _, _ in self.origins(fold, int(nodes[k]))} == fold.domain(int(elements[k])).keys()

@@ -51,7 +51,7 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     symbols: dict[str, int | Ints] = dict(state.launch.symbols) | {f"i{j}": at for j, at in enumerate(index)}
     left, right = Terms(a.tag[:, :, None, :], a.data[:, :, None, :]), Terms(b.tag[:, None, :, :], b.data[:, None, :, :])
     dtypes = stmt.dtype, stmt.b_dtype or stmt.dtype
-    first, second = _expected(state, fold.rule.operands, symbols)
+    first, second = _expected(state, fold.rule.terms, symbols)
     if first.tag.shape[2] > 1 or second.tag.shape[1] > 1:  # the first operand of the body goes along the columns: factors may change places
         first, second = second, first
     good_a, good_b = _equal(state, left, first, dtypes[0]), _equal(state, right, second, dtypes[1])
@@ -70,7 +70,12 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
         return found
 
     nodes, known = state.partials.nodes(fold, acc.flat(), threads)
-    leaves = state.partials.leaves(sums.reshape(-1), Leaves(stmt, lanes.ids, points, m * n))
+    steps = np.full(sums.size, -1)
+    if fold.rescaled is not None:  # terms at several indices have none in common
+        along = np.broadcast_to(index[fold.rescaled], shape)
+        steps = np.where((along == along[..., :1]).all(axis=-1), along[..., 0], -2).reshape(-1)
+    leaves = state.partials.leaves(sums.reshape(-1), Leaves(stmt, lanes.ids, points, m * n), steps)
+    known &= state.partials.are_alike(fold, nodes, leaves, is_term=True)
     tags: Ints = np.full(nodes.shape, fold.part, np.int64)
     found = Terms(tags, state.partials.joins(nodes, leaves))
     if not known.all():

@@ -25,6 +25,7 @@ from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans,
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
+from taskfuse.check.values.rescaling import Rescaling
 from taskfuse.check.values.residues import residues
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.scans import in_order
@@ -51,7 +52,7 @@ from taskfuse.ir.scalar import (
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import Content, Holds
-from taskfuse.kir.witness import Definition, Iterate
+from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 Ints = NDArray[np.int64]
 REGISTERS = 4096
@@ -71,6 +72,7 @@ class Reductions:
         self.instructions = instructions
         self.terms: dict[str, list[Term]] = {}
         self.overhangs: set[Node] = set()
+        self.rescaling = Rescaling(writes)
         self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
         self._tensors: dict[str, dict[str, Node]] = {}
@@ -100,6 +102,11 @@ class Reductions:
                 self.terms.setdefault(place.buffer, []).append(Term(node, place, whole.element, tuple(t for t in tiles if t[0] not in mine)))
             case Content.PART:
                 self._parts.setdefault(holds.tensor, []).append(node)
+            case Content.RESCALED:
+                definition = self.writes.definitions[holds.tensor]
+                point = {f"i{k}": e for k, e in enumerate(holds.index)}
+                place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
+                self.rescaling.enter(Term(node, place, holds.index, ()))
             case _:
                 raise AssertionError(stmt)
 
@@ -205,6 +212,8 @@ class Reductions:
                 self._cover(group, scope, definition, constraints, joined, want)
                 if isinstance(definition.rule, Iterate):
                     self._in_order(group, scope, definition.rule)
+                if isinstance(definition.rule, Reduce):
+                    self.rescaling.check(group, scope, definition, definition.rule, self._parts.get(definition.tensor, []))
                 self._known[key] = None
             except Open as error:
                 self._known[key] = error.with_traceback(None)

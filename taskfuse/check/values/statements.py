@@ -51,6 +51,10 @@ class CheckedStatements:
                     raise Open(f"{holds.tensor} is not a reduction", node)
                 self._accumulated(w, definition.rule)
                 self.terms.term(w)
+            case Content.RESCALED:
+                if isinstance(definition.rule, Reduce):
+                    self._accumulated(w, definition.rule)
+                self.terms.rescaled(w, definition)
             case Content.ZERO:
                 if not (isinstance(node.stmt, Compute) and node.stmt.op is COPY and is_zero(node.stmt.operands[0])):
                     raise Open("it writes no zero", node)

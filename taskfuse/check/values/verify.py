@@ -188,7 +188,7 @@ def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, s
     place = writes.claim(node, holds)
     w = ClaimedWrite(node, holds, place)
     statements.written[node] = w
-    if holds.content in (Content.START, Content.TERM, Content.PART):
+    if holds.content in (Content.START, Content.TERM, Content.PART, Content.RESCALED):
         target = scans if isinstance(writes.definitions[holds.tensor].rule, Accumulate) else reductions
         target.enter(node, holds)
     return w

@@ -1,0 +1,174 @@
+"""Attention (``tf.scaled_dot_product_attention`` by ``tf.schedulers.attention``) beside torch's: cuDNN, flash, and FlexAttention compiled.
+
+``python benchmarks/attention.py [--write] [--only NAME ...] [--sweep N] [--flex]``. Random bfloat16 inputs, poisoned outputs, which are compared with float64:
+the error may be twice that of torch's fastest. Medians of 20 replays of CUDA graphs, all runners of a case replayed in turn. A causal product counts half the
+operations. Kernels are built with ``fast_math``, as the others are. ``--sweep N`` measures N further candidates of the cost model.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from reporting import in_turn, parser, publish
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import taskfuse as tf
+
+F = torch.nn.functional
+ROWS = 128
+"""Rows of the first head that are compared with float64."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attention at one size.
+
+    Attributes:
+        keys: how many of them.
+        groups: heads of the query for each head of keys.
+    """
+
+    name: str
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+    is_causal: bool = False
+    groups: int = 1
+
+    @property
+    def flop(self) -> float:
+        """Operations of both products."""
+        return 4.0 * self.batch * self.heads * self.queries * self.keys * self.depth / (2 if self.is_causal else 1)
+
+    def fusion(self) -> tf.Fusion:
+        """Its math."""
+        with tf.Fusion(f"attention_{self.name}") as found:
+            q = tf.define_tensor([self.batch, self.heads, self.queries, self.depth], dtype=tf.bfloat16, name="q")
+            k, v = (tf.define_tensor([self.batch, self.heads // self.groups, self.keys, self.depth], dtype=tf.bfloat16, name=n) for n in "kv")
+            found.add_output(tf.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal, enable_gqa=self.groups > 1))
+        return found
+
+    def arguments(self) -> list[torch.Tensor]:
+        """Random ones."""
+        heads = (self.heads, self.heads // self.groups, self.heads // self.groups)
+        rows = (self.queries, self.keys, self.keys)
+        return [torch.randn(self.batch, h, n, self.depth, device="cuda", dtype=torch.bfloat16) for h, n in zip(heads, rows, strict=True)]
+
+
+CASES = (
+    Case("4096", 4, 16, 4096, 4096, 128),
+    Case("4096_causal", 4, 16, 4096, 4096, 128, is_causal=True),
+    Case("16k", 1, 16, 16384, 16384, 128),
+    Case("16k_causal", 1, 16, 16384, 16384, 128, is_causal=True),
+    Case("d64", 4, 16, 4096, 4096, 64),
+    Case("d64_causal", 4, 16, 4096, 4096, 64, is_causal=True),
+    Case("d256", 4, 8, 4096, 4096, 256),
+    Case("512", 8, 16, 512, 512, 128),
+    Case("1024", 8, 16, 1024, 1024, 128),
+    Case("ragged", 4, 16, 4000, 4001, 128),
+    Case("gqa", 4, 32, 4096, 4096, 128, groups=8),
+    Case("decode", 8, 32, 1, 32768, 128, groups=8),
+)
+
+
+def wanted(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """The first head of the last batch in float64: its last rows."""
+    rows = slice(max(case.queries - ROWS, 0), case.queries)
+    scores = q[-1, 0, rows].double() @ k[-1, 0].double().T * case.depth**-0.5
+    if case.is_causal:
+        place = torch.arange(case.queries, device="cuda")[rows, None]
+        scores = scores.masked_fill(torch.arange(case.keys, device="cuda")[None] > place, -torch.inf)
+    return torch.softmax(scores, 1) @ v[-1, 0].double()
+
+
+def causal(b: Any, h: Any, i: Any, j: Any) -> Any:
+    """Which keys count for a query, as FlexAttention asks."""
+    return i >= j
+
+
+def theirs(case: Case, args: list[torch.Tensor], has_flex: bool) -> dict[str, Callable[[], torch.Tensor]]:
+    """torch's, by name: those that take the case."""
+
+    def sdpa(backend: Any) -> Callable[[], torch.Tensor]:
+        def call() -> torch.Tensor:
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(*args, is_causal=case.is_causal, enable_gqa=case.groups > 1)
+
+        return call
+
+    found = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION), "flash": sdpa(SDPBackend.FLASH_ATTENTION)}
+    if has_flex:
+        from torch.nn.attention import flex_attention
+
+        flex: Any = flex_attention
+        mask = flex.create_block_mask(causal, None, None, case.queries, case.keys) if case.is_causal else None
+        compiled: Any = torch.compile(flex.flex_attention, dynamic=False)
+        found["flex"] = lambda: compiled(*args, block_mask=mask, enable_gqa=case.groups > 1)
+    taken: dict[str, Callable[[], torch.Tensor]] = {}
+    for name, call in found.items():
+        try:
+            call()
+        except RuntimeError as error:
+            print(f"{case.name}: {name}: {str(error).splitlines()[0]}", flush=True)
+        else:
+            taken[name] = call
+    return taken
+
+
+def measure(case: Case, sweep: int, has_flex: bool) -> list[str]:
+    """The lines of a case."""
+    args = case.arguments()
+    exact = wanted(case, *args)
+    others = theirs(case, args, has_flex)
+
+    def error(out: torch.Tensor) -> float:
+        return float((out[-1, 0, -exact.shape[0] :].double() - exact).abs().max())
+
+    limit = 2 * min(error(call()) for call in others.values())
+    chosen = tf.schedulers.attention(case.fusion())
+    calls: list[Callable[[], object]] = list(others.values())
+    words: list[str] = []
+    for option in chosen.alternatives[: 1 + sweep]:
+        fusion = case.fusion()
+        tf.schedulers.attention(fusion, option.config)
+        kernel = tf.lower(fusion)
+        run = tf.compile(kernel, backend="cuda", fast_math=True)
+        out = torch.full_like(args[0], torch.nan)
+        run(*args, out=out)
+        if not error(out) <= limit:
+            sys.exit(f"{case.name}: {option.config.words}: off by {error(out)}, and torch by {limit / 2}")
+        calls.append(lambda run=run, out=out: run(*args, out=out))
+        r = kernel.resources()
+        words.append(f"expected {option.us:.0f} us, {r.compiled.registers} regs, {option.config.words}")
+    times = in_turn(calls)
+    best = min(times[: len(others)])
+    lines = [f"{case.name} {case.batch}x{case.heads}x{case.queries}x{case.keys}x{case.depth}{' causal' if case.is_causal else ''}, heads by {case.groups}"]
+    for name, us in zip((*others, *(f"taskfuse: {w}" for w in words)), times, strict=True):
+        lines.append(f"  {us:8.1f} us  {best / us:5.2f}x  {case.flop / us / 1e6:5.0f} TFLOP/s  {name}")
+    return lines
+
+
+def main() -> None:
+    """Measure, print and, if asked, store."""
+    found: Any = parser(__doc__)
+    found.add_argument("--only", nargs="*", default=[case.name for case in CASES])
+    found.add_argument("--sweep", type=int, default=0, help="further candidates of the cost model")
+    found.add_argument("--flex", action="store_true", help="FlexAttention, too, which takes a minute to compile for each case")
+    options = found.parse_args()
+    lines: list[str] = []
+    for case in CASES:
+        if case.name in options.only:
+            made = measure(case, options.sweep, options.flex)
+            print("\n".join(made), flush=True)
+            lines += made
+    publish("attention", lines, options)
+
+
+if __name__ == "__main__":
+    main()

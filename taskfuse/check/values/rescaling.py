@@ -1,0 +1,121 @@
+"""Sums that are rescaled: before the terms at an index along one axis, what was summed up is multiplied by the factor at that index, once.
+
+One loop runs over all indices in order, around all statements that take terms or rescale. In an iteration, the statements that rescale come first. Each
+accumulator that takes a term in it is multiplied by one of them, for the same element, and by no other. A thread's part of a sum is rescaled like the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from taskfuse.check.statement_tree import Node
+from taskfuse.check.tables import ValueTable
+from taskfuse.check.values.accumulators import Term
+from taskfuse.check.values.claims import Place
+from taskfuse.check.values.match import where_found
+from taskfuse.check.values.questions import equal, inside, known_at
+from taskfuse.check.values.solve import Open
+from taskfuse.check.values.write_and_read import WriteAndRead
+from taskfuse.check.values.writes import Writes
+from taskfuse.check.values.written import Writing
+from taskfuse.ir.scalar import Const, const, evaluate, not_, sym
+from taskfuse.kir.nodes import For
+from taskfuse.kir.witness import Definition, Reduce
+
+MOST = 4096
+"""Accumulators of a thread that are multiplied in one iteration."""
+
+
+class Rescaling:
+    """The statements of a kernel that rescale."""
+
+    def __init__(self, writes: Writes) -> None:
+        self.writes = writes
+        self._factors: dict[str, list[Term]] = {}
+
+    def enter(self, factor: Term) -> None:
+        """A statement that multiplies accumulators."""
+        self._factors.setdefault(factor.place.buffer, []).append(factor)
+
+    def check(self, group: Sequence[Term], scope: Sequence[Node], definition: Definition, rule: Reduce, parts: Sequence[Node]) -> None:
+        """The accumulators of a group of terms are rescaled as their sum is. Raises :class:`Open`."""
+        first = group[0]
+        factors = self._factors.get(first.place.buffer, [])
+        if rule.rescaled is None:
+            if factors:
+                raise Open("an accumulator is multiplied, and its sum is not rescaled", factors[0].node)
+            return
+        loop = self._loop(first, scope, definition, rule.rescaled)
+        for t in (*group[1:], *factors):
+            if loop not in t.node.loops or [n for n in t.node.loops if n in scope] != list(scope) or t.point[rule.rescaled] is not first.point[rule.rescaled]:
+                raise Open("its terms and factors are not taken in one loop", first.node, t.node)
+        if not factors:
+            raise Open("it is not rescaled", first.node)
+        last = max(f.node.number for f in factors)
+        late = next((t for t in group if t.node.number < last), None)
+        if late is not None:
+            raise Open("it is rescaled behind terms of the same index", factors[-1].node, late.node)
+        joined = next((n for n in parts if loop in n.loops), None)
+        if joined is not None:
+            raise Open("its partial results are joined between the indices at which it is rescaled", joined)
+        self._once(factors, loop)
+        for t in group:
+            self._each(t, factors)
+
+    def _loop(self, first: Term, scope: Sequence[Node], definition: Definition, axis: int) -> Node:
+        """The loop over the indices."""
+        for n in first.node.loops:
+            s = n.stmt
+            if n in scope or not isinstance(s, For) or sym(s.var) is not first.point[axis]:
+                continue
+            if s.start is not const(0) or s.step is not const(1) or not equal(known_at(first.place), s.stop, definition.space[axis]):
+                raise Open("its loop does not run over all indices at which it is rescaled, in order", first.node)
+            return n
+        raise Open("the index at which it is rescaled is not a loop's", first.node)
+
+    @staticmethod
+    def _once(factors: Sequence[Term], loop: Node) -> None:
+        """In an iteration no accumulator is multiplied twice."""
+        seen: set[tuple[int, ...]] = set()
+        for f in factors:
+            own = [n.stmt for n in f.node.loops[f.node.loops.index(loop) + 1 :] if isinstance(n.stmt, For)]
+            spans: list[range] = []
+            for s in own:
+                match s.start, s.stop, s.step:
+                    case Const(value=start), Const(value=stop), Const(value=step):
+                        spans.append(range(start, stop, step))
+                    case _:
+                        raise Open("how often it is rescaled is not known", f.node)
+            names = [s.var for s in own]
+            if any(not e.free <= set(names) for e in f.place.index) or len(seen) > MOST:
+                raise Open("which accumulators are rescaled is not known", f.node)
+            for values in product(*spans):
+                at = tuple(int(evaluate(e, dict(zip(names, values, strict=True)))) for e in f.place.index)
+                if at in seen:
+                    raise Open("an accumulator is rescaled twice at one index", f.node)
+                seen.add(at)
+
+    def _each(self, t: Term, factors: Sequence[Term]) -> None:
+        """Every accumulator that takes terms is multiplied, for its element, in the same iteration."""
+        storage = self.writes.storages[t.place.buffer]
+        shape = self.writes.shape(t.place.tensor)
+        around = known_at(t.place).given(*inside(t.place.element, shape))
+        among: ValueTable | None = None
+        for f in factors:
+            same = {n.stmt.var: sym(n.stmt.var) for n in f.node.loops if isinstance(n.stmt, For) and n in t.node.loops}
+            found = where_found(WriteAndRead(Writing(f.place, storage.memory, same), _wanted(t), storage, shape, None, around, among, past=False))
+            if found is None:
+                continue
+            if found.rest is not None:
+                among = found.rest
+                continue
+            if not found.under:
+                return
+            around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
+        raise Open("not every accumulator is rescaled before it takes terms", t.node)
+
+
+def _wanted(t: Term) -> Place:
+    """The accumulators of a term, as what must have been multiplied."""
+    return Place(t.node, t.place.buffer, t.place.index, t.place.tensor, t.place.element, t.place.points)

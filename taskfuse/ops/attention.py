@@ -1,0 +1,131 @@
+"""Attention as math: two products with a softmax between them. A schedule makes one walk over the keys of it (:func:`taskfuse.cascade`)."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+from taskfuse.dtypes import bool_, float32
+from taskfuse.ir.axes import axis, iteration_point
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.expr import FirstValid, Literal, Read
+from taskfuse.ir.scalar import Const, ge
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
+from taskfuse.ops.elementwise import add, div, eq, exp2, mul, sub, where
+from taskfuse.ops.linalg import matmul
+from taskfuse.ops.rearrange import repeat
+from taskfuse.ops.reduce import reduce_axes
+from taskfuse.ops.registry import OpKind, floating_only, op
+from taskfuse.ops.views import permute
+
+__all__ = ["scaled_dot_product_attention"]
+
+LOG2_E = math.log2(math.e)
+
+
+@op(OpKind.COMPOSITE, floating_only, torch="scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: TensorView,
+    key: TensorView,
+    value: TensorView,
+    attn_mask: TensorView | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> TensorView:
+    """``softmax(query @ key.T * scale + mask) @ value``, as ``torch.nn.functional.scaled_dot_product_attention`` without dropout.
+
+    Scores, sums and the result before its rounding are float32, or float64 for such operands; what multiplies 16-bit values is rounded to their dtype first
+    (Dao et al., arXiv:2205.14135). A row that no key is left of is 0, as in torch.
+
+    Args:
+        query: ``[..., L, E]``.
+        key: ``[..., S, E]``.
+        value: ``[..., S, V]``.
+        attn_mask: broadcasts to ``[..., L, S]``: booleans, true where a key counts, or floats that are added to the scores.
+        is_causal: key j counts for the queries from j on: the mask begins at the first query and key.
+        scale: a positive number; by default ``1 / sqrt(E)``.
+        enable_gqa: ``key`` and ``value`` have fewer heads, in dimension -3, each for several neighboring heads of ``query``.
+
+    Returns:
+        ``[..., L, V]``, of the dtype of ``query``.
+
+    Raises:
+        ShapeError: shapes do not fit, a mask does not broadcast, or heads are no multiple; E is not constant and there is no scale.
+        DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
+    """
+    name = "scaled_dot_product_attention"
+    for tv in (query, key, value):
+        check_tensor(name, tv)
+    fusion = common_fusion(name, (query, key, value, *(() if attn_mask is None else (check_tensor(name, attn_mask),))))
+    _check(name, query, key, value, attn_mask)
+    factor = _scale(name, query, scale)
+    with fusion.call():
+        if enable_gqa:
+            key, value = (_repeated(name, tv, query) for tv in (key, value))
+        wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32
+        scores = matmul(query, _transposed(key), dtype=wide)
+        lowest = -math.inf
+        log2 = factor * LOG2_E
+        if attn_mask is not None and attn_mask.dtype is not bool_:
+            scores = add(mul(scores, factor), cast_tensor(attn_mask, wide))
+            log2 = LOG2_E
+        if attn_mask is not None and attn_mask.dtype is bool_:
+            scores = where(attn_mask, scores, lowest)
+        if is_causal:
+            scores = _causal(scores, lowest)
+        most = reduce_axes(scores, (scores.ndim - 1,), COMBINES["maximum"], wide, keepdims=True)
+        p = exp2(sub(mul(scores, log2), mul(most, log2)))
+        if attn_mask is not None:  # a row may have no key
+            p = where(eq(scores, lowest), 0.0, p)
+        total = reduce_axes(p, (p.ndim - 1,), COMBINES["add"], wide, keepdims=True)
+        found = div(matmul(cast_tensor(p, value.dtype), value, dtype=wide), total)
+        return cast_tensor(found if attn_mask is None else where(eq(total, 0.0), 0.0, found), query.dtype)
+
+
+def _check(name: str, query: TensorView, key: TensorView, value: TensorView, mask: TensorView | None) -> None:
+    for tv in (query, key, value):
+        if tv.ndim < 2:
+            raise shape_error(name, f"{described(tv)} has fewer than two dimensions", "give [..., L, E], [..., S, E] and [..., S, V]")
+        if not tv.dtype.is_float or tv.dtype is not query.dtype:
+            raise dtype_error(name, f"{described(tv)} is {tv.dtype}, and the query {query.dtype}", "cast the operands to one float dtype")
+    if key.shape[-1] is not query.shape[-1] or key.shape[-2] is not value.shape[-2]:
+        shapes = f"{described(query)}, {described(key)} and {described(value)}"
+        raise shape_error(name, f"{shapes} do not fit: the last dimension of query and key, and the last but one of key and value, are the same")
+    if mask is not None and mask.dtype is not bool_ and not mask.dtype.is_float:
+        raise dtype_error(name, f"the mask is {mask.dtype}", "give booleans, or floats that are added")
+
+
+def _scale(name: str, query: TensorView, scale: object) -> float:
+    if scale is None:
+        extent = query.shape[-1]
+        if not isinstance(extent, Const):
+            raise shape_error(name, f"the last dimension of {described(query)} is not constant, and there is no scale", "give scale=1 / math.sqrt(...)")
+        return float(extent.value) ** -0.5
+    if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+        raise dtype_error(name, f"scale is {scale!r}", "give a positive number; a negative one negates the query")
+    return float(scale)
+
+
+def _transposed(tv: TensorView) -> TensorView:
+    return permute(tv, (*range(tv.ndim - 2), tv.ndim - 1, tv.ndim - 2))
+
+
+def _repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
+    """Each head for its group of heads of the query."""
+    heads, wanted = (t.shape[-3] if t.ndim > 2 else None for t in (tv, query))
+    if not isinstance(heads, Const) or not isinstance(wanted, Const) or wanted.value % heads.value:
+        raise shape_error(
+            name, f"{described(query)} has {wanted} heads and {described(tv)} {heads}", "give constant numbers of heads, one a multiple of the other"
+        )
+    return tv if heads is wanted else repeat(tv, wanted.value // heads.value, tv.ndim - 3)
+
+
+def _causal(scores: TensorView, otherwise: float) -> TensorView:
+    """Scores of keys up to that of the query's own number."""
+    place = iteration_point(scores.ndim)
+    there = Read(scores, place, ge(place[-2], place[-1]))
+    out = scores.fusion.new_tensor([axis(e) for e in scores.shape], scores.dtype, location=caller())
+    return scores.fusion.define(FirstValid(out, "causal", (there, Literal(otherwise, scores.dtype)), out.location))

@@ -1,0 +1,485 @@
+"""``tf.schedulers.attention``: a product, a softmax of its rows or another cascade of reductions, and a product of the result, as one walk over the keys.
+
+    load       the queries of a block's rows, once; for each chunk of keys: TMA of keys, then of values, into a ring of each
+    consumer   for each chunk: wgmma of queries and keys; its maximum, across the four lanes of a row; exponentials, which stay in registers as
+               the first factor of the second product; the sums so far times what the maximum has changed by; wgmma of these and of the values
+
+Each warpgroup of ``consumer`` has 64 rows. Nothing here knows a softmax: the reductions are those between the two products, and :func:`taskfuse.cascade` finds
+how they become one walk. What is computed between the products is any elementwise math: scale, mask, bias, softcap.
+
+Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from taskfuse.dtypes import float32
+from taskfuse.errors import ScheduleError
+from taskfuse.ir import atoms
+from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.axes import Axis, iteration_point
+from taskfuse.ir.contraction import Factors, factors
+from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
+from taskfuse.ir.matrix_instructions import SHAPES, Family
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.storage import needed, resolve, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
+from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.repairs import depends
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.promotion import grouped
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.target import DEFAULT, Target
+
+WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
+ITEMSIZE = 2
+"""Bytes of an element of the factors."""
+STEP = 16
+"""Terms of an instruction."""
+OTHERS = 32
+"""Registers of a thread for other values than tiles."""
+REGISTERS = {1: 240, 2: 240, 3: 160}
+"""Registers of a thread that multiplies, by warpgroups."""
+EXPONENTIALS_PER_CYCLE = 16
+"""Of a multiprocessor (CUDA C++ programming guide, "Arithmetic Instructions")."""
+BARRIER_BYTES = 1024
+"""Shared memory left for mbarriers and alignment."""
+INSTRUCTIONS = 4.5
+"""For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
+LATENCY = {1: 1500, 2: 990, 3: 750}
+"""Cycles of a chunk beside the longer one of products and softmax, by warpgroups: 4 x 16 x 4224 with heads of 64 and 128 and chunks of 64 to 128, on an H100;
+of one warpgroup, a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig(Parameters):
+    """The parameters of a schedule of two products with a cascade of reductions between them.
+
+    Attributes:
+        warpgroups: that multiply, each 64 rows of a block.
+        chunk: keys between two repairs of the sums.
+        stages: chunks of keys, and of values, in Shared memory.
+    """
+
+    warpgroups: int = 3
+    chunk: int = 128
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        if self.warpgroups > max(REGISTERS):
+            raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
+        if self.chunk % STEP or self.chunk > 256:
+            raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
+
+    @property
+    def words(self) -> str:
+        """The parameters as readable text."""
+        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.warpgroups * WGMMA_ROWS
+
+    def shared_bytes(self, depth: int, columns: int) -> int:
+        """Shared memory of a block: queries, and the rings of keys and values."""
+        return ITEMSIZE * (self.rows * depth + self.stages * self.chunk * (depth + columns))
+
+    def registers(self, columns: int) -> int:
+        """Registers of a thread: scores, in whose place their exponentials come, and the sums."""
+        return self.chunk // 2 + columns // 2 + OTHERS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """Two products with reductions between them.
+
+    Attributes:
+        scores: the first product.
+        reductions: those of its elements along its columns, in order; the last one is the second product.
+        batch, m, n, d: positions of axes in the iteration space of ``scores``.
+        columns: extent of the columns of the second product.
+        queries, keys: which operands of ``scores`` have its rows, and its columns.
+    """
+
+    scores: TensorView
+    reductions: tuple[TensorView, ...]
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    d: int
+    columns: int
+    queries: int
+    keys: int
+
+
+@tries_parameters
+def attention(
+    fusion: Fusion, config: AttentionConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
+) -> Chosen[AttentionConfig]:
+    """Schedule ``softmax(q @ k.T) @ v`` and its kin as a warp-specialized kernel for Hopper (sm_90a) without scores in memory.
+
+    The fusion has two products of 16-bit factors with float32 sums. The first one's factors are inputs, ``[..., M, D]`` and ``[..., N, D]`` as it reads them.
+    The second one sums over N what elementwise math and reductions over N make of the first, times an input ``[..., N, C]``. The reductions form a cascade
+    (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to two batch axes, of which keys and values may
+    lack some or have fewer elements (grouped queries).
+
+    Args:
+        fusion: it is changed: tensors, tasks and schedule are added.
+        config: the parameters; ``None``: the fastest by the cost model.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
+        target: the GPU.
+
+    Raises:
+        UnsupportedError: the fusion or the parameters do not fit this scheduler.
+    """
+    check_call(fusion, "attention", config, AttentionConfig)
+    found, alternatives = _planned(fusion, Sizes(fusion, sizes, target))
+    chosen = alternatives[0].config if config is None else config
+    _check_fits(fusion, found, chosen, target)
+    script = Script(fusion)
+    try:
+        _Walk(script, found, chosen).apply()
+    except ScheduleError as error:
+        raise refuse(fusion, "attention", error.message.splitlines()[0], error.help) from error
+    option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))
+    names = ", ".join(r.name for r in found.reductions)
+    return Chosen("attention", f"{found.scores.name}, then {names}", option, alternatives, config is not None, script.text)
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`attention`. Raises :class:`UnsupportedError`: see there."""
+    check_call(fusion, "attention", None, AttentionConfig)
+    _, alternatives = _planned(fusion, Sizes(fusion, sizes, target))
+    return Offer(alternatives[0].us, lambda trial: attention(trial, sizes=sizes, target=target))
+
+
+# -- what is found ------------------------------------------------------------------------------------------------------------------
+
+
+def find(fusion: Fusion) -> Attention:
+    """The two products and what is between them. Raises :class:`UnsupportedError`."""
+    exprs = needed(fusion)
+    products = [e for e in exprs if isinstance(e, Reduction) and e.combine.name == "add" and e.body.name == "mul" and _matrices(fusion, e) is not None]
+    if len(products) != 2:
+        raise refuse(fusion, "attention", f"it has {len(products)} matrix products, not two", "tf.compile cuts other fusions")
+    first, second = products
+    assert isinstance(first, Reduction)
+    assert isinstance(second, Reduction)
+    if not depends(fusion, second.output, (first.output,)):
+        raise refuse(fusion, "attention", f"{second.output.name} does not depend on {first.output.name}")
+    for e in products:
+        for o in e.operands:
+            if isinstance(o, Read) and (o.tensor.dtype.itemsize != ITEMSIZE or not o.tensor.dtype.is_float or e.output.dtype is not float32):
+                raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of 16-bit floats", "cast the factors; dtype=tf.float32")
+    one, two = _matrices(fusion, first), _matrices(fusion, second)
+    assert one is not None
+    assert two is not None
+    inputs = [resolve(fusion, o).tensor for o in first.operands if isinstance(o, Read)]
+    if not all(t.is_input for t in inputs) or len(one.summed) != 1 or len(two.summed) != 1:
+        raise refuse(fusion, "attention", f"the factors of {first.output.name} are not inputs, or it sums over several axes")
+    wanted = second.output.root[two.summed[0]].extent
+    reductions = tuple(e.output for e in exprs if isinstance(e, Reduction) and e is not first and depends(fusion, e.output, (first.output,)))
+    for r in reductions:
+        reduced = [a.extent for a in r.root if a.is_reduction]
+        if len(reduced) != 1 or reduced[0] is not wanted:
+            raise refuse(fusion, "attention", f"{r.name} reduces another axis than that of {second.output.name}")
+    sides = one if _is_along(fusion, first.output, one.columns, wanted) else one.swapped()
+    other = two if any(resolve(fusion, o).tensor.is_input for o in (two.b,)) else two.swapped()
+    if len(sides.rows) != 1 or len(sides.columns) != 1 or len(other.columns) != 1 or not resolve(fusion, other.b).tensor.is_input:
+        raise refuse(fusion, "attention", "a product has several axes of rows or of columns, or the last factor is not an input")
+    (m,), (n,), (c,) = sides.rows, sides.columns, other.columns
+    sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
+    for e in sizes:
+        if not isinstance(e, Const) or e.value % 32 or not 32 <= e.value <= 256:
+            raise refuse(fusion, "attention", f"heads of {e} elements", "use constant multiples of 32 up to 256")
+    if len(one.batch) > 2:
+        raise refuse(fusion, "attention", f"it has {len(one.batch)} batch axes", "merge them, with a reshape")
+    assert isinstance(sizes[1], Const)
+    return Attention(first.output, reductions, one.batch, m, n, one.summed[0], sizes[1].value, *sides.places)
+
+
+def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
+    found = factors(fusion, expr)
+    return found if found is not None and found.make_a_matrix else None
+
+
+def _is_along(fusion: Fusion, scores: TensorView, positions: frozenset[int], extent: object) -> bool:
+    """True if the axis of the reductions is that of the columns: one of the same extent, that of the rows only if it has another."""
+    (p,) = positions if len(positions) == 1 else (None,)
+    return p is not None and scores.root[p].extent is extent
+
+
+# -- the choice ---------------------------------------------------------------------------------------------------------------------
+
+
+def _planned(fusion: Fusion, extent: Sizes) -> tuple[Attention, tuple[Option[AttentionConfig], ...]]:
+    found = find(fusion)
+    target = extent.target
+    if not target.has(WGMMA_ARCH, feature=True):
+        raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
+    root = found.scores.root
+    depth = extent(root[found.d].extent)
+    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
+    fit = [c for c in every if _problem(found, c, depth, target) is None]
+    m, n = extent(root[found.m].extent), extent(root[found.n].extent)
+    batch = 1
+    for p in found.batch:
+        batch *= extent(root[p].extent)
+    options = sorted((Option(c, _us(found, c, batch, m, n, depth, target)) for c in fit), key=lambda o: o.us)
+    if not options:
+        raise refuse(fusion, "attention", f"tiles of {depth} and {found.columns} columns do not fit a multiprocessor")
+    return found, tuple(options)
+
+
+def _problem(found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
+    """Why parameters do not fit; ``None`` if they do."""
+    if config.registers(found.columns) > REGISTERS[config.warpgroups]:
+        return f"{config.registers(found.columns)} registers of a thread, of {REGISTERS[config.warpgroups]}"
+    shared = config.shared_bytes(depth, found.columns)
+    room = target.limits.block_shared
+    return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
+
+
+def _check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target: Target) -> None:
+    depth = found.scores.root[found.d].extent
+    assert isinstance(depth, Const)
+    problem = _problem(found, config, depth.value, target)
+    if problem is not None:
+        raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+
+
+def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, target: Target) -> float:
+    """Microseconds: of a chunk the longer one of products and softmax, and what its warpgroups wait for."""
+    scores = config.rows * config.chunk
+    products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
+    softmax = scores * (1 / EXPONENTIALS_PER_CYCLE + INSTRUCTIONS / target.lanes)
+    cycles = max(products, softmax) + LATENCY[config.warpgroups]
+    blocks = batch * -(-m // config.rows)
+    waves = -(-blocks // target.sms)
+    return target.kernel_us(waves * (-(-n // config.chunk) + 1) * cycles / target.clock_mhz)
+
+
+# -- the schedule -------------------------------------------------------------------------------------------------------------------
+
+
+class _Walk:
+    """The calls. Axes stand [batch.., rows of blocks, chunk, warpgroup, | warp, row, pair, ...]."""
+
+    def __init__(self, script: Script, found: Attention, config: AttentionConfig) -> None:
+        self.script, self.fusion, self.found, self.config = script, script.fusion, found, config
+        self.head = len(found.batch) + 1
+        """The place of the loop over the chunks."""
+
+    def apply(self) -> None:
+        """Make the calls."""
+        script, fusion, found, config = self.script, self.fusion, self.found, self.config
+        script.comment("one walk over the keys")
+        script.cascade(found.reductions, config.chunk)
+        self._find()
+        script.comment("copies: queries, keys and values into Shared memory")
+        self._copies()
+        self._classify()
+        script.comment("rows over the blocks, chunks of keys, warpgroups")
+        self._tiles()
+        self._registers()
+        script.comment("products, from Shared memory and from registers")
+        for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
+            self._multiply(tv, columns)
+        self._rings()
+        script.comment("which loops are shared")
+        self._share()
+        script.comment("roles")
+        self._roles()
+        assert fusion is script.fusion
+
+    def _find(self) -> None:
+        """The products by chunks."""
+        fusion = self.fusion
+        products = [e for e in fusion.exprs() if isinstance(e, Reduction) and e.body.name == "mul" and len(e.terms) == 2]
+        self.walk = next(e.output for e in products if e.rescaled is not None)
+        self.scores = next(e.output for e in products if e.rescaled is None and depends(fusion, self.walk, (e.output,)))
+
+    def _copies(self) -> None:
+        """Queries, keys and values as the products read them."""
+        fusion, script = self.fusion, self.script
+        first, second = (fusion.definition(t) for t in (self.scores, self.walk))
+        assert isinstance(first, Reduction)
+        assert isinstance(second, Reduction)
+        last = next(k for k, o in enumerate(second.terms) if isinstance(o, Read) and not depends(fusion, o.tensor, (self.scores,)))
+        self.outs = [tv for tv in fusion.outputs if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
+        self.stored = [(script.new(tv, "cache_before"), tv) for tv in self.outs]
+        self.queries = self._copied(self.scores, self.found.queries)
+        self.keys = self._copied(self.scores, self.found.keys)
+        self.values = self._copied(self.walk, last)
+        for tv in (self.queries, self.keys, self.values):
+            script.on(tv).set_memory_type(MemoryType.Shared)
+
+    def _copied(self, reader: TensorView, operand: int) -> TensorView:
+        """The tile of an operand: what fills up with zeros past the end is one already."""
+        expr = self.fusion.definition(reader)
+        assert expr is not None
+        given = expr.operands[operand]
+        assert isinstance(given, Read)
+        read = resolve(self.fusion, given)
+        if not read.tensor.is_input:
+            return read.tensor
+        is_whole = read.tensor is given.tensor and all(any(e is s for s in iteration_point(len(reader.root))) for e in read.index)
+        return self.script.new(read.tensor, "cache_after", reader, operand) if is_whole else self.script.through_view(reader, operand)
+
+    # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
+
+    def _classify(self) -> None:
+        """Tensors by the axes that they have: chunks, elements of a chunk, columns of the result."""
+        fusion, keys = self.fusion, Keys(self.fusion)
+        walk = fusion.definition(self.walk)
+        assert isinstance(walk, Reduction)
+        assert walk.rescaled is not None
+        along = self.walk.root[walk.rescaled]
+        element = self.walk.root[walk.rescaled + 1]
+        v = next(o for o in walk.terms if isinstance(o, Read) and o.tensor is self.values)
+        p = next(o for o in walk.terms if isinstance(o, Read) and o.tensor is not self.values)
+        used, theirs = ({name for e in o.index for name in e.free} for o in (v, p))
+        self.column = next(k for k, a in enumerate(self.walk.root) if not a.is_reduction and f"i{k}" in used - theirs)
+        columns = self.walk.root[self.column]
+
+        def has(tv: TensorView, a: Axis) -> bool:
+            return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
+
+        code = [e.output for e in fusion.exprs() if not fusion.is_view(e.output)]
+        loads = [self.queries, self.keys, self.values]
+        self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
+        self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
+        self.sums = [tv for tv in self.mine if any(a.is_reduction and keys.equal(a, element) for a in tv.root)]
+        self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
+        self.sums = [tv for tv in self.sums if not among(tv, self.parts)]
+        rest = [tv for tv in self.mine if not among(tv, [*self.chunks, *self.sums, *self.parts])]
+        made = (*self.parts, *self.sums, self.walk)
+        self.rows = [tv for tv in rest if has(tv, along) or not depends(fusion, tv, made)]  # also what the walk reads, such as positions
+        rest = [tv for tv in rest if not among(tv, self.rows)]
+        self.after = [tv for tv in rest if has(tv, columns)]
+        self.row_results = [tv for tv in rest if not has(tv, columns)]
+        if not self.after or not self.parts:
+            raise refuse(fusion, "attention", "no maximum is taken between the products, or their result is not stored")
+
+    # -- loops ------------------------------------------------------------------------------------------------------------------------
+
+    def _tiles(self) -> None:
+        script, head, rows = self.script, self.head, self.config.rows
+        self._by_blocks(self.scores, (self.found.m, *(p for p in range(len(self.scores.root)) if p not in (*self.found.batch, self.found.m))))
+        call = script.on(self.scores)
+        call.reorder({head: head + 1})
+        call.propagate([self.keys, self.values], head + 1)
+        call.propagate([self.queries], head)
+        call.split(head + 1, WGMMA_ROWS)
+        call.bind(head + 1, P.TIDy)
+        call.propagate([*self.chunks, *self.parts, *self.sums, self.walk], head + 3)
+        assert rows == self.config.warpgroups * WGMMA_ROWS
+
+    def _by_blocks(self, tv: TensorView, others: Sequence[int]) -> None:
+        """[batch.., rows, others..] to [batch.., blocks, rows of a block, others..]."""
+        call = self.script.on(tv)
+        batch = [p for p in range(len(tv.root)) if p not in others]
+        order = [*batch, *others]
+        if order != sorted(order):
+            call.reorder(order)
+        call.split(self.head - 1, self.config.rows)
+        for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
+            call.bind(k, ptype)
+        call.bind(self.head - 1, P.BIDx)
+
+    def _registers(self) -> None:
+        """As the tensor cores hold sums: [.., warp, row, pair, columns / 8, half, element]; what has rows alone, without the columns."""
+        script, tile = self.script, self.head + 2
+        half, rows = tile + 3, tile + 4
+        for tv in (*self.parts, *self.sums):
+            script.on(tv).fragment((tile, tile + 1)).reorder({rows: half})
+        script.on(self.parts[0]).propagate(self.rows, rows)
+        for tv in self.chunks:
+            script.on(tv).fragment((tile, tile + 1))
+        script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
+        ref = self.after[0]
+        keys = Keys(self.fusion)
+        column, row = (next(k for k, a in enumerate(ref.root) if keys.equal(a, x)) for x in (self.walk.root[self.column], self.scores.root[self.found.m]))
+        batch = [next(k for k, a in enumerate(ref.root) if keys.equal(a, self.scores.root[p])) for p in self.found.batch]
+        call = script.on(ref)
+        if [*batch, row, column] != sorted([*batch, row, column]):
+            call.reorder([*batch, row, column])
+        call.split(self.head - 1, self.config.rows).split(self.head, WGMMA_ROWS)
+        tile -= 1
+        call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
+        call.propagate([tv for tv in self.after if tv is not ref], tile + 6)
+        call.propagate(self.row_results, tile + 4)
+        for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
+            call.bind(k, ptype)
+        call.bind(self.head - 1, P.BIDx)
+        call.bind(self.head, P.TIDy)
+        script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
+        script.parallelize_like(self.parts[0], self.rows)
+        script.parallelize_like(ref, [*self.after, *self.row_results])
+        for _, out in self.stored:
+            if among(out, self.after):
+                script.on(out).bind(-1, P.Vectorize)
+
+    def _multiply(self, tv: TensorView, columns: int) -> None:
+        """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16]."""
+        call, m = self.script.on(tv), self.head + 2
+        call.split(-1, STEP).reorder({m + 2: m})
+        call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
+        call.bind(m, P.Unroll)
+
+    def _rings(self) -> None:
+        """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""
+        for tv in (self.queries, self.keys, self.values):
+            extent = tv.schedule.loop[-1].extent
+            assert isinstance(extent, Const)
+            span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
+            call = self.script.on(tv)
+            call.split(-1, span // ITEMSIZE).reorder({-2: -3})
+            call.bind(-3, P.Unroll)
+            call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
+            if tv is not self.queries:
+                call.circular_buffer(self.config.stages)
+            call.set_atom(atoms.TMA_LOAD, (-2, -1))
+
+    def _share(self) -> None:
+        script, head = self.script, self.head
+        order = [e.output for e in self.fusion.exprs()]
+        kept = [self.queries, self.keys, self.values, self.scores, self.walk, *self.mine]
+        every = [tv for tv in order if among(tv, kept) and not tv.is_output]
+        inside = [self.keys, self.values, self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
+        for tv in reversed(every):
+            script.on(tv).inline_at(head)
+        for tv in reversed([tv for tv in every if among(tv, inside)]):
+            script.on(tv).inline_at(head + 1)
+        for tv in reversed(self.chunks):
+            readers = [use.output for use in storage_uses(self.fusion, tv)]
+            if len(readers) == 1 and among(readers[0], self.chunks):
+                script.on(tv).inline_at(head + 8)
+        for tv in reversed(self.after):
+            if not tv.is_output:
+                script.on(tv).inline_at(head + 6 if any(tv is s for s, _ in self.stored) else head + 7)
+
+    def _roles(self) -> None:
+        script = self.script
+        results = [*self.after, *self.row_results]
+        load = script.task([self.queries, self.keys, self.values], "load")
+        tasks = [
+            script.task([self.scores], "scores"),
+            script.task([tv for tv in self.mine if not among(tv, results)], "softmax"),
+            script.task([self.walk], "values"),
+            script.task(results, "results"),
+        ]
+        consumer = grouped(script, tasks, "consumer")
+        script.group([load, consumer], "roles").parallelize(P.TIDy)
+        for node in (load, consumer):
+            script.node(node).registers()

@@ -1,0 +1,131 @@
+"""A sum is multiplied by the factor at each index of an axis once, in order, before the terms at it; each bad twin skips, repeats or mixes factors."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.check import Layer, Verdict
+from tests.executions import changed, finding
+
+KERNEL = """\
+KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE y: float32[4] over (4, N, 3) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
+
+t = copy(0.0)  ~ start y
+FOR c in 0..N:
+  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]
+  FOR j in 0..3:
+    t = add(t, x[threadIdx.x, c, j])  ~ term y[threadIdx.x, c, j]
+y[threadIdx.x] = copy(t)  ~ value y[threadIdx.x]
+"""
+BY_LANES = """\
+KERNEL k(x: float32[8, N, 4], d: float32[8, N]) -> (y: float32[8])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL t: float32[]
+  LOCAL p: float32[]
+  DEFINE y: float32[8] over (8, N, 4) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
+
+t = copy(0.0)  ~ start y
+FOR c in 0..N:
+  t = mul(t, d[threadIdx.x//4, c])  ~ rescaled y[threadIdx.x//4, c, 0]
+  t = add(t, x[threadIdx.x//4, c, threadIdx.x % 4])  ~ term y[threadIdx.x//4, c, threadIdx.x % 4]
+SHUFFLE p <- t xor 2  ~ part y
+t = add(t, p)  ~ part y
+SHUFFLE p <- t xor 1  ~ part y
+t = add(t, p)  ~ part y
+IF threadIdx.x % 4 == 0:
+  y[threadIdx.x//4] = copy(t)  ~ value y[threadIdx.x//4]
+"""
+RESCALE = "  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]\n"
+
+
+def gaps(text: str) -> list[str]:
+    kernel = tf.parse_kernel(text)
+    kernel.check_ir()
+    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
+
+
+@pytest.mark.parametrize("text", [KERNEL, BY_LANES])
+def test_it_holds(text: str) -> None:
+    kernel = tf.parse_kernel(text)
+    assert str(tf.parse_kernel(str(kernel))) == str(kernel)
+    assert gaps(text) == []
+    assert finding(text, N=3) == ""
+    rng = np.random.default_rng(4)
+    rows, terms = (int(str(e)) for e in (kernel.inputs[0].shape[0], kernel.inputs[0].shape[2]))
+    x, d = rng.standard_normal((rows, 5, terms)).astype(np.float32), rng.standard_normal((rows, 5)).astype(np.float32)
+    wanted = np.zeros(rows)
+    for c in range(5):
+        wanted = wanted * d[:, c] + x[:, c].sum(1)
+    np.testing.assert_allclose(kernel.simulate(x, d, seed=1)[0], wanted, rtol=1e-5)
+
+
+BAD = {
+    "never": (RESCALE, "", "it is not rescaled"),
+    "twice": (RESCALE, RESCALE + RESCALE, "an accumulator is rescaled twice at one index"),
+    "for each term": (
+        RESCALE + "  FOR j in 0..3:\n",
+        "  FOR j in 0..3:\n  " + RESCALE,
+        "an accumulator is rescaled twice at one index",
+    ),
+    "not the first time": (RESCALE, "  IF c >= 1:\n  " + RESCALE, "not every accumulator is rescaled before it takes terms"),
+    "by another thread's factor": ("d[threadIdx.x, c])", "d[(threadIdx.x + 1) % 4, c])", "is not the wanted element"),
+    "by another index's factor": ("d[threadIdx.x, c])", "d[threadIdx.x, 0])", "is not the wanted element"),
+    "as another element": ("rescaled y[threadIdx.x, c, 0]", "rescaled y[(threadIdx.x + 1) % 4, c, 0]", ""),
+    "added, not multiplied": ("t = mul(t, d", "t = add(t, d", "it does not multiply an accumulator"),
+    "backwards": (
+        "FOR c in 0..N:\n  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]",
+        "FOR c in 0..N:\n  t = mul(t, d[threadIdx.x, N - 1 - c])  ~ rescaled y[threadIdx.x, N - 1 - c, 0]",
+        "its terms and factors are not taken in one loop",
+    ),
+    "anew": ("  t = mul(t, d", "  t = copy(0.0)  ~ start y\n  t = mul(t, d", "an accumulator is set again"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_twins(name: str) -> None:
+    old, new, reason = BAD[name]
+    bad = changed(KERNEL, old, new)
+    found = gaps(bad)
+    assert found
+    assert any(reason in r for r in found) or reason == "is not the wanted element"
+    assert finding(bad, N=3) != ""
+
+
+def test_behind_the_terms() -> None:
+    bad = changed(KERNEL, RESCALE, "").replace("\ny[threadIdx.x] = copy", "\n" + RESCALE + "y[threadIdx.x] = copy")
+    assert gaps(bad) == ["it is rescaled behind terms of the same index"]
+    assert finding(bad, N=3) != ""
+
+
+def test_all_lanes_rescale_their_parts() -> None:
+    rescale = "  t = mul(t, d[threadIdx.x//4, c])  ~ rescaled y[threadIdx.x//4, c, 0]\n"
+    bad = changed(BY_LANES, rescale, "  IF threadIdx.x % 4 == 0:\n  " + rescale)
+    assert gaps(bad) == ["not every accumulator is rescaled before it takes terms"]
+    assert finding(bad, N=3) != ""
+
+
+def test_a_sum_that_is_not_rescaled_is_not_multiplied() -> None:
+    bad = changed(changed(KERNEL, " rescaled 1 by d[i0, i1]", ""), "~ rescaled y[threadIdx.x, c, 0]", "~ part y")
+    assert gaps(bad)
+    assert finding(bad, N=3) != ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("rescaled 1 by", "rescaled 0 by", "is not reduced along axis 0"),
+        ("rescaled 1 by d[i0, i1]", "rescaled 1 by d[i0, i2]", "not one element for all terms"),
+        ("rescaled 1 by d[i0, i1]", "rescaled 1 by 2.0", "not one element for all terms"),
+        ("from 0.0 rescaled", "from 1.0 rescaled", "not a sum from 0"),
+        ("reduce add", "reduce maximum", "not a sum from 0"),
+    ],
+)
+def test_definitions_that_are_refused(old: str, new: str, reason: str) -> None:
+    kernel = tf.parse_kernel(changed(KERNEL, old, new))
+    with pytest.raises(tf.errors.VerifyError, match=reason):
+        kernel.check_ir()

@@ -1,0 +1,37 @@
+"""Attention on the GPU beside the reference: random numbers, all shapes of the CPU tests, and lengths that no block divides."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch")
+
+import taskfuse as tf
+from tests.gpu.device import poisoned, to_numpy, to_torch
+from tests.schedulers.attentions import CASES, arrays, attention
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("sizes", [None, (333, 517), (64, 1), (1, 300)])
+def test_right(name: str, sizes: tuple[int, int] | None) -> None:
+    make, config, own = CASES[name]
+    fusion = make()
+    m, n = sizes or own
+    m = n if name == "causal" else m
+    args = arrays(fusion, m, n)
+    with np.errstate(all="ignore"):
+        wanted = fusion.evaluate(*args)
+    tf.schedulers.attention(fusion, config)
+    outs = [poisoned(w.shape, tv.dtype) for w, tv in zip(wanted, fusion.outputs, strict=True)]
+    tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=outs[0] if len(outs) == 1 else tuple(outs))
+    for w, out in zip(wanted, outs, strict=True):
+        np.testing.assert_allclose(to_numpy(out).astype(np.float64), w.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+def test_the_choice_of_compile() -> None:
+    fusion = attention(128, heads=("B", 4))
+    args = arrays(fusion, 200, 200)
+    (wanted,) = fusion.evaluate(*args)
+    run = tf.compile(fusion, backend="cuda")
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    run(*map(to_torch, args), out=out)
+    np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)

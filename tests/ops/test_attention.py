@@ -1,0 +1,79 @@
+"""Attention as math equals torch: masks, groups of heads, rows without keys; wrong operands are told."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import taskfuse as tf
+from taskfuse.errors import DTypeError, ShapeError
+
+RNG = np.random.default_rng(7)
+
+
+def given(*shape: int, dtype: type = np.float32) -> NDArray[np.float32]:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def attention(*arrays: NDArray[Any], **options: object) -> NDArray[Any]:
+    """Ours, by the reference."""
+    with tf.Fusion() as fusion:
+        q, k, v, *mask = (
+            tf.define_tensor(list(x.shape), dtype=tf.bool_ if x.dtype == bool else tf.float64 if x.dtype == np.float64 else tf.float32) for x in arrays
+        )
+        fusion.add_output(tf.scaled_dot_product_attention(q, k, v, *mask, **options))
+    (found,) = fusion.evaluate(*arrays)
+    return found
+
+
+def torches(*arrays: NDArray[Any], **options: object) -> NDArray[Any]:
+    return torch.nn.functional.scaled_dot_product_attention(*map(torch.from_numpy, arrays), **options).numpy()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("q", "k", "v", "options"),
+    [
+        ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4), {}),
+        ((5, 8), (7, 8), (7, 8), {"scale": 0.3}),
+        ((1, 2, 6, 8), (1, 2, 6, 8), (1, 2, 6, 8), {"is_causal": True}),
+        ((1, 2, 4, 8), (1, 2, 9, 8), (1, 2, 9, 8), {"is_causal": True}),
+        ((2, 6, 4, 8), (2, 2, 5, 8), (2, 2, 5, 8), {"enable_gqa": True}),
+    ],
+)
+def test_as_torch(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], options: dict[str, object], dtype: type) -> None:
+    arrays = [given(*shape, dtype=dtype) for shape in (q, k, v)]
+    np.testing.assert_allclose(attention(*arrays, **options), torches(*arrays, **options), rtol=2e-5, atol=2e-6)
+
+
+def test_masks() -> None:
+    q, k, v = given(2, 3, 5, 8), given(2, 3, 7, 8), given(2, 3, 7, 8)
+    keep = RNG.random((5, 7)) < 0.6
+    keep[2] = False  # a row without keys
+    np.testing.assert_allclose(attention(q, k, v, keep), torches(q, k, v, keep), rtol=2e-5, atol=2e-6)
+    added = np.where(keep, given(2, 1, 5, 7), -np.inf).astype(np.float32)
+    np.testing.assert_allclose(attention(q, k, v, added), torches(q, k, v, added), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options", "error"),
+    [
+        (((5, 8), (7, 4), (7, 8)), {}, ShapeError),
+        (((5, 8), (7, 8), (6, 8)), {}, ShapeError),
+        (((8,), (7, 8), (7, 8)), {}, ShapeError),
+        (((5, 8), (7, 8), (7, 8)), {"scale": -1.0}, DTypeError),
+        (((5, 8), (7, 8), (7, 8)), {"scale": True}, DTypeError),
+        (((3, 5, 8), (2, 7, 8), (2, 7, 8)), {"enable_gqa": True}, ShapeError),
+    ],
+)
+def test_what_does_not_fit(shapes: tuple[tuple[int, ...], ...], options: dict[str, object], error: type[Exception]) -> None:
+    with tf.Fusion():
+        q, k, v = (tf.define_tensor(list(s)) for s in shapes)
+        with pytest.raises(error):
+            tf.scaled_dot_product_attention(q, k, v, **options)
+        with pytest.raises(ShapeError, match="not constant"):
+            tf.scaled_dot_product_attention(*(tf.define_tensor(["N", "E"]) for _ in range(3)))
+        with pytest.raises(DTypeError, match="is float16"):
+            tf.scaled_dot_product_attention(tf.define_tensor([4, 8]), *(tf.define_tensor([4, 8], dtype=tf.float16) for _ in range(2)))

@@ -1,0 +1,51 @@
+"""Fusions that ``tf.schedulers.attention`` takes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import taskfuse as tf
+from taskfuse.schedulers import AttentionConfig
+
+RNG = np.random.default_rng(11)
+
+
+def attention(d: int = 32, dv: int | None = None, heads: tuple[int, ...] = (), key_heads: tuple[int, ...] | None = None, **options: object) -> tf.Fusion:
+    """Of any number of queries and keys."""
+    with tf.Fusion("attention") as fusion:
+        q = tf.define_tensor([*heads, "M", d], dtype=tf.bfloat16, name="q")
+        k, v = (tf.define_tensor([*(heads if key_heads is None else key_heads), "N", e], dtype=tf.bfloat16) for e in (d, dv or d))
+        fusion.add_output(tf.scaled_dot_product_attention(q, k, v, **options))
+    return fusion
+
+
+def softcapped() -> tf.Fusion:
+    """Scores between -3 and 3, plus a bias of each key; with the logarithms of the sums."""
+    with tf.Fusion() as fusion:
+        q, k, v = (tf.define_tensor([e, 32], dtype=tf.float16) for e in ("M", "N", "N"))
+        slope = tf.define_tensor(["N"])
+        s = tf.tanh(tf.matmul(q, k.T, dtype=tf.float32) / 3.0) * 3.0 + slope
+        top = tf.max(s, axis=1, keepdims=True)
+        p = tf.exp(s - top)
+        total = tf.sum(p, axis=1, keepdims=True)
+        fusion.add_output(tf.cast(tf.matmul(tf.cast(p, tf.float16), v, dtype=tf.float32) / total, tf.float16))
+        fusion.add_output(tf.squeeze(tf.log(total) + top, 1))
+    return fusion
+
+
+def arrays(fusion: tf.Fusion, m: int, n: int) -> list[NDArray[Any]]:
+    """Random inputs; a batch of 2."""
+    sizes = {"B": 2, "M": m, "N": n}
+    return [(RNG.standard_normal([sizes.get(str(e)) or int(str(e)) for e in tv.shape]) * 2).astype(tv.dtype.numpy) for tv in fusion.inputs]
+
+
+CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]]] = {
+    "any lengths": (attention, AttentionConfig(2, 32, 2), (130, 70)),
+    "one query, one key": (attention, AttentionConfig(1, 16, 3), (1, 1)),
+    "other columns": (lambda: attention(96, 64, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
+    "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
+    "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
+    "softcap, bias, sums": (softcapped, AttentionConfig(1, 32, 2), (65, 33)),
+}

@@ -1,0 +1,99 @@
+"""Two products and what is between them as one walk: right, proved for all lengths, and written down as calls that can be pasted."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers import AttentionConfig
+from taskfuse.schedulers.attention import find, offer
+from tests.schedulers.attentions import CASES, arrays, attention
+from tests.testing.ptx.compiled import compared
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_right_and_proved(name: str) -> None:
+    make, config, sizes = CASES[name]
+    fusion = make()
+    args = arrays(fusion, *sizes)
+    wanted = make().evaluate(*args)
+    tf.schedulers.attention(fusion, config)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert not [b for b in kernel.buffers if b.memory is tf.MemoryType.Global]
+    for found, expected in zip(kernel.simulate(*args, seed=2), wanted, strict=True):
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+def test_the_code_makes_the_same_schedule() -> None:
+    fusion, other = attention(64), attention(64)
+    chosen = tf.schedulers.attention(fusion)
+    exec(compile(chosen.code, "schedule", "exec"), {"fusion": other})
+    assert str(tf.lower(other)) == str(tf.lower(fusion))
+    assert "tf.cascade(" in chosen.code
+    assert chosen.config == chosen.alternatives[0].config
+    assert offer(attention(64)).us == chosen.us
+
+
+def test_the_machine_code_does_what_the_kernel_says() -> None:
+    fusion = attention(64)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
+    kernel = tf.lower(fusion)
+    assert compared(kernel).difference is None
+    assert len(re.findall(r"^\s*COMMIT wgmma$", str(kernel), re.M)) == 2
+
+
+def test_registers_and_shared_memory_bound_the_chunks() -> None:
+    for d in (32, 64, 128, 256):
+        options = tf.schedulers.attention(attention(d)).alternatives
+        assert all(o.config.registers(d) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
+    with pytest.raises(UnsupportedError, match="registers"):
+        tf.schedulers.attention(attention(256), AttentionConfig(3, 128, 2))
+    with pytest.raises(UnsupportedError, match="Shared memory"):
+        tf.schedulers.attention(attention(256), AttentionConfig(1, 128, 3))
+
+
+@pytest.mark.parametrize(("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0")])
+def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        AttentionConfig(*fields)
+
+
+def single() -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
+        fusion.add_output(tf.matmul(a, b))
+    return fusion
+
+
+def chained() -> tf.Fusion:
+    """Nothing is reduced between the products, of float32."""
+    with tf.Fusion() as fusion:
+        a, b, c = (tf.define_tensor([64, 64]) for _ in range(3))
+        fusion.add_output(tf.relu(a @ b) @ c)
+    return fusion
+
+
+def scaled_first() -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        q, k, v = (tf.define_tensor(["M", 64], dtype=tf.bfloat16) for _ in range(3))
+        fusion.add_output(tf.scaled_dot_product_attention(q * 2.0, k, v))
+    return fusion
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (single, "1 matrix products"),
+        (chained, "16-bit floats"),
+        (scaled_first, "not inputs"),
+        (lambda: attention(40), "heads of 40"),
+        (lambda: attention(heads=("A", "B", "C")), "3 batch axes"),
+    ],
+)
+def test_what_it_refuses(make: Callable[[], tf.Fusion], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        find(make())
