@@ -338,9 +338,9 @@ class TensorView(ArrayMethods):
     def search_by(self, how: PlaceSearch, divisor: int = 1) -> TensorView:
         """Choose how kernels find the place of a key in this table (``upper_bound``); what they compute is the same.
 
-        By ``PlaceSearch.TABLE`` the fusion takes one more input, the last so far: a table of int32 that holds the places of the keys 0, 1, ... in the elements of
-        this one divided by ``divisor``: for ``tf.grouped_matmul`` with tiles of so many rows the group of each tile (``tf.tiles.places`` makes it).
-        Whatever it holds, no access leaves its tensor.
+        By ``PlaceSearch.TABLE`` the fusion takes one more input, the last so far: a table of int32 that holds the places of the keys 0, 1, ... in the
+        elements of this one divided by ``divisor``: for ``tf.grouped_matmul`` with tiles of so many rows the group of each tile
+        (``tf.tiles.places`` makes it). Whatever it holds, no access leaves its tensor.
 
         Args:
             how: by ``PlaceSearch.BISECTION``, the default, by ``PlaceSearch.BALLOT``, or by ``PlaceSearch.TABLE``.

@@ -1,4 +1,4 @@
-"""PlaceSearch for a proof that a form is not negative.
+"""Search for a proof that a form is not negative.
 
 ``form >= 0`` is reduced to simpler forms that imply it, until interval arithmetic settles one. A step replaces the occurrence ``c*t`` of one atom ``t`` by
 ``c*bound``, where the bound is one that the facts or the definition of ``t`` give, below or above by the sign of ``c``; or it subtracts a multiple of an
