@@ -87,7 +87,7 @@ class GroupedGraph(Graph):
 
     def _search(self, offsets: TensorView, tile: int) -> None:
         """Say how places are found in a table, of tiles as the product has, or of others."""
-        if self._groups > 1 and self.chooser.chance(40):
+        if self._groups > 1 and self.chooser.chance(60):
             how = self.chooser.pick((PlaceSearch.TABLE, PlaceSearch.TABLE, PlaceSearch.BALLOT, PlaceSearch.BISECTION))
             self.recorder.call(offsets, "search_by", how, **({"divisor": self.chooser.pick((tile, tile, tile, 1))} if how is PlaceSearch.TABLE else {}))
 
