@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
+    # Those of random cases come first and side by side: workers take tests in the order of this list, so one of them makes each case once.
+    items.sort(key=lambda item: not hasattr(getattr(item, "module", None), "random_case_of"))
 
 
 @pytest.hookimpl(wrapper=True)

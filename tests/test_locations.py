@@ -17,9 +17,9 @@ from taskfuse.kir.nodes import Bind, Compute, For, If, Stmt, VectorCopy
 from taskfuse.kir.synchronization import Arrive, Wait
 from taskfuse.location import Location
 from taskfuse.schedulers.segmenter import choose_segments
-from taskfuse.testing import seeded_case
 from taskfuse.testing.options import OPTIONS, Mix
 from tests.lines import line_of
+from tests.random_cases import random_case_of
 from tests.schedulers.programs import ALIKE, Program
 
 
@@ -40,7 +40,7 @@ def test_every_statement_of_an_example_has_a_line_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("mix", [m for m in Mix if m in OPTIONS], ids=lambda m: m.value)
 def test_every_statement_of_a_random_kernel_has_a_line(mix: Mix) -> None:
-    kernels = [k for seed in range(8) if (k := seeded_case(seed, mix).kernel) is not None]
+    kernels = [k for seed in range(6) if (k := random_case_of(seed, mix).kernel) is not None]
     assert kernels
     for kernel in kernels:
         assert without_line(kernel) == []

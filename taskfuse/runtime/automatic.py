@@ -16,7 +16,7 @@ from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
 from taskfuse.schedulers.budget import SECONDS, Budget, Ended, Work
-from taskfuse.schedulers.candidates import failure, tried
+from taskfuse.schedulers.candidates import result, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
@@ -69,17 +69,16 @@ def _searched(
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
         progress(f"{len(runs)} schedules tried, {len(alike)} kernels of segments")
-        is_segment = scheduled.name != fusion.name
-        key = form(scheduled).text if is_segment else ""  # the arguments of the whole have the names that the user gave them
-        known = alike.get(key)
+        is_segment = scheduled.name != fusion.name  # the arguments of the whole have the names that the user gave them
+        key = result(lambda: form(scheduled).text, None, "no form up to names", []) if is_segment else None
+        known = None if key is None else alike.get(key)
         if known is None:
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
-            counts: list[Count] = []
-            failure(lambda: counts.append(count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target)))
-            known = run, counts[0] if counts else None  # what cannot be counted is proved all the same
-            if is_segment:
+            made = result(lambda: count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target), None, "no count", [])
+            known = run, made  # what cannot be counted is proved all the same
+            if key is not None:
                 alike[key] = known
         runs[scheduled, scheduled.name], counted = known
         return counted

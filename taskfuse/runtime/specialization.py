@@ -28,6 +28,7 @@ from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.budget import Ended
+from taskfuse.schedulers.candidates import result
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
@@ -59,7 +60,22 @@ class Specialized(Executable):
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
 
-    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_integers", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_varying", "_width")
+    __slots__ = (
+        "_aligned",
+        "_base",
+        "_faults",
+        "_fusion",
+        "_inputs",
+        "_integers",
+        "_lock",
+        "_make",
+        "_reduced",
+        "_runs",
+        "_scheduled",
+        "_target",
+        "_varying",
+        "_width",
+    )
 
     def __init__(
         self, fusion: Fusion, make: Maker, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
@@ -70,6 +86,7 @@ class Specialized(Executable):
         self._base = base
         self._target = target
         self._scheduled = dict(scheduled or {})
+        self._faults: list[str] = []
         self._inputs = len(fusion.inputs)
         self._integers = len(fusion.integers)
         integers = frozenset(fusion.integers)
@@ -168,7 +185,7 @@ class Specialized(Executable):
         with self._lock:
             found = self._scheduled.get(exact) or self._scheduled.get(facts)
             if found is None:
-                found = self._schedule(facts, exact, extents) if len(self._scheduled) < MOST else self._closest(extents)
+                found = self._tried(facts, exact, extents) if len(self._scheduled) < MOST else self._closest(extents)
             return found.run
 
     def _facts(self, extents: Mapping[str, int]) -> Facts:
@@ -183,6 +200,19 @@ class Specialized(Executable):
             return Dim(d.name, d.min, bound if d.max is None else min(bound, d.max), multiple, d.bound)
 
         return tuple(fact(d) for d in self._fusion.dims.values())
+
+    def _tried(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
+        """The specialization for new facts; the kernels for all extents, if it fails."""
+        found = result(lambda: self._schedule(facts, exact, extents), None, f"no kernels for {', '.join(map(str, facts))}", self._faults)
+        if found is None:
+            found = self._scheduled[facts] = self._base
+        return found
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The facts for which no kernels of their own could be made, and why: calls for which they hold run the kernels for all extents."""
+        with self._lock:
+            return tuple(self._faults)
 
     def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
         """The specialization for new facts. The cost models get the length of reduced rows, and the greatest value of other extents."""

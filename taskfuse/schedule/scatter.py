@@ -148,7 +148,7 @@ def rows_of(expr: MathExpr) -> RowTiles | None:
     tv, read = expr.output, expr.operands[0] if expr.operands else None
     if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])) or not isinstance(read, Read):
         return None
-    if read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const) or size.value < 1:
+    if tv.ndim == 0 or read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const) or size.value < 1:
         return None
     row, *others = iteration_point(tv.ndim)
     promised = {x.name: known for x, known in tv.fusion.tables.items() if known.rises and known.low is ZERO}

@@ -22,6 +22,7 @@ from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.online import offer as online_offer
 from taskfuse.schedulers.online import online
+from taskfuse.schedulers.pointwise import offer as pointwise_offer
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.products import offer as products_offer
 from taskfuse.schedulers.products import products
@@ -111,6 +112,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
         online: partial(online_offer, memo=memo, lowers=lowers),
         normalization: partial(normalization_offer, memo=memo, lowers=lowers),
+        pointwise: pointwise_offer,
         fallback: fallback_offer,
     }
 

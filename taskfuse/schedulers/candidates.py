@@ -146,6 +146,12 @@ class Candidates:
         """Microseconds of the best, which need not be scheduled for that; infinite if all were dropped."""
         return inf if self._head is None else self._head.us if isinstance(self._head, Offer) else self._head.schedule.us
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether :attr:`us` is the time of a schedule, made or offered for certain."""
+        head = self._head
+        return not isinstance(head, Offer) or head.is_exact
+
     def put_aside(self, schedule: Chosen[Any]) -> None:
         """Go on to the next scheduler, and come back if nothing better is left: the kernel of :attr:`best` is proved, and far from its roofline.
 
@@ -289,3 +295,13 @@ def failure(call: Callable[[], object]) -> str | None:
     except Exception as error:
         return f"{INTERNAL}, {type(error).__name__}: {error}"
     return None
+
+
+def result(call: Callable[[], T], otherwise: T, what: str, faults: list[str]) -> T:
+    """The result of a part of a search that the search can do without; if it fails, ``otherwise``, with ``what`` is missing and why in ``faults``."""
+    found: list[T] = []
+    fault = failure(lambda: found.append(call()))
+    if fault is None:
+        return found[0]
+    faults.append(f"{what}: {fault}")
+    return otherwise

@@ -271,8 +271,9 @@ def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
 def apart(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[list[TensorView]]:
     """What is computed, in parts that need nothing of each other."""
     code = [e for e in exprs if has_code(fusion, e)]
-    edges = [(read.tensor, e.output) for e in code for read in storage_reads(fusion, e) if not read.tensor.is_input]
-    return components([e.output for e in code], edges)
+    computed = [e.output for e in code]
+    edges = [(t, e.output) for e in code for read in storage_reads(fusion, e) for t in made_from(fusion, read.tensor) if among(t, computed)]
+    return components(computed, edges)
 
 
 def _behind(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from taskfuse.ir.axes import iteration_symbol
@@ -38,7 +39,7 @@ from taskfuse.schedulers.elementwise import (
     work,
 )
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
 
@@ -112,14 +113,9 @@ def pointwise(
     extent = Sizes(fusion, sizes, target)
     check(fusion, "pointwise")
     script = Script(fusion)
-    script.comment("each tensor at the points of what reads it, inputs in registers")
-    total = work(fusion, extent)
-    leaves = align(script, fusion)
-    chosen = config or choose(fusion, fusion.outputs[0], leaves, extent)
+    leaves, chosen, us, moved = _planned(script, config, extent)
     schedule(script, fusion.outputs, leaves, chosen)
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
-    vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
-    us = total.us(vector_bytes)
     others = [
         replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2))
         for rows in (chosen.rows, 1)
@@ -128,8 +124,30 @@ def pointwise(
         for u in (2, 1, 4)
     ]
     options = tuple(Option(c, us, block=(c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
-    moved = f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
     return Chosen("pointwise", shape or "scalar", options[0], options, config is not None, script.text, moved)
+
+
+def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
+    """The offer of :func:`pointwise`.
+
+    Raises:
+        UnsupportedError: see :func:`pointwise`.
+    """
+    check_call(fusion, "pointwise", None, PointwiseConfig)
+    check(fusion, "pointwise")
+    _, _, us, _ = _planned(Script(copy_fusion(fusion)[0]), None, Sizes(fusion, sizes, target))
+    return Offer(us, partial(pointwise, sizes=sizes, target=target), is_exact=True)
+
+
+def _planned(script: Script, config: PointwiseConfig | None, extent: Sizes) -> tuple[tuple[Leaf, ...], PointwiseConfig, float, str]:
+    """What reads memory, the parameters, microseconds and bytes of a fusion, each of whose tensors is computed at the points of its readers from now on."""
+    fusion = script.fusion
+    script.comment("each tensor at the points of what reads it, inputs in registers")
+    total = work(fusion, extent)
+    leaves = align(script, fusion)
+    chosen = config or choose(fusion, fusion.outputs[0], leaves, extent)
+    us = total.us(min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves)))
+    return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
 
 
 def check(fusion: Fusion, kind: str) -> None:

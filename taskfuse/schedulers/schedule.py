@@ -172,11 +172,13 @@ class Offer:
         us: expected microseconds.
         make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
         given: the same for given parameters; ``None``: the scheduler itself has to be called, which tries them on a copy first.
+        is_exact: the schedule takes as long, and only a fault of taskfuse refuses it.
     """
 
     us: float
     make: Callable[[Fusion], Chosen[Any]]
     given: Callable[[Any], Callable[[Fusion], Chosen[Any]]] | None = None
+    is_exact: bool = field(default=False, kw_only=True)
 
 
 class Memo:

@@ -20,6 +20,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
+from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import PRODUCTS
 from taskfuse.schedulers.beside import GAIN, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
@@ -77,6 +78,7 @@ class Search:
         self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
+        self._trusted: set[Segment] = set()
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Segment, frozenset[TensorView]] = {}
         self._segments = self._sorted(self._joined(self._start()))
@@ -131,12 +133,16 @@ class Search:
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
-        """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again."""
-        expected: list[float] = []
-        while not expected or expected != [self._way(p).us for p in segments]:
+        """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again; one that was
+        merged without a schedule, in parts."""
+        while True:
             segments = self._merged(segments)
             expected = [self._way(p).us for p in segments]
             self._us_of(segments)
+            if expected == [self._way(p).us for p in segments]:
+                break
+            wrong = {p for p, us in zip(segments, expected, strict=True) if p in self._trusted and self._way(p).us > us}
+            segments = [q for p in segments for q in (self._parts_of(p) if p in wrong else [p])]
         settled = frozenset[Segment]()
         while settled != (settled := frozenset(segments)):
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
@@ -208,9 +214,7 @@ class Search:
         if step is not None and (self._budget.is_spent or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
-        parts = [p for p in self._start() if p <= refused]
-        if parts == [refused] or frozenset[TensorView]().union(*parts) != refused:
-            parts = self._atoms(refused)
+        parts = self._parts_of(refused)
         if parts == [refused]:
             if self._step(refused) is None:
                 raise self._ways[refused].error()
@@ -218,14 +222,11 @@ class Search:
         apart = self._joined(rest + parts)
         return apart if step is None or self._us_of(apart) < self._us_of(segments) else list(segments)
 
-    def _atoms(self, p: Segment) -> list[Segment]:
-        """The smallest segments of a segment: single tensors, and the parts of one assembly."""
-        found = {tv: frozenset([tv]) for tv in p}
-        for expr in self.fusion.exprs():
-            parts = [tv for tv in made_from(self.fusion, expr.output) if tv in p] if isinstance(expr, Assemble) else []
-            together = frozenset[TensorView]().union(*(found[tv] for tv in parts))
-            found.update((tv, together) for tv in together)
-        return list(dict.fromkeys(found[tv] for tv in self.tensors if tv in p))
+    def _parts_of(self, p: Segment) -> list[Segment]:
+        """The segments that merging began with, in a segment; its smallest ones, if it has none of these or is one."""
+        parts = [q for q in self._start() if q <= p]
+        is_finer = parts != [p] and frozenset[TensorView]().union(*parts) == p
+        return parts if is_finer else atoms(self.fusion, [tv for tv in self.tensors if tv in p])
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
         """The segments with some tensors on the other side of a cut, if that is faster."""
@@ -320,6 +321,9 @@ class Search:
         apart = self._way(a).us + self._way(b).us
         if self._is_hopeless(a | b, apart) or self._way(a | b).us > apart:
             return False
+        if self._way(a | b).is_exact:
+            self._trusted.add(a | b)
+            return True
         together = self._step(a | b)
         return together is not None and together.schedule.us <= apart
 

@@ -201,6 +201,11 @@ class Ways:
         return self._fastest().candidates.us
 
     @property
+    def is_exact(self) -> bool:
+        """Whether :attr:`us` is that of a schedule that is made, or offered for certain."""
+        return self._is_known or self._fastest().candidates.is_exact
+
+    @property
     def step(self) -> SegmentStep | None:
         """The fastest that was not dropped; ``None`` if all were."""
         if not self._is_known:

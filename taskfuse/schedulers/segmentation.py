@@ -65,7 +65,7 @@ class Segmentation:
         chunked: scans that are split before the fusion is segmented, and the elements of their chunks.
         moved: the calls that bring views out of the way of products, and cut long sums of products, before the fusion is segmented, as Python.
         whole_fusion: what is segmented, with the names that ``steps`` speak of; ``None``: there is one kernel.
-        dropped: sets of tensors that could not become one kernel, with the reasons.
+        dropped: forms of the fusion and sets of tensors that could not be used or become one kernel, with the reasons.
         ended: what ended the search before all was tried, if anything did.
         bound: microseconds that no kernels of the fusion take less than; 0 if that is not known.
         launch_us: microseconds of a launch.
@@ -132,7 +132,7 @@ class Segmentation:
     def explain(self) -> str:
         """The kernels, the reasons for them, and the cuts."""
         if not self.is_segmented:
-            return "\n".join([self.steps[0].schedule.explain(), *([_ENDED[self.ended]] if self.ended else [])])
+            return "\n".join([self.steps[0].schedule.explain(), *self.dropped, *([_ENDED[self.ended]] if self.ended else [])])
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         if self.us > SANE * self.bound > 0:
             crossing = 2e-6 * sum(size for _, size in self.crossing)

@@ -221,7 +221,7 @@ def _memory_order(
 def _width(fusion: Fusion, memory: Sequence[tuple[TensorView, list[Key]]], axes: int, extent: Expr) -> int:
     """See :class:`Space`. An array of all elements whose last axis has one is accessed element by element: neighboring threads then take neighbors, not
     every fourth one."""
-    if any(tv.logical[-1].extent is ONE and len(own) == axes for tv, own in memory):
+    if any(own and tv.logical[-1].extent is ONE and len(own) == axes for tv, own in memory):
         return 1
     width = VECTOR_BYTES // min((tv.dtype.itemsize for tv, _ in memory), default=VECTOR_BYTES)
     facts: Facts = fusion.facts()

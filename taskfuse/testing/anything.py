@@ -39,6 +39,7 @@ from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
+from taskfuse.testing.signatures import attempt, drawn, dtypes, patterns, shapes
 
 ANYTHING = CaseOptions(
     ops=9,
@@ -68,12 +69,45 @@ class AnyGraph(Graph):
     """A graph of all ops."""
 
     def _weights(self) -> list[Callable[[], TensorView | None]]:
-        more = ((self._repeated, 6), (self._parts, 6), (self._made, 5), (self._masked, 4), (self._contraction, 5), (self._tiles, 4), (self._turned, 6))
+        more = (
+            (self._repeated, 6),
+            (self._parts, 6),
+            (self._made, 5),
+            (self._masked, 4),
+            (self._contraction, 5),
+            (self._tiles, 4),
+            (self._turned, 6),
+            (self._any, 24),
+        )
         return [*super()._weights(), *(f for f, n in more for _ in range(n))]
 
     def _call(self, op: str, *args: object, **keywords: object) -> TensorView | None:
         """The first result of an op; other ops may read the others."""
         made: TensorView | tuple[TensorView, ...] | None = self.recorder.attempt(tf, op, *args, **keywords)
+        if not isinstance(made, tuple):
+            return made
+        self.tensors += made[1:]
+        return made[0]
+
+    def _any(self) -> TensorView | None:
+        """Any op there is, with arguments by its signature: of a tensor that is there, if one has a shape that the op takes."""
+        op = self.chooser.pick(drawn())
+        known = patterns(op)
+        if not known:
+            return None
+        pattern = self.chooser.pick(known)
+        x = self._operand() if pattern and self.chooser.chance(70) else None
+        first = None if x is None or any(not isinstance(e, Const) for e in x.shape) else self.shape(x)
+        found = None if first is None else shapes(pattern, first, self.chooser, self.options.sizes)
+        if found is None:
+            x, found = None, shapes(pattern, None, self.chooser, self.options.sizes)
+        assert found is not None
+        if not self._fits(*(n for shape in found for n in shape)):
+            return None
+        kinds = dtypes(op, len(found), self._dtype() if x is None else x.dtype)
+        there = [] if x is None else [x]
+        inputs = [self._input([*shape], dtype) for shape, dtype in zip(found[len(there) :], kinds[len(there) :], strict=True)]
+        made: TensorView | tuple[TensorView, ...] | None = attempt(op, [*there, *inputs], self.chooser, self.recorder)
         if not isinstance(made, tuple):
             return made
         self.tensors += made[1:]

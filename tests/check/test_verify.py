@@ -8,9 +8,9 @@ from taskfuse.check import verify
 from taskfuse.check.counterexample import counterexample
 from taskfuse.check.refuted import TooLarge
 from taskfuse.kir import parse_kernel
-from taskfuse.testing.case import seeded_case
 from taskfuse.testing.options import Mix
 from tests.proofs import proved
+from tests.random_cases import random_case_of
 
 TESTS = Path(__file__).parent.parent
 KERNELS = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir"))]
@@ -24,7 +24,7 @@ def test_kernels_are_proved(path: Path) -> None:
 @pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, range(104, 138)), (Mix.WARPS, range(12)), (Mix.PERSISTENT, range(1023, 1035))])
 def test_random_kernels_are_proved(mix: Mix, seeds: range) -> None:
     """Order for all extents; values for all, or for those of the case."""
-    kernels = [proved(case.kernel, case.sizes) for seed in seeds if (case := seeded_case(seed, mix)).kernel is not None]
+    kernels = [proved(case.kernel, case.sizes) for seed in seeds if (case := random_case_of(seed, mix)).kernel is not None]
     assert sum(not verify(kernel).is_proved for kernel in kernels) <= len(kernels) // 3
 
 
@@ -50,7 +50,7 @@ def test_places_in_clusters() -> None:
 def test_proved_kernels_hold_in_single_launches() -> None:
     launches = 0
     for seed in range(16):
-        case = seeded_case(seed)
+        case = random_case_of(seed)
         if case.kernel is None or not verify(case.kernel, case.sizes).is_proved:
             continue
         try:

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.nvrtc import known_archs
+from taskfuse.cuda.nvrtc import CompileOptions, known_archs
 from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
-from taskfuse.testing import seeded_case
-from tests.cuda.compiled import FORMS, compiles, texts
+from tests.cuda.compiled import FORMS, Unoptimized, compiles, texts
 from tests.examples.cases import CASES, lowered
 from tests.golden import Golden
+from tests.random_cases import random_case_of
 
 ROOT = Path(__file__).parents[2]
 RANDOM = 18  # `make compiles` looks at as many as wanted
@@ -38,7 +38,7 @@ def examples() -> Mapping[str, tf.Kernel]:
 @cache
 def random_kernels() -> Mapping[str, tf.Kernel]:
     """Kernels of the first seeds that lower, by name."""
-    found = ((f"seed {seed}", seeded_case(seed).kernel) for seed in count())
+    found = ((f"seed {seed}", random_case_of(seed).kernel) for seed in count())
     return dict(islice(((name, kernel) for name, kernel in found if kernel is not None), RANDOM))
 
 
@@ -49,16 +49,16 @@ def allowed(sources: Mapping[str, Source], arch: int) -> dict[str, Source]:
 
 @pytest.mark.parametrize("how", FORMS)
 def test_examples_and_written_kernels(how: str) -> None:
-    compiles(texts(examples(), how), "sm_90a", fast_math=FORMS[how][3])
+    compiles(texts(examples(), how), CompileOptions() if how == "dense" else Unoptimized(fast_math=FORMS[how][3]))
 
 
 def test_random_kernels() -> None:
-    compiles(texts(random_kernels(), "dense"), "sm_90a")
+    compiles(texts(random_kernels(), "dense"))
 
 
 @pytest.mark.parametrize(("how", "first"), [("rows", 0), ("strided, wide", 6), ("debug, fast math", 12)])
 def test_random_kernels_in_other_forms(how: str, first: int) -> None:
-    compiles(texts(dict(islice(random_kernels().items(), first, first + 6)), how), "sm_90a", fast_math=FORMS[how][3])
+    compiles(texts(dict(islice(random_kernels().items(), first, first + 6)), how), Unoptimized(fast_math=FORMS[how][3]))
 
 
 @pytest.mark.parametrize(("arch", "number"), [("sm_80", 80), (NEWER, int(NEWER.strip("sm_a")))])
@@ -66,8 +66,8 @@ def test_other_architectures(arch: str, number: int) -> None:
     sources = allowed(texts(examples(), "dense"), number)
     assert sources.keys() >= {"founding", "matmul", "rotate.kir"}
     assert "gemm.kir" not in sources  # wgmma is of sm_90a alone
-    compiles(sources, arch)
-    compiles(allowed(texts(dict(islice(random_kernels().items(), 6, 15)), "dense"), number), arch)
+    compiles(sources, Unoptimized(arch))
+    compiles(allowed(texts(dict(islice(random_kernels().items(), 6, 15)), "dense"), number), Unoptimized(arch))
 
 
 def everything() -> Iterator[tuple[str, Source]]:

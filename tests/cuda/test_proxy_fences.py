@@ -19,4 +19,4 @@ def test_each_state_space_has_an_instruction() -> None:
     assert '"fence.proxy.async.shared::cta;"' in source
     assert '"fence.proxy.async.global;"' in source
     assert [line.strip() for line in source.splitlines() if line.strip().startswith("fence_")] == ["fence_proxy_async();", "fence_proxy_async_global();"]
-    compiles(texts({"fences": kernel}, "dense"), "sm_90a")
+    compiles(texts({"fences": kernel}, "dense"))

@@ -10,7 +10,7 @@ from examples import founding, gemm, horizontal_fusion, pipeline
 from taskfuse.errors import TaskError
 from taskfuse.ir.picture import fusion_picture
 from taskfuse.svg import Drawing
-from taskfuse.testing import seeded_case
+from tests.random_cases import random_case_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHANNEL = "#d9730d"
@@ -88,7 +88,7 @@ def test_neither_kind_is_drawn_in_turn() -> None:
 
 def test_every_fusion_can_be_drawn() -> None:
     for seed in range(15):
-        fusion = seeded_case(seed).fusion
+        fusion = random_case_of(seed).fusion
         found = texts(fusion_picture(fusion))
         assert all(n.name in {t.partition(":")[0] for t in found} for n in fusion.tasks.nodes)
         assert all(any(t == tv.name or t.startswith(f"{tv.name} = ") for t in found) for tv in (*fusion.inputs, *fusion.outputs))
@@ -108,7 +108,7 @@ def test_edges_between_roles_are_channels(fusion: tf.Fusion, channels: list[str]
 
 def test_what_breaks_the_laws_is_drawn_too() -> None:
     """A cache of seed 34 puts a tensor in no task between two tasks, the first of which reads the second: a cycle, which lowering refuses."""
-    fusion = seeded_case(34).fusion
+    fusion = random_case_of(34).fusion
     with pytest.raises(TaskError, match="cycle"):
         fusion.check()
     found = edges(fusion_picture(fusion))

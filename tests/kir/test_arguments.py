@@ -8,8 +8,8 @@ from taskfuse.errors import InputError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel, parse_kernel, specialized
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
-from taskfuse.testing.case import seeded_case
 from taskfuse.testing.options import Mix
+from tests.random_cases import random_case_of
 
 TEXT = """\
 KERNEL k(x: float32[N]) -> (y: float32[N])
@@ -47,7 +47,7 @@ def test_every_declaration() -> None:
 @pytest.mark.parametrize("mix", [Mix.BLOCKS, Mix.STREAMS, Mix.PRODUCTS, Mix.ROWS])
 def test_random_kernels(mix: Mix) -> None:
     for seed in range(6):
-        case = seeded_case(seed, mix)
+        case = random_case_of(seed, mix)
         if case.kernel is not None:
             assert names(specialized(case.kernel, case.sizes)).isdisjoint(e.name for e in case.kernel.extents)
 

@@ -14,7 +14,7 @@ from taskfuse.kir.channels import carried, channels
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.synchronization import Arrive
 from taskfuse.lowering import lower
-from taskfuse.testing import seeded_case
+from tests.random_cases import random_case_of
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -66,7 +66,7 @@ def test_the_text_has_all_of_it(module: ModuleType) -> None:
 def test_the_channels_of_lowering_are_found_again() -> None:
     seen = distributed = 0
     for seed in range(60):
-        made = seeded_case(seed).kernel
+        made = random_case_of(seed).kernel
         if made is None:
             continue
         table = made.channels()

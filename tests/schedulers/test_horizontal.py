@@ -14,9 +14,9 @@ from taskfuse.errors import TaskfuseError, TaskfuseWarning
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Barrier, BarrierScope
-from taskfuse.testing import seeded_case
 from tests.errors import text_of
 from tests.proofs import proved, sizes_of
+from tests.random_cases import random_case_of
 from tests.schedulers.members import computed, numbers, pointwise, row_sum, softmax
 from tests.schedulers.side_by_side import lowered, normalized
 
@@ -52,7 +52,7 @@ def test_members_keep_their_groups_and_roles() -> None:
 def test_random_fusions_side_by_side(first: int) -> None:
     """What lowers alone lowers beside another one, unless a block gets too large, and gives the same bits."""
     for seed in range(first, first + 8, 2):
-        a, b = seeded_case(seed), seeded_case(seed + 1)
+        a, b = random_case_of(seed), random_case_of(seed + 1)
         if a.kernel is None or b.kernel is None:
             continue
         with warnings.catch_warnings(), np.errstate(all="ignore"):

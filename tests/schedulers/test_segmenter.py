@@ -13,7 +13,7 @@ from tests.proofs import proved
 
 def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many functions of few bytes: no search for cuts begins."""
-    monkeypatch.setattr(segmenter, "Search", None)
+    monkeypatch.setattr(segmenter, "Forms", None)
     with tf.Fusion("diamonds") as fusion:
         x = tf.define_tensor(["N", 64], name="x")
         for _ in range(30):

@@ -1,15 +1,15 @@
 """Coverage: what is counted of cases, and how it reads."""
 
-from taskfuse.testing import seeded_case
 from taskfuse.testing.measure import Distribution
+from tests.random_cases import random_case_of
 
-CASES = [seeded_case(seed) for seed in (1, 3, 5)]
+SEEDS = (1, 3, 5)
 
 
 def counted(numbers: tuple[int, ...]) -> Distribution:
     found = Distribution()
     for k in numbers:
-        found.add(CASES[k])
+        found.add(random_case_of(SEEDS[k]))
     return found
 
 
@@ -18,7 +18,7 @@ def test_runs_are_added() -> None:
     part.join(counted((1, 2)))
     assert part == whole
     assert whole.cases == 3
-    assert whole.lowered == sum(c.kernel is not None for c in CASES)
+    assert whole.lowered == sum(c.kernel is not None for c in map(random_case_of, SEEDS))
     assert whole.lowered + sum(whole.refusals.values()) + whole.crashed == 3
 
 
@@ -34,7 +34,7 @@ def test_text() -> None:
 
 def test_refusals_are_counted_without_numbers() -> None:
     refused = Distribution()
-    for case in CASES:
+    for case in map(random_case_of, SEEDS):
         if case.outcome.refusal is not None:
             refused.add(case)
     assert all(not any(c.isdigit() for c in reason) for reason in refused.refusals)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.testing import CaseOptions, CheckError, Program, Property, check_case, fusion_case, seeded_case, shortest
+from taskfuse.testing import CaseOptions, CheckError, Program, Property, check_case, fusion_case, shortest
 from taskfuse.testing.case import program_case
 from taskfuse.testing.minimize import minimize
+from tests.random_cases import random_case_of
 from tests.testing.failing import branches, swapped, wrong
 
 
@@ -64,7 +65,7 @@ def test_a_crash_is_a_failure_and_is_shortened() -> None:
 
 
 def test_refusals_are_no_failures() -> None:
-    cases = [seeded_case(seed) for seed in range(60)]
+    cases = [random_case_of(seed) for seed in range(60)]
     refused = [case for case in cases if case.outcome.refusal is not None]
     assert refused
     for case in refused:
@@ -73,7 +74,7 @@ def test_refusals_are_no_failures() -> None:
 
 
 def test_exact_cases_are_run_on_ordinary_numbers() -> None:
-    case = seeded_case(4)
+    case = random_case_of(4)
     assert case.options.exact
     assert all(np.array_equal(a, np.round(a)) for a in case.arguments())
     assert all(dtype.precision >= 24 for dtype in case.options.dtypes)

@@ -4,13 +4,14 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
-from taskfuse.testing import RandomChooser, random_case, seeded_case
+from taskfuse.testing import RandomChooser, random_case
 from taskfuse.testing.program import Recorder
+from tests.random_cases import random_case_of
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_program_makes_the_fusion_again(seed: int) -> None:
-    case = seeded_case(seed)
+    case = random_case_of(seed)
     assert str(case.program.run()) == str(case.fusion)
     assert str(case.math.run()) == str(case.plain)
     assert str(random_case(RandomChooser(seed), case.options).fusion) == str(case.fusion)

@@ -12,6 +12,7 @@ from taskfuse.ir.atoms import Atom
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.testing.case import Case, Outcome, seeded_case
 from taskfuse.testing.options import OPTIONS, Mix
+from tests.random_cases import random_case_of
 
 MATH = "math: drawn by taskfuse/testing/graphs.py"
 READS = "says what there is, and changes nothing"
@@ -34,6 +35,7 @@ NOT_DRAWN = {
     "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
     "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
     "tf.schedulers.attention": "takes two products with a softmax between them; tests/schedulers/test_attention.py simulates and proves its kernels",
+    "tf.schedulers.products": "of lists of products that taskfuse/testing/lists.py draws; tests/schedulers/test_products.py proves its kernels",
     "tf.layouts.by_threads": "an order of allocation that the row scheduler gives; tests/schedule/test_layouts.py compares it with what it means",
     "tf.widened": "makes another fusion before it is scheduled; tests/schedule/test_widen.py compares kernels with it",
     "Task.add": "claims a tensor that task() may take as an argument, as it is drawn",
@@ -94,7 +96,7 @@ def test_every_scheduling_call_is_drawn_or_left_out_for_a_reason(monkeypatch: py
     assert len(left) > 50
     for seed in range(EACH):
         for mix in OPTIONS:
-            left -= set(drawn(seeded_case(seed, mix)))
+            left -= set(drawn(random_case_of(seed, mix)))
     monkeypatch.setattr("taskfuse.testing.case._lowered", unlowered)
     rare = ((mix, seed) for seed in range(EACH, MOST) for mix in (Mix.AUTOMATIC, Mix.PRODUCTS, Mix.REWRITES))  # which have most to choose from
     for mix, seed in rare:

@@ -61,6 +61,8 @@ def _point(space: Shape) -> Shape:
 
 def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> str:
     """The elements that may be read outside a tensor, as text; empty if there are none."""
+    if _is_empty(d.space):
+        return ""
     around = _point(d.space)
     for index, shape, conditions in _accesses(d, shapes):
         if all(_is_axis(e, n, d.space) for e, n in zip(index, shape, strict=True)):
@@ -70,6 +72,11 @@ def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> 
         if wrong and not _counted(d, kernel, conditions, inside(index, shape)):
             return f"it is not known that {wrong[0]} at every point"
     return ""
+
+
+def _is_empty(space: Shape) -> bool:
+    """True for a space that has no points: an extent is constant, and not positive."""
+    return any(isinstance(n, Const) and n.value <= 0 for n in space)
 
 
 def _is_axis(e: Expr, extent: Expr, space: Shape) -> bool:
@@ -93,8 +100,8 @@ def _accesses(d: Definition, shapes: Shapes) -> Reads:
                 before = (*before, not_(case.cond))
         case Find(source=source, values=values, extents=extents):
             yield from _each(values, shapes, ())
-            found = inside(tuple(sym(f"v{k}") for k in range(len(extents))), extents)
-            yield from _each((source,), shapes, found)
+            if not _is_empty(extents):
+                yield from _each((source,), shapes, inside(tuple(sym(f"v{k}") for k in range(len(extents))), extents))
         case Send(operand=operand, values=values):
             yield from _each((operand, *values), shapes, ())
         case Whole():

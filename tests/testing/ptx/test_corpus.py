@@ -9,9 +9,9 @@ from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import walk
-from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix
 from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
+from tests.random_cases import random_case_of
 from tests.testing.ptx.compiled import TESTS, compared
 
 FILES = [
@@ -53,7 +53,7 @@ def test_products(product: Product | WarpProduct) -> None:
     ("mix", "seed"), [(mix, seed) for mix, seeds in RANDOM.items() for seed in range(seeds)], ids=lambda p: p.value if isinstance(p, Mix) else str(p)
 )
 def test_random_kernels(mix: Mix, seed: int) -> None:
-    kernel = seeded_case(seed, mix).kernel
+    kernel = random_case_of(seed, mix).kernel
     if kernel is not None:  # a case that is refused
         assert compared(kernel).difference is None
 

@@ -1,0 +1,178 @@
+"""The forms of a fusion that are searched for segments: as it is, and rewritten so that other cuts are possible.
+
+A form computes what the fusion computes. It is a proposal like a schedule: a call that refuses it, or a search of it that fails, drops the form with its
+reason, and the other forms remain. If none is left, the fusion is computed tensor by tensor (:mod:`taskfuse.schedulers.apart`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, Pointwise
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.apart import apart
+from taskfuse.schedulers.budget import Budget
+from taskfuse.schedulers.candidates import Trial, result
+from taskfuse.schedulers.canonical import canonical
+from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.long_products import chunk_long_products
+from taskfuse.schedulers.ragged_tiles import as_rows
+from taskfuse.schedulers.roofline import bytes_of, roofline
+from taskfuse.schedulers.scatter import is_updated
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.segment_search import Search
+from taskfuse.schedulers.segment_ways import KnownCandidates
+from taskfuse.schedulers.segmentation import Segmentation
+
+WIDE_SHARE: Final = 0.5
+"""The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
+
+
+class Forms:
+    """The forms of a fusion, each with the search of it.
+
+    Args:
+        extent: numbers for extents.
+        sizes: values of its dimensions for cost models.
+        trial: makes the kernel of a candidate and proves it.
+        faults: takes the forms that are dropped, and why.
+    """
+
+    def __init__(self, fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, budget: Budget, faults: list[str]) -> None:
+        self._faults = faults
+        self._extent = extent
+        self._sizes = sizes
+        self._trial = trial
+        self._budget = budget
+        self._known = KnownCandidates(sizes, extent.target, budget, lowers=trial is None)
+        rows = self._form("with ragged rows as a tensor", lambda: as_rows(fusion))
+        self._fusion = fusion if rows is None else rows.fusion
+        self._moves = () if rows is None else tuple(rows.lines)
+        self._searches: list[Search] = []
+        self._search()
+
+    def _search(self) -> None:
+        """Search the fusion as it is, with views moved out of the way of products, and the better of these with long sums in chunks, and with cuts through
+        narrow tensors; and what is sent to elements in gather form."""
+        fusion, extent = self._fusion, self._extent
+        self._add("as it is", lambda: Script(fusion))
+        self._add("with views before products", lambda: canonical(fusion, extent))
+        best = min(self._searches, key=lambda search: search.us, default=None)
+        if best is not None:
+            own = best.moves[len(self._moves) :]
+            self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
+            self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
+        form = self._form("in gather form", lambda: gathered(fusion)) if not self._budget.is_spent else None
+        if form is not None and (best is None or roofline(form.fusion, extent) < best.us):
+            self._add("in gather form", lambda: form)
+
+    def segmentation(self, reason: str) -> Segmentation:
+        """The fastest segmentation that the searches end with.
+
+        Args:
+            reason: why one kernel does not compute the whole.
+
+        Raises:
+            UnsupportedError: no scheduler has a kernel for one of the tensors.
+        """
+        best = self._best(reason)
+        if best is None:
+            self._searches.clear()
+            self._add("without assemblies", lambda: unscattered(self._fusion))
+            best = self._best(reason)
+        if best is None:
+            best = self._apart(reason)
+        return replace(best, dropped=(*best.dropped, *self._faults))
+
+    def _best(self, reason: str) -> Segmentation | None:
+        """The fastest segmentation of those that the searches end with."""
+        best: Segmentation | None = None
+        for search in sorted(self._searches, key=lambda search: search.us):
+            if best is None or search.us < best.us:
+                found = result(lambda search=search: search.segmentation(reason), None, f"no kernels of the form after {len(search.moves)} calls", self._faults)
+                best = min((s for s in (best, found) if s is not None), key=lambda s: s.us, default=None)
+        return best
+
+    def _apart(self, reason: str) -> Segmentation:
+        """The kernels of all tensors, one after another: without assemblies, which anything can compute; else of the fusion as it is."""
+        plain = Script(self._fusion)
+        form = self._form("without assemblies", lambda: unscattered(self._fusion)) or plain
+        try:
+            return self._of_all(form, reason)
+        except UnsupportedError:
+            if form is plain:
+                raise
+            return self._of_all(plain, reason)
+
+    def _of_all(self, form: Script, reason: str) -> Segmentation:
+        fusion = form.fusion
+        steps = apart(fusion, self._sizes, self._extent.target, self._trial)
+        made = {name for step in steps for name in step.outputs}
+        read = {name for step in steps for name in step.arguments} & made
+        crossing = tuple((tv.name, float(self._extent.elements(tv) * tv.dtype.itemsize)) for tv in fusion.tensors() if tv.name in read)
+        moves = (*self._moves, *form.lines)
+        return Segmentation(fusion.name, steps, crossing, reason, moved=moves, whole_fusion=fusion, ended=self._budget.why_spent)
+
+    def _form(self, what: str, make: Callable[[], Script | None]) -> Script | None:
+        """A form, if there is one."""
+        return result(make, None, f"no form {what}", self._faults)
+
+    def _add(self, what: str, make: Callable[[], Script | None], moves: tuple[str, ...] = ()) -> None:
+        """Search a form, if there is one.
+
+        Args:
+            moves: the calls before those of the form.
+        """
+        form = self._form(what, make) if not self._searches or not self._budget.is_spent else None
+        if form is None:
+            return
+        calls = (*self._moves, *moves, *form.lines)
+
+        def search() -> list[Search]:
+            made = Search(form.fusion, self._sizes, self._extent.target, self._trial, self._budget, self._known, calls)
+            return [made] if made.us >= 0 else []  # it is estimated here, where a fault of it drops the form alone
+
+        self._searches += result(search, [], f"no search of the form {what}", self._faults)
+
+
+def narrowed(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy in which several readers that read a widened tensor through views each widen it for themselves, at their own points: a cut then goes through the
+    narrow one. ``None`` if there is no such tensor among those that move most bytes."""
+    script = Script(copy_fusion(fusion)[0])
+    least = WIDE_SHARE * bytes_of(fusion, extent)
+    for expr in needed(script.fusion):
+        tv, reads = expr.output, storage_reads(script.fusion, expr)
+        if tv.is_output or not isinstance(expr, Pointwise) or expr.op is not ELEMENTWISE["cast"] or not reads:
+            continue
+        uses = storage_uses(script.fusion, tv)
+        is_wide = reads[0].tensor.dtype.itemsize < tv.dtype.itemsize and extent.elements(tv) * tv.dtype.itemsize > least
+        if is_wide and len(uses) > 1 and any(r.tensor is tv and not is_aligned(r, use.output) for use in uses for r in storage_reads(script.fusion, use)):
+            for use in uses:
+                if not isinstance(use, Assemble) and table(script.fusion, use) is not tv:
+                    script.recompute(tv, [use.output])
+    return script if script.lines else None
+
+
+def unscattered(fusion: Fusion) -> Script | None:
+    """A copy in which nothing is assembled of parts; ``None`` if nothing is."""
+    script = Script(copy_fusion(fusion)[0])
+    for expr in script.fusion.exprs():
+        if isinstance(expr, Assemble):
+            script.unscatter(expr.output)
+    return script if script.lines else None
+
+
+def gathered(fusion: Fusion) -> Script | None:
+    """A copy in which every element looks at what is sent to it; ``None`` if nothing is sent."""
+    script = Script(copy_fusion(fusion)[0])
+    for expr in script.fusion.exprs():
+        if is_updated(script.fusion, expr.output):
+            script.unscatter(expr.output)
+    return script if script.lines else None

@@ -1,0 +1,19 @@
+"""Random cases that several tests look at: a process makes each of them once.
+
+Tests that may look at any cases look at those of the first seeds of each kind, so that they look at the same ones. What they look at stays as it is.
+"""
+
+from functools import cache
+
+from taskfuse.testing import Mix, seeded_case
+from taskfuse.testing.case import Case
+
+
+@cache
+def _made(seed: int, mix: Mix) -> Case:
+    return seeded_case(seed, mix)
+
+
+def random_case_of(seed: int, mix: Mix = Mix.MIXED) -> Case:
+    """:func:`taskfuse.testing.seeded_case`, made once."""
+    return _made(seed, mix)

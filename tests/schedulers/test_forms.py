@@ -1,0 +1,132 @@
+"""The forms of a fusion that are searched: what fails drops a form, and the rest goes on; in the end, a kernel for each tensor."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import LoweringError, ProofError, ScheduleError
+from taskfuse.runtime import automatic
+from taskfuse.runtime.views import StridedView
+from taskfuse.schedulers import forms, segment_search, segment_ways, segmenter
+from taskfuse.schedulers.candidates import INTERNAL
+from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.segment_search import Search
+from taskfuse.schedulers.segmentation import Segmentation
+from tests.schedulers.fusions import tensor
+from tests.schedulers.tried import arguments, built
+
+AUTO = sys.modules["taskfuse.schedulers.auto"]
+
+STAGES: dict[str, tuple[Any, str]] = {
+    "scans in chunks": (segmenter, "chunk_long_scans"),
+    "the roofline": (segmenter, "roofline"),
+    "the least of all cuts": (segmenter, "_least"),
+    "ragged rows": (forms, "as_rows"),
+    "views before products": (forms, "canonical"),
+    "products in chunks": (forms, "chunk_long_products"),
+    "widened tensors": (forms, "narrowed"),
+    "gather form": (forms, "gathered"),
+    "the beginning": (Search, "_start"),
+    "merging": (Search, "_merged"),
+    "moving": (Search, "_movable"),
+    "the order": (Search, "_sorted"),
+    "the trial of a segment": (Search, "_holds"),
+    "kernels side by side": (segment_search, "groups"),
+    "equal pieces": (segment_ways, "in_other_names"),
+    "the roofline of a segment": (segment_ways, "roofline"),
+    "views as arrays": (segment_ways, "strided"),
+    "offers of rows": (AUTO, "reduction_offer"),
+    "offers of the last scheduler": (AUTO, "fallback_offer"),
+}
+
+
+def two_steps() -> list[tf.TensorView]:
+    x = tf.exp(tensor("x", 4, 6))
+    return [tf.sum((x - tf.sum(x, 1, keepdims=True)).reshape(6, 4) @ tensor("w", 4, 3), 0), tf.sum(tensor("y", 6, 5), 0)]
+
+
+def two_sums() -> list[tf.TensorView]:
+    x = tensor("x", 4, 6)
+    return [tf.sum(x, 0), tf.sum(x, 1)]
+
+
+def chosen(fusion: tf.Fusion) -> Segmentation:
+    """The kernels of a fusion, which compute what NumPy computes."""
+
+    def trial(scheduled: tf.Fusion, schedule: Chosen[Any]) -> None:
+        tf.lower(scheduled)
+
+    found = segmenter.choose_segments(fusion, trial=trial)
+    given = arguments(fusion)
+    values = dict(zip([tv.name for tv in fusion.inputs], given, strict=True))
+    for step in found.steps:
+        values |= {name: StridedView(found.whole_fusion or fusion, name, "sim").of(values, {}, None, 0) for name in step.views}
+        values |= dict(zip(step.outputs, tf.lower(step.fusion).simulate(*(values[name] for name in step.arguments)), strict=True))
+    for tv, wanted in zip(fusion.outputs, fusion.evaluate(*given), strict=True):
+        np.testing.assert_allclose(values[tv.name], wanted, rtol=1e-4, atol=1e-5)
+    return found
+
+
+def planted(error: Callable[[], Exception]) -> Callable[..., Any]:
+    def fails(*args: object, **options: object) -> Any:
+        raise error()
+
+    return fails
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_fails_is_dropped_and_kernels_are_made_all_the_same(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name = STAGES[stage]
+    assert callable(getattr(module, name))
+    monkeypatch.setattr(module, name, planted(lambda: KeyError("planted")))
+    chosen(built(two_steps))
+
+
+@pytest.mark.parametrize(
+    "error", [ScheduleError(call="recompute", tensor="tv1", reason="planted"), LoweringError(what="it", reason="planted"), KeyError("planted")], ids=repr
+)
+def test_the_reason_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "narrowed", planted(lambda: error))
+    text = chosen(built(two_steps)).explain()
+    assert "no form with widened tensors at each reader: " in text
+    assert "planted" in text
+    assert (INTERNAL in text) == isinstance(error, KeyError)
+
+
+def test_without_any_search_each_tensor_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "Search", planted(lambda: KeyError("planted")))
+    found = chosen(built(two_steps))
+    assert [len(step.tensors) for step in found.steps] == [1] * len(found.steps)
+    assert "no search of the form as it is: internal error, KeyError: 'planted'" in found.explain()
+
+
+@pytest.mark.parametrize("name", ["form", "count"])
+def test_what_a_kernel_is_compared_by(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that has no form up to names, or cannot be counted, is made all the same."""
+    monkeypatch.setattr(automatic, name, planted(lambda: KeyError("planted")))
+    fusion = built(two_sums)
+    given = arguments(fusion)
+    for found, wanted in zip(tf.compile(fusion, backend="sim", cache=False)(*given), fusion.evaluate(*given), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_schedulers_that_always_fail_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the last raise: it makes the kernels."""
+    *others, last = AUTO.SCHEDULERS
+    broken = [planted(lambda: ProofError(kernel="it", verdict="refuted", reason="planted")) for _ in others]
+    for fails, scheduler in zip(broken, others, strict=True):
+        fails.__name__ = scheduler.__name__
+    monkeypatch.setattr(AUTO, "SCHEDULERS", (*broken, last))
+    monkeypatch.setattr(AUTO, "_offers", lambda lowers: {})
+    assert {step.schedule.scheduler for step in chosen(built(two_steps)).steps} == {"fallback"}
+
+
+def test_widened_tensors_are_not_moved_into_the_table_of_an_update() -> None:
+    with tf.Fusion("index_add") as fusion:
+        x, i, s = tensor("x", 300, 8, dtype=tf.bfloat16), tensor("i", 100, dtype=tf.int32), tensor("s", 100, 8, dtype=tf.bfloat16)
+        fusion.add_output(tf.index_add(x, 0, i, tf.mul(s, 2)))
+    assert "no form" not in segmenter.choose_segments(fusion).explain()
