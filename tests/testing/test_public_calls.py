@@ -85,7 +85,8 @@ def drawn(case: Case) -> Iterator[str]:
     yield from (f"MemoryType.{n}" for n in re.findall(r"\bM\.(\w+)", source))
     owners = {"fusion": "Fusion", "group": "Group", "t": "Task"}
     for receiver, name in re.findall(r"\b(\w+)(?:\([^()]*\))?\.(\w+)\(", source):
-        yield f"{owners.get(receiver.rstrip('0123456789'), 'TensorView')}.{name}"
+        owner = owners.get(receiver.rstrip("0123456789"), "TensorView")
+        yield f"{owner if owner != 'Task' or hasattr(tf.Task, name) else 'TensorView'}.{name}"  # tables are called so, too
     yield from (f"AxisRef.{n}" for n in re.findall(r"\.axis\([^()]*\)\.(\w+)\(", source))
 
 
