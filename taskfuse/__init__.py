@@ -29,7 +29,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import Scalar, TensorView
-from taskfuse.ir.types import GroupKind, MemoryType, ParallelType
+from taskfuse.ir.types import GroupKind, MemoryType, ParallelType, PlaceSearch
 from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
@@ -67,6 +67,7 @@ __all__: list[str] = [
     "LoweringOptions",
     "MemoryType",
     "ParallelType",
+    "PlaceSearch",
     "Scalar",
     "SegmentedFusion",
     "Target",

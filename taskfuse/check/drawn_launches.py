@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.refuted import TooLarge
 from taskfuse.ir.dims import nearest
+from taskfuse.ir.places import places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
@@ -31,7 +32,9 @@ MOST = 1 << 20
 def drawn_tables(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
     """An array for each table whose elements occur in expressions."""
     used = looked_up(kernel)
-    return {p.name: _drawn(p, symbols) for p in kernel.tables if p.name in used}
+    found = {p.name: _drawn(p, symbols) for p in kernel.tables if p.name in used and p.holds is None}
+    held = {p.name: places(p.holds, int(evaluate(p.shape[0], symbols)), {**symbols, **found}) for p in kernel.tables if p.name in used and p.holds is not None}
+    return found | held
 
 
 def _drawn(table: TensorParam, symbols: Mapping[str, int]) -> NDArray[np.int64]:

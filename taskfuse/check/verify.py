@@ -13,6 +13,7 @@ from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.order import deadlocks, initialization
+from taskfuse.check.places import searched
 from taskfuse.check.queues import owned
 from taskfuse.check.races import Races
 from taskfuse.check.refuted import TooLarge, WorkBudget
@@ -99,6 +100,7 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
     )
     rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
+    rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.tables if p.holds is not None]
     more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
     argument = Argument(_argument(kernel, launched))
@@ -112,10 +114,12 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     If an expression of the kernel may have no value, nothing else is checked: the rules are about expressions with values.
     """
     tree = StatementTree.of(kernel)
+    meant = searched(kernel)
     demands = tuple(defined(tree))
     if tree.has_copies and all_proved(demands) is None:
         tree = tree.copied_out()
         demands = tuple(defined(tree))
+    tree = tree if meant is kernel else StatementTree.of(meant)
     if any(o.subject == DIVISORS and o.verdict is not Verdict.PROVED for o in demands):
         yield from demands
         return

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.places import places
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
@@ -92,9 +93,12 @@ class Launch:
             held = min(held, limits.shared // (shared + limits.shared - limits.block_shared))
         used, ends = looked_up(kernel), (const(0), const(max(symbols.values(), default=1)))
         tables: dict[str, Array] = {}
-        for p in (p for p in kernel.tables if p.name in used):
+        for p in (p for p in kernel.tables if p.name in used and p.holds is None):
             low, high = (integer(e, symbols) for e in (ends if p.rises is None else p.rises))
             tables[p.name] = np.linspace(low, high, integer(p.shape[0], symbols)).astype(np.int64)
+        for p in kernel.tables:
+            if p.name in used and p.holds is not None:
+                tables[p.name] = places(p.holds, integer(p.shape[0], symbols), {**symbols, **tables})
         return Launch(symbols, tables, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
 
 

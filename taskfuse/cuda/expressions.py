@@ -6,7 +6,7 @@ a power of two is a shift or a mask, and a divisor that is uniform over the laun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
@@ -79,6 +79,28 @@ __device__ __forceinline__ int upper_bound(int size, At at, Key key) {
 )
 
 
+BALLOT = Helper(
+    "upper_bound_by_ballot",
+    """\
+// the same: by all lanes of a warp together if they look for one key, each comparing one element of 32
+template <class At, class Key>
+__device__ __forceinline__ int upper_bound_by_ballot(int size, At at, Key key) {
+  constexpr unsigned all = 0xffffffffu;
+  int one_key = 0;
+  if (__activemask() == all) __match_all_sync(all, key, &one_key);
+  if (!one_key) return upper_bound(size, at, key);
+  int found = 0, passed = 32;
+  for (int k = 1 + (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32, last = size - 2; passed == 32; k += 32) {
+    passed = __popc(__ballot_sync(all, k <= last && at(k) <= key));
+    found += passed;
+  }
+  return found;
+}""",
+    (UPPER_BOUND,),
+)
+"""All lanes are here together if one of them sees all of them active, and a whole warp sees one key or does not: no lane waits for one that is elsewhere."""
+
+
 class Level(IntEnum):
     """Binding strength of the outermost operator, in C's order."""
 
@@ -144,6 +166,22 @@ class TensorInMemory(Protocol):
         ...
 
 
+class _Inner(Mapping[str, str]):
+    """Identifiers of an inner scope; others are asked for outside, which may note that they are used."""
+
+    def __init__(self, outer: Mapping[str, str], own: Mapping[str, str]) -> None:
+        self._outer, self._own = outer, own
+
+    def __getitem__(self, name: str) -> str:
+        return self._own[name] if name in self._own else self._outer[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({*self._outer, *self._own})
+
+    def __len__(self) -> int:
+        return len({*self._outer, *self._own})
+
+
 @dataclass(slots=True)
 class Indices:
     """Prints the integer expressions of one scope.
@@ -156,6 +194,7 @@ class Indices:
         wide_symbols: symbols whose identifiers are ``long long``.
         helpers: collects the helpers that the text calls.
         tables: tensors whose elements occur in expressions, by name.
+        ballots: those of them in which whole warps search together.
         named: expressions that have a variable here: its text.
     """
 
@@ -167,6 +206,7 @@ class Indices:
     divisors: Divisors
     helpers: set[Helper]
     tables: Mapping[str, TensorInMemory] = field(default_factory=dict[str, "TensorInMemory"])
+    ballots: frozenset[str] = frozenset()
     named: Mapping[Expr, PrintedExpr] = field(default_factory=dict[Expr, PrintedExpr])
 
     def text(self, e: Expr, level: Level = Level.TERNARY) -> str:
@@ -304,14 +344,16 @@ class Indices:
         return self._as(clamped, False) if clamped.wide and not self.is_wide(e) else clamped
 
     def _upper_bound(self, e: UpperBound) -> PrintedExpr:
-        """The place of a key in a table, by bisection."""
-        self.helpers.add(UPPER_BOUND)
+        """The place of a key in a table. What all lanes of a warp have in common beside the key is the launch's."""
+        by_ballot = e.tensor.name in self.ballots and all(x.free <= self.divisors.uniform for x in (e.size, e.low, e.high))
+        helper = BALLOT if by_ballot else UPPER_BOUND
+        self.helpers.add(helper)
         k = sym(RUNNING)
         most = max(self.ranges.of(e.size)[1] - 1, 1)
-        inside = replace(self, names={**self.names, RUNNING: RUNNING}, ranges=self.ranges.child({RUNNING: (1, most)}), named={})
+        inside = replace(self, names=_Inner(self.names, {RUNNING: RUNNING}), ranges=self.ranges.child({RUNNING: (1, most)}), named={})
         at = inside.text(element(e.tensor, k, e.size, e.low, e.high) // e.divisor + k * e.step)
         size = self._as(self.print(e.size), False)
-        return PrintedExpr(f"{UPPER_BOUND.name}({size.text}, [&](int {RUNNING}) {{ return {at}; }}, {self.text(e.sought)})", Level.ATOM, False)
+        return PrintedExpr(f"{helper.name}({size.text}, [&](int {RUNNING}) {{ return {at}; }}, {self.text(e.sought)})", Level.ATOM, False)
 
     def _table(self, values: tuple[int, ...], index: Expr) -> PrintedExpr:
         wide = not all(INT32[0] <= v <= INT32[1] for v in values)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, children, elements_of
+from taskfuse.cuda.expressions import once
+from taskfuse.ir.scalar import ZERO, Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, and_, children, elements_of, le, lt, prove
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.scope import loop_facts
 from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.walk import bodies, expressions, own_symbols, walk
 
@@ -29,13 +31,24 @@ class Divisions:
 
     def __init__(self, kernel: Kernel, uniform: frozenset[str]) -> None:
         self._uniform = uniform
+        self._places = frozenset(p.name for p in kernel.tables if p.holds is not None)
+        self._facts = once(lambda: loop_facts(kernel))
+        self._there: dict[Element, bool] = {}
         statements = list(walk(kernel))
         self._moving = {symbol for s in statements if isinstance(s, CursorInit) for symbol in Cursor(s.name).symbols}
         self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
 
     def _is_costly(self, e: Expr) -> bool:
         is_costly = isinstance(e, Element | UpperBound) or (isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform)
-        return is_costly and all(map(_exists, elements_of(e)))
+        return is_costly and all(map(self._exists, elements_of(e)))
+
+    def _exists(self, e: Element) -> bool:
+        """True only for an element that there is under any condition: at a place that was looked up in the same table, or the next one; or of a table of
+        places, at a number that is always one of theirs."""
+        if e not in self._there:
+            in_table = _is_place(e.index, e) or _is_place(e.index - 1, e)
+            self._there[e] = in_table or (e.tensor.name in self._places and prove(and_(le(ZERO, e.index), lt(e.index, e.size)), self._facts()))
+        return self._there[e]
 
     def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
         """What to name at the start of ``body``, in an order in which each needs only those before it.
@@ -74,15 +87,12 @@ class Divisions:
             yield from self._largest(part, unset, known)
 
 
-def _exists(e: Element) -> bool:
-    """True only for an element that there is under any condition: at a place that was looked up in the same table, or the next one."""
-    return _is_place(e.index, e) or _is_place(e.index - 1, e)
-
-
 def _is_place(place: Expr, e: Element) -> bool:
     match place:
         case UpperBound(tensor, size):
             return tensor is e.tensor and size is e.size
+        case Element(low=Const(value=least), high=greatest):  # of a table of places: as a search
+            return least >= 0 and greatest is e.size - 2
         case Min(args):
             return any(_is_place(a, e) for a in args) and all(_is_nonnegative(a) or _is_place(a, e) for a in args)
         case _:

@@ -32,7 +32,7 @@ from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import check_count, wanted
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorParam
-from taskfuse.kir.promises import check_rises
+from taskfuse.kir.promises import check_promises
 from taskfuse.options import read_options
 
 EARLIER_ERRORS = ("it may be the error of an earlier launch, which the driver tells of now; compute-sanitizer finds the place",)
@@ -258,9 +258,10 @@ class Launcher:
     def _launch_reporting(self, plan: LaunchPlan, word: int, frame: Frame, addresses: Sequence[int], stream: int) -> None:
         """Launch a debug build, and wait for it unless the stream records a graph. ``word``: that of the report."""
         limit = read_options().watchdog_ms
-        for table in () if self._driver.is_capturing(stream) else plan.tables:
-            elements = host_copy(self._driver, addresses[table.position], table.layout, table.param.dtype, stream)
-            check_rises(self.kernel, table.argument, table.param, elements, table.symbols)
+        tables = () if self._driver.is_capturing(stream) else plan.tables
+        if tables:
+            copies = (host_copy(self._driver, addresses[t.position], t.layout, t.param.dtype, stream) for t in tables)
+            check_promises(self.kernel, ((t.argument, t.param, elements) for t, elements in zip(tables, copies, strict=True)), tables[0].symbols)
         if frame.report == 0:
             frame.report = self._driver.host_buffer(REPORT_BYTES)
         ctypes.memmove(frame.report, empty_report(limit), REPORT_BYTES)
@@ -411,8 +412,8 @@ class Launcher:
             if plan is None:
                 plan = self._planner.plan([loan], views[:split], views[split:] if given is not None else None, device.ordinal, self._named(args))
                 self._plans.add(signature, plan)
-            for table in plan.tables:
-                check_rises(self.kernel, table.argument, table.param, hosts[table.position], table.symbols)
+            if plan.tables:
+                check_promises(self.kernel, ((t.argument, t.param, hosts[t.position]) for t in plan.tables), plan.tables[0].symbols)
             held = [DeviceArray.empty(self._driver, v.layout.shape, v.dtype, device, handle) for v in views]
             for array, copy in zip(hosts[:split], held, strict=False):
                 dense = np.ascontiguousarray(array)

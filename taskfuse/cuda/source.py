@@ -32,7 +32,7 @@ from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, lookups_of, sym
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.products import Wgmma
@@ -98,7 +98,9 @@ class _Emitter:
         uniform = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params if isinstance(p, HostParam)}
         self.divisors = Divisors(uniform, self.names.reserve)
         wide = frozenset(n for n in uniform if not self._narrow(sym(n))) if variant.wide else frozenset[str]()
-        self.indices = Indices(self.used, self.ranges, once(lambda: kernel_facts(kernel)), variant.wide, wide, self.divisors, self.helpers, self.places)
+        ballots = frozenset(p.name for p in kernel.tables if p.search is PlaceSearch.BALLOT)
+        facts = once(lambda: kernel_facts(kernel))
+        self.indices = Indices(self.used, self.ranges, facts, variant.wide, wide, self.divisors, self.helpers, self.places, ballots)
         self.wide_symbols = wide
         self.cooperative = any(isinstance(s, Acquire) or (isinstance(s, Barrier) and s.scope is BarrierScope.GRID) for s in walk(kernel))
 

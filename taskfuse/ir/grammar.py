@@ -54,9 +54,9 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
-from taskfuse.ir.tables import RISING, TableRange
+from taskfuse.ir.tables import BY, RISING, SEARCHES, TableRange
 from taskfuse.ir.tasks import CHOSEN
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import MemoryType, PlaceSearch
 
 _DIM_FACTS = ("min", "max", "multiple_of")
 
@@ -172,7 +172,9 @@ class _Grammar(FusionReader):
     def table(self) -> TableRange:
         low = self.expression()
         self.expect("..")
-        return TableRange(low, self.expression(), self.take(RISING))
+        high, rises = self.expression(), self.take(RISING)
+        search = self.word("kind of search", SEARCHES) if self.take(BY) else PlaceSearch.BISECTION
+        return TableRange(low, high, rises, search, self.expression() if self.take("=") else None)
 
     def result(self) -> ResultText:
         name = self.tensor_name()

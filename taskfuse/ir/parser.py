@@ -121,6 +121,7 @@ class _FusionBuilder:
                     fusion.set_strides(self._tensor(t.name), t.strides)
             if t.table is not None:
                 self._check_symbols(t.name.token, t.table.expressions, 0)
+                self._check_symbols(t.name.token, () if t.table.holds is None else (t.table.holds,), 1)
                 fusion.tables[self._tensor(t.name)] = t.table
         for result in text.outputs:
             with self._located(result.tensor.token):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import PlaceSearch
 
 RISING = "rising"
 """In the text, the promise that a table rises."""
+BY = "by"
+"""In the text, how a table is searched, where that is not by bisection."""
+SEARCHES = {PlaceSearch.BALLOT.value: PlaceSearch.BALLOT}
+"""The words after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +27,26 @@ class TableRange:
         high: the greatest value.
         rises: the caller's promise that no element is less than the one before it, that the first is ``low`` and the last ``high``. What a kernel computes
             rests on it, but no access and no wait does.
+        search: how kernels find places in it.
+        holds: the caller's promise that element ``i0`` is this, an expression over another table; ``None``: none is made. It counts as ``rises`` does.
     """
 
     low: Expr
     high: Expr
     rises: bool = False
+    search: PlaceSearch = PlaceSearch.BISECTION
+    holds: Expr | None = None
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """Its expressions."""
+        """The expressions over dimensions: of its range."""
         return self.low, self.high
 
     def mapped(self, change: Callable[[Expr], Expr]) -> TableRange:
         """The table with ``change`` applied to its expressions."""
-        return TableRange(change(self.low), change(self.high), self.rises)
+        return replace(self, low=change(self.low), high=change(self.high), holds=None if self.holds is None else change(self.holds))
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}{f' {RISING}' if self.rises else ''}"
+        rises = f" {RISING}" if self.rises else ""
+        search = f" {BY} {self.search.value}" if self.search is not PlaceSearch.BISECTION else ""
+        return f"{self.low}..{self.high}{rises}{search}{'' if self.holds is None else f' = {self.holds}'}"

@@ -19,7 +19,7 @@ from taskfuse.ir.calls import AllocationLayout, ProductOrder, TileOrder, operato
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.tensor_schedule import TensorSchedule
-from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.ir.types import MemoryType, ParallelType, PlaceSearch
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
@@ -334,6 +334,25 @@ class TensorView(ArrayMethods):
     def unscatter(self) -> TensorView:
         """Make a tensor that is assembled from parts a concatenation in gather form, which has code. Returns the tensor itself."""
         return scheduling().unscatter(self)
+
+    def search_by(self, how: PlaceSearch, divisor: int = 1) -> TensorView:
+        """Choose how kernels find the place of a key in this table (``upper_bound``); what they compute is the same.
+
+        By ``PlaceSearch.TABLE`` the fusion takes one more input, the last so far: a table of int32 that holds the places of the keys 0, 1, ... in the
+        elements of this one divided by ``divisor``: for ``tf.grouped_matmul`` with tiles of so many rows the group of each tile
+        (``tf.tiles.places`` makes it). Whatever it holds, no access leaves its tensor.
+
+        Args:
+            how: by ``PlaceSearch.BISECTION``, the default, by ``PlaceSearch.BALLOT``, or by ``PlaceSearch.TABLE``.
+            divisor: rows of a tile; for a table of places only.
+
+        Returns:
+            The table of places, or this table.
+
+        Raises:
+            ScheduleError: this is no table; or there is such a table of places, or this table has no two groups, or does not begin with 0.
+        """
+        return scheduling().search_by(self, how, divisor)
 
     def set_memory_type(self, memory: MemoryType) -> TensorView:
         """Set the memory in which the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""

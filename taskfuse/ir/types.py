@@ -1,4 +1,4 @@
-"""The closed vocabularies of the IR: parallel types, memory types, group kinds."""
+"""The closed vocabularies of the IR: parallel types, memory types, group kinds, kinds of search."""
 
 from __future__ import annotations
 
@@ -94,3 +94,17 @@ class GroupKind(Enum):
     VERTICAL = "vertical"
     BOTH = "both"
     NEITHER = "neither"
+
+
+class PlaceSearch(Enum):
+    """How a kernel finds the place of a key in a table (``upper_bound``). What it finds is the same. The value is its printed name.
+
+    - ``BISECTION``: each thread by itself, in log2 of the size dependent reads.
+    - ``BALLOT``: where a whole warp looks for one key, each lane compares one element of 32, and a vote counts those that are no greater; elsewhere
+      by bisection.
+    - ``TABLE``: one read of an input that has the place of every key.
+    """
+
+    BISECTION = "bisection"
+    BALLOT = "ballot"
+    TABLE = "table"

@@ -8,7 +8,7 @@ from typing import cast
 
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import integer_argument, is_solvable, solve_extent
-from taskfuse.ir.scalar import Expr, Sym, const, evaluate, substitute
+from taskfuse.ir.scalar import Expr, Sym, UpperBound, const, evaluate, substitute
 from taskfuse.kir.declarations import Argument, Dim3, HostParam, IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
@@ -133,7 +133,9 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
         return tuple(map(at, extents))
 
     def tensor(p: TensorParam) -> TensorParam:
-        return replace(p, shape=shape(p.shape), rises=None if p.rises is None else (at(p.rises[0]), at(p.rises[1])))
+        rises = None if p.rises is None else (at(p.rises[0]), at(p.rises[1]))
+        holds = None if p.holds is None else at(p.holds)
+        return replace(p, shape=shape(p.shape), rises=rises, holds=holds if isinstance(holds, UpperBound) else None)  # one group: there is no search left
 
     return replace(
         kernel,

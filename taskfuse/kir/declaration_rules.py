@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.dims import circular
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, is_multiple
+from taskfuse.ir.places import KEY
+from taskfuse.ir.scalar import Const, Expr, UpperBound, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
@@ -110,6 +112,24 @@ def tensors_have_extents(d: Declarations) -> Problem | None:
             name = _foreign(param.shape, d.extents)
             if name is not None:
                 return param.name, f"the shape of '{param.name}' uses '{name}', which is not an extent"
+    return None
+
+
+def tables_hold_places(d: Declarations) -> Problem | None:
+    """A table of places says which search in another table, of the key that is its index, each element answers."""
+    for param in d.kernel.params:
+        if not isinstance(param, TensorParam) or (param.holds is None and param.search is PlaceSearch.BISECTION):
+            continue
+        if param.name not in d.tables:
+            return param.name, f"'{param.name}' is not searched and holds no places: it is no input of one axis of integers that the kernel leaves as it is"
+        if param.holds is None:
+            continue
+        if not isinstance(param.holds, UpperBound) or param.holds.sought is not KEY:
+            return param.name, f"'{param.name}' is to hold {param.holds}, which is not the place of {KEY} in a table"
+        wrong = d.misread(param.holds)
+        name = _foreign((param.holds,), d.extents | {KEY.name, param.holds.tensor.name})
+        if wrong is not None or name is not None or param.holds.tensor.name == param.name:
+            return param.name, f"'{param.name}' is to hold {param.holds}: {wrong or f'{name or param.name!r} is neither an extent nor another table'}"
     return None
 
 
@@ -266,6 +286,7 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     integers_are_extents,
     params_are_in_order,
     tensors_have_extents,
+    tables_hold_places,
     outputs_go_into_inputs,
     host_values_are_known,
     launch_is_known,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import MemoryType, PlaceSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,8 @@ class TensorParam:
     Attributes:
         into: of an output: the input whose array it is written into; ``None``: it has an array of its own.
         rises: of a table: the promise that no element is less than the one before it, and the first and the last element; ``None``: none is made.
+        search: of a table: how places in it are found.
+        holds: of a table: the promise that element ``i0`` is this, an expression over other tables; ``None``: none is made.
     """
 
     name: str
@@ -24,6 +26,8 @@ class TensorParam:
     is_output: bool
     into: str | None = None
     rises: tuple[Expr, Expr] | None = None
+    search: PlaceSearch = PlaceSearch.BISECTION
+    holds: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

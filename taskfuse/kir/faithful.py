@@ -10,6 +10,7 @@ fusion lacks, ``t.b``, stands for a copy of ``t``; and a view of the fusion may 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from taskfuse.errors import VerifyError
@@ -69,8 +70,12 @@ class _Comparison:
 
     def run(self) -> None:
         fusion, kernel = self._fusion, self._kernel
-        rising = {tv: (known.low, known.high) for tv, known in fusion.tables.items() if known.rises}
-        wanted: list[Param] = [TensorParam(tv.name, tv.dtype, tuple(tv.shape), False, rises=rising.get(tv)) for tv in fusion.inputs]
+        wanted: list[Param] = []
+        for tv in fusion.inputs:
+            param, known = TensorParam(tv.name, tv.dtype, tuple(tv.shape), False), fusion.tables.get(tv)
+            if known is not None:
+                param = replace(param, rises=(known.low, known.high) if known.rises else None, search=known.search, holds=known.holds)
+            wanted.append(param)
         wanted += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         wanted += map(IntegerParam, fusion.integers)
         for tv in fusion.outputs:

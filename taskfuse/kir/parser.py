@@ -9,8 +9,8 @@ from typing import TypeVar
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Token
-from taskfuse.ir.tables import RISING
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.tables import BY, RISING, SEARCHES
+from taskfuse.ir.types import MemoryType, PlaceSearch
 from taskfuse.kir.declarations import (
     Argument,
     Buffer,
@@ -29,7 +29,7 @@ from taskfuse.kir.declarations import (
 from taskfuse.kir.forms import INTEGER, INTO, KernelKeyword
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operand_parser import DeclaredNames, KernelReader
+from taskfuse.kir.operand_parser import DeclaredNames, KernelReader, known
 from taskfuse.kir.statement_parser import StatementParser
 from taskfuse.kir.witness import Definition
 from taskfuse.kir.witness_parser import WitnessParser
@@ -139,7 +139,14 @@ class _Header:
         dtype = reader.dtype()
         if not reader.at("["):
             return ScalarParam(name, dtype)
-        return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=False, rises=self.ends() if reader.take(RISING) else None)
+        shape = reader.expressions("[", "]")
+        rises = self.ends() if reader.take(RISING) else None
+        search = self.search() if reader.take(BY) else PlaceSearch.BISECTION
+        return TensorParam(name, dtype, shape, is_output=False, rises=rises, search=search, holds=reader.expression() if reader.take("=") else None)
+
+    def search(self) -> PlaceSearch:
+        token = self.reader.word("a kind of search")
+        return known(token, token.text, SEARCHES, "kind of search")
 
     def ends(self) -> tuple[Expr, Expr]:
         low = self.reader.expression()

@@ -6,20 +6,50 @@ unspecified results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import InputError
+from taskfuse.ir.places import places
 from taskfuse.kir.arguments import integer, wanted
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.kernel import Kernel
 
 
 def promised(kernel: Kernel) -> tuple[tuple[int, TensorParam], ...]:
-    """The tables that are promised to rise, and which arguments of a call they are."""
-    return tuple((index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam) and p.rises is not None)
+    """The tables of which something is promised, and those that it speaks of; which arguments of a call they are."""
+    searched = frozenset[str]().union(*(p.holds.free for p in kernel.tables if p.holds is not None))
+    given = enumerate(wanted(kernel))
+    return tuple((k, p) for k, p in given if isinstance(p, TensorParam) and (p.rises is not None or p.holds is not None or p.name in searched))
+
+
+def check_promises(kernel: Kernel, given: Iterable[tuple[int, TensorParam, NDArray[np.integer]]], symbols: Mapping[str, int]) -> None:
+    """Raises :class:`InputError` if a table does not hold what is promised of it.
+
+    Args:
+        given: of each table of :func:`promised` which argument it is, and its elements.
+        symbols: the values of the extents.
+    """
+    tables = tuple(given)
+    for index, param, elements in tables:
+        if param.rises is not None:
+            check_rises(kernel, index, param, elements, symbols)
+    known = {**symbols, **{param.name: elements.astype(np.int64) for _, param, elements in tables}}
+    for index, param, elements in tables:
+        if param.holds is not None:
+            _check_places(kernel, index, param, elements, known)
+
+
+def _check_places(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], known: Mapping[str, object]) -> None:
+    assert param.holds is not None
+    wanted = places(param.holds, elements.size, known)
+    wrong = np.flatnonzero(elements != wanted)
+    if wrong.size:
+        at = int(wrong[0])
+        reason = f"table '{param.name}' does not hold {param.holds}: element {at} is {elements[at]}, not {wanted[at]}"
+        raise InputError(index=index, fusion=kernel.name, reason=reason, help="make it of the table that the kernel gets: tf.tiles.places(...)")
 
 
 def check_rises(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], symbols: Mapping[str, int]) -> None:

@@ -12,6 +12,7 @@ from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TY
 from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.walk import walk
 from taskfuse.kir.witness import Definition
@@ -164,4 +165,18 @@ def kernel_facts(kernel: Kernel) -> Facts:
     for types, shape in ((BLOCK_TYPES, kernel.grid), (CLUSTER_TYPES, kernel.cluster), (THREAD_TYPES, kernel.block)):
         for ptype, extent in zip(types, shape, strict=True):
             facts = facts.with_range(ptype.index_name, 0, extent - 1)
+    return facts
+
+
+def loop_facts(kernel: Kernel) -> Facts:
+    """What is known wherever a variable has a value: ranges of extents, indices of the hardware, and variables of loops, if one loop has the name."""
+    facts = kernel_facts(kernel)
+    loops: dict[str, list[For]] = {}
+    for s in walk(kernel):
+        if isinstance(s, For):
+            loops.setdefault(s.var, []).append(s)
+    for name, found in loops.items():
+        ranges = {(s.start, s.stop) for s in found}
+        if len(ranges) == 1:
+            facts = facts.with_range(name, found[0].start, found[0].stop - 1)
     return facts

@@ -114,13 +114,16 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
 
 
 def looked_up(kernel: Kernel) -> frozenset[str]:
-    """The tables of a kernel whose elements occur in its expressions."""
+    """The tables of a kernel whose elements occur in its expressions, or in what such a table holds."""
     names = {p.name for p in kernel.tables}
     if not names:
         return frozenset()
     found: set[str] = set()
     for e in chain((e for s in walk(kernel) for e in expressions(s)), (e for d in kernel.definitions for e in definition_expressions(d))):
         found |= names & e.free
+    for p in kernel.tables:
+        if p.name in found and p.holds is not None:
+            found |= names & p.holds.free
     return frozenset(found)
 
 

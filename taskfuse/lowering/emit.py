@@ -29,6 +29,13 @@ from taskfuse.schedule.shared_loops import Loop
 from taskfuse.target import Target
 
 
+def _input(fusion: Fusion, tv: TensorView) -> TensorParam:
+    known = fusion.tables.get(tv)
+    if known is None:
+        return TensorParam(tv.name, tv.dtype, tv.shape, False)
+    return TensorParam(tv.name, tv.dtype, tv.shape, False, None, (known.low, known.high) if known.rises else None, known.search, known.holds)
+
+
 class Notes:
     """Writes the note of every dispatch of a plan, after barriers and channels are in."""
 
@@ -192,8 +199,7 @@ class Emitter:
             scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, ranges.threads)
             head += [If((Branch(first, inits),), location=start), Barrier(scope, threads, note="barriers are initialized", location=start)]
         head += (replace(c, location=lines.get(c.name)) for c in cursors)
-        rising = {tv: (known.low, known.high) for tv, known in fusion.tables.items() if known.rises}
-        params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False, rises=rising.get(tv)) for tv in fusion.inputs]
+        params: list[Param] = [_input(fusion, tv) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         params += map(IntegerParam, fusion.integers)
         into = {r.tensor: r.into.name for r in fusion.results if r.into is not None and r.into.is_input}

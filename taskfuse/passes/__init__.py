@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 
 from taskfuse.kir import Kernel
 from taskfuse.passes.guards import SimplifyGuards
+from taskfuse.passes.read_places import ReadPlaces
 from taskfuse.passes.trips import DropSingleTrips
 
 __all__ = ["PIPELINE", "KernelPass"]
@@ -21,4 +22,4 @@ class KernelPass(Protocol):
         ...
 
 
-PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards())
+PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), ReadPlaces())

@@ -14,7 +14,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.declarations import Argument, IntegerParam, TensorParam
-from taskfuse.kir.promises import check_rises, promised
+from taskfuse.kir.promises import check_promises, promised
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.lowering.plan_text import dumper
@@ -170,8 +170,7 @@ class CompiledKernel(Executable):
             self._proof.admit(self._extents(params, taken))
         if tables := promised(self.kernel):
             symbols = self._extents(params, taken)
-            for index, table in tables:
-                check_rises(self.kernel, index, table, taken[index], symbols)
+            check_promises(self.kernel, ((index, table, taken[index]) for index, table in tables), symbols)
         if out is None:
             return simulate(self.kernel, taken, seed=seed)
         from taskfuse.cuda.outputs import check_host_outputs, outputs_given, store

@@ -15,6 +15,7 @@ from taskfuse.schedule import (
     recompute,
     rfactor,
     scatter,
+    search,
     split_fold,
     split_reduction,
     through_view,
@@ -48,6 +49,7 @@ class _Calls:
     through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)
+    search_by = staticmethod(search.search_by)
     unscatter = staticmethod(unscatter.unscatter)
     set_memory_type = staticmethod(memory.set_memory_type)
     set_allocation_domain = staticmethod(memory.set_allocation_domain)

@@ -147,6 +147,7 @@ class Parts:
         inside = frozenset(skeletons)
         read = dict.fromkeys(r.tensor for e in exprs for r in reads(e) if r.tensor not in inside)
         tables = {tv for tv in fusion.tables if any(tv.name in i.free for e in exprs for i in map_exprs(e))}
+        tables |= {tv for tv, known in fusion.tables.items() if known.holds is not None and any(t.name in known.holds.free for t in tables)}
         read |= dict.fromkeys(tables)
         if self._is_symbolic:
             self._tell_extents(read, inside, exprs)

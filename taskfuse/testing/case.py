@@ -17,6 +17,7 @@ from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.places import places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tables import TableRange
@@ -100,8 +101,11 @@ class Case:
         for tv in self.fusion.inputs:
             shape = tuple(int(evaluate(e, self.sizes)) for e in tv.shape)
             known = self.fusion.tables.get(tv)
-            if known is not None and known.rises:
-                array: Array = rising(rng, shape[0], *self._range(known))
+            if known is not None and known.holds is not None:
+                made = {t.name: a for t, a in zip(self.fusion.inputs, found, strict=False) if t in self.fusion.tables}
+                array: Array = places(known.holds, shape[0], {**self.sizes, **made})
+            elif known is not None and known.rises:
+                array = rising(rng, shape[0], *self._range(known))
             elif known is not None:
                 rows = rng.integers(0 if tv.dtype.min_value == 0 else -1, max(10, self._range(known)[1] + 1), shape)
                 array = np.sort(rows) if rng.integers(3) or self.options.grouped else rows  # searches in tables that fall find anything
@@ -116,10 +120,11 @@ class Case:
         return found + [self.sizes[name] for name in self.fusion.integers]
 
     def hostile_arguments(self) -> list[Array | int | float] | None:
-        """The arguments with other tables, which break the promise that they rise; ``None`` if there is no such promise."""
+        """The arguments with other tables, which break what is promised of them; ``None`` if nothing is."""
         rng = np.random.default_rng(self.seed + 1)
         found = self.arguments()
-        broken = [(k, tv, known) for k, tv in enumerate(self.fusion.inputs) if (known := self.fusion.tables.get(tv)) is not None and known.rises]
+        tables = [(k, tv, self.fusion.tables[tv]) for k, tv in enumerate(self.fusion.inputs) if tv in self.fusion.tables]
+        broken = [(k, tv, known) for k, tv, known in tables if known.rises or known.holds is not None]
         for k, tv, known in broken:
             array = found[k]
             assert isinstance(array, np.ndarray)

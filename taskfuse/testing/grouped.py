@@ -14,6 +14,7 @@ from taskfuse.dtypes import DType, bfloat16, float32, int32, int64
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.identity import among
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.testing.graphs import UNARY_EXACT, Dimension, Graph
 
 ROWS = (4, 5, 8, 12, 1, 13)
@@ -79,7 +80,16 @@ class GroupedGraph(Graph):
         key, tile = self._tile()
         rows = self._named("M", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), tile)
         a, b = self._factor([rows, self._k]), self._factor([self._groups, self._k, self._n])
-        return self.recorder.call(tf, "grouped_matmul", a, b, self._table(self._groups + 1, rows, rising=True), **{key: tile})
+        offsets = self._table(self._groups + 1, rows, rising=True)
+        result: TensorView = self.recorder.call(tf, "grouped_matmul", a, b, offsets, **{key: tile})
+        self._search(offsets, tile)
+        return result
+
+    def _search(self, offsets: TensorView, tile: int) -> None:
+        """Say how places are found in a table, of tiles as the product has, or of others."""
+        if self._groups > 1 and self.chooser.chance(60):
+            how = self.chooser.pick((PlaceSearch.TABLE, PlaceSearch.TABLE, PlaceSearch.BALLOT, PlaceSearch.BISECTION))
+            self.recorder.call(offsets, "search_by", how, **({"divisor": self.chooser.pick((tile, tile, tile, 1))} if how is PlaceSearch.TABLE else {}))
 
     def _terms(self) -> TensorView:
         terms = self._named("K", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), 1)

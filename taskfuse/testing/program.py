@@ -20,7 +20,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import AxisRef, Scalar, TensorView
-from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.ir.types import MemoryType, ParallelType, PlaceSearch
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType as M", "from taskfuse import ParallelType as P")
 # Errors that taskfuse may raise for an impossible call. FusionError is not one of them: the generators make no such call.
@@ -149,6 +149,8 @@ class Recorder:
                 return f"P.{value.name}"
             case MemoryType():
                 return f"M.{value.name}"
+            case PlaceSearch():
+                return f"tf.PlaceSearch.{value.name}"
             case DType():
                 return f"tf.{value.name}_" if value.is_bool else f"tf.{value.name}"
             case Atom():

@@ -5,6 +5,7 @@ when blocks walk all their tiles round-robin, and how even that is. ``split_k`` 
 """
 
 from taskfuse.tiles.orders import Dynamic, Grouped, Raster, Rotated, dynamic, grouped, raster, rotated
+from taskfuse.tiles.places import places
 from taskfuse.tiles.shared import SplitK, StreamK, split_k, stream_k
 from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
 from taskfuse.tiles.work_list_picture import picture, table
@@ -25,6 +26,7 @@ __all__ = [
     "grouped",
     "macro_tiles",
     "picture",
+    "places",
     "raster",
     "rotated",
     "sort_problems",

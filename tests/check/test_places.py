@@ -1,121 +1,72 @@
-"""What accesses at one place have in common, asked once; and which threads may touch one element, by groups of instances instead of pairs of threads."""
+"""Tables of places: a read of one is proved as the search that it stands for; what else it may be is refused, and no table leads outside."""
 
-from collections.abc import Callable
-from itertools import product
+from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from taskfuse.check.accesses import Use, Uses
-from taskfuse.check.enumeration import AccessTable, Pairs
-from taskfuse.check.statement_tree import BLOCKS, StatementTree
-from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import evaluate, parse_expr
-from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.check import Verdict, verify
+from taskfuse.check.places import searched
+from taskfuse.kir import parse_kernel
+from taskfuse.reports.certificate import Layer
+
+PLACE = "upper_bound(t[k of G + 1]//8, i0, 0, M)"
+READ = "clamp(p[threadIdx.x + 32*blockIdx.x of M//8 + G], 0, G - 1)"
+TEXT = f"""\
+KERNEL k(x: float32[G, 40], t: int32[G + 1], p: int32[M//8 + G] = {PLACE}) -> (y: float32[M//8 + G])
+  DIM M, G min 2
+  GRID (ceildiv(M//8 + G, 32), 1, 1)  BLOCK (32, 1, 1)
+  DEFINE y: float32[M//8 + G] = copy(x[{PLACE}, i0 % 40])
+
+FOR blockIdx.x in BIDx{{ceildiv(M//8 + G, 32)}}:
+  FOR threadIdx.x in TIDx{{32}}:
+    IF threadIdx.x + 32*blockIdx.x < M//8 + G:
+      y[threadIdx.x + 32*blockIdx.x] = copy(x[{READ}, (threadIdx.x + 32*blockIdx.x) % 40])  ~ value y[threadIdx.x + 32*blockIdx.x]
+"""
+SEARCH = PLACE.replace("i0", "threadIdx.x + 32*blockIdx.x")
 
 
-def kernel(body: str, block: str = "(8, 4, 1)", shape: str = "64") -> Kernel:
-    head = f"KERNEL k(x: float32[64]) -> (y: float32[64])\n  GRID (1, 1, 1)  BLOCK {block}\n  SHARED s: float32[{shape}] align 16\n  LOCAL r: float32[32]\n\n"
-    return parse_kernel(head + body + "\n")
+def gaps(text: str) -> set[Layer]:
+    return {o.layer for o in verify(parse_kernel(text)).argument if o.verdict is not Verdict.PROVED}
 
 
-def uses(body: str, block: str = "(8, 4, 1)", shape: str = "64") -> list[Use]:
-    return Uses(StatementTree.of(kernel(body, block, shape))).by_buffer["s"]
+def test_a_read_is_proved_as_the_search() -> None:
+    certificate = verify(parse_kernel(TEXT))
+    certificate.require()
+    assert f"tables hold what callers promise: p, whose element i0 is {PLACE}" in str(certificate)
+    assert searched(parse_kernel(TEXT)) == parse_kernel(TEXT.replace(READ, SEARCH))
+    assert searched(parse_kernel(TEXT.replace("p[thr", "t[0*thr").replace("of M//8 + G]", "of G + 1]"))).name == "k"  # which reads another table
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "same"),
+    ("old", "new"),
     [
-        ("s[threadIdx.x] = copy(1.0)", "s[threadIdx.x] = copy(2.0)", True),
-        ("s[threadIdx.x] = copy(1.0)", "s[threadIdx.y] = copy(1.0)", False),
-        ("IF threadIdx.y == 0:\n  s[threadIdx.x] = copy(1.0)", "s[threadIdx.x] = copy(1.0)", False),
-        ("IF threadIdx.y == 0:\n  s[threadIdx.x] = copy(1.0)", "IF threadIdx.y == 0:\n  s[threadIdx.x] = copy(1.0)", True),
-        # loops that look alike are not one loop: between two iterations of one of them the other one does not run
-        ("FOR i in 0..2:\n  s[i] = copy(1.0)", "FOR i in 0..2:\n  s[i] = copy(1.0)", False),
+        (f" = {PLACE})", ")"),  # no promise
+        (f" = {PLACE})", f" = {PLACE.replace('//8', '//4')})"),  # of other tiles
+        (f" = {PLACE})", f" = {PLACE.replace('0, M)', '0, M - 1)')})"),  # of other elements
+        ("clamp(p[threadIdx.x + 32*blockIdx.x of", "clamp(p[M//8 + G - 1 - threadIdx.x - 32*blockIdx.x of"),  # of another key
+        ("0, G - 1)", "0, 1)"),  # other values
+        (f"x[{READ}", f"x[{SEARCH} + {READ} - {READ.replace('p[', 'p[0*', 1)}"),  # beside the search
     ],
 )
-def test_places(one: str, two: str, same: bool) -> None:
-    first, second = uses(f"{one}\nSYNC block\n{two}")
-    assert (first.place == second.place) is same
+def test_what_else_it_may_be_is_open(old: str, new: str) -> None:
+    assert Layer.VALUES in gaps(TEXT.replace(old, new))
 
 
-def test_copies_of_an_unrolled_loop_are_at_one_place_where_their_indices_are_equal() -> None:
-    rows = "2*(threadIdx.x//16) + threadIdx.x//8 % 2"
-    text = (
-        "KERNEL k(x: float32[64]) -> (y: float32[64])\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n  SHARED s: bfloat16[4, 8] align 16\n  LOCAL r: bfloat16[32]\n\n"
-        f"FOR i in 0..4 UNROLL:\n  STMATRIX s[{rows}, 0] <- r[8*i]\n"
-    )
-    found = Uses(StatementTree.of(parse_kernel(text)).copied_out()).by_buffer["s"]
-    assert len(found) == 8
-    assert len({u.place for u in found}) == 2  # the rows as lanes address them, and as lanes write them
+def test_a_read_outside_the_table_is_no_search() -> None:
+    outside = TEXT.replace("clamp(p[threadIdx.x + 32*blockIdx.x of", "clamp(p[threadIdx.x + 32*blockIdx.x + 1 of")
+    assert Layer.ADDRESS in gaps(outside)
 
 
-BODIES = (
-    "s[threadIdx.x + 8*threadIdx.y] = copy(1.0)\nr[0] = add(s[threadIdx.x + 8*threadIdx.y], 1.0)",
-    "s[xor(threadIdx.x, threadIdx.y) + 8*threadIdx.y] = copy(1.0)\nr[0] = add(s[xor(threadIdx.x, threadIdx.y) + 8*threadIdx.y], 1.0)",
-    "s[xor(threadIdx.x, threadIdx.y)] = copy(1.0)\nr[0] = add(s[threadIdx.x], 1.0)",
-    "s[threadIdx.x//2] = copy(1.0)\nr[0] = add(s[threadIdx.x], 1.0)",
-    "s[threadIdx.x//2] = copy(1.0)\nr[0] = add(s[threadIdx.x//2 + 32], 1.0)",
-    "IF threadIdx.y == 1:\n  s[threadIdx.x//4] = copy(1.0)\nELSE:\n  r[0] = add(s[threadIdx.x//2 + threadIdx.y], 1.0)",
-)
+def test_bounds_do_not_rest_on_the_promise() -> None:
+    """Beside the search a read is data: their difference is not 0."""
+    text = "\n".join(line.split("  ~")[0] for line in TEXT.splitlines() if "DEFINE" not in line) + "\n"
+    assert gaps(text) == set()
+    assert gaps(text.replace(f"x[{READ}", f"x[{READ} - {SEARCH}")) == {Layer.ADDRESS}
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_groups_say_what_pairs_say(body: str) -> None:
-    tree = StatementTree.of(kernel(body))
-    threads = Threads(tree)
-    a, b = Uses(tree).by_buffer["s"]
-    found = Pairs.of(a, b, BLOCKS, {})
-    assert found is not None
-
-    def instances(u: Use) -> list[tuple[int, dict[str, int]]]:
-        envs = [{"threadIdx.x": x, "threadIdx.y": y, "threadIdx.z": 0} for x, y in product(range(8), range(4))]
-        (e,) = u.index
-        assert e is not None
-        return [(int(evaluate(e, env)), env) for env in envs if all(evaluate(c, env) for c in u.context.conditions)]
-
-    pairs = [(p, q) for (i, p), (j, q) in product(instances(a), instances(b)) if i == j]
-
-    def agreed(of: Callable[[dict[str, int]], int]) -> bool:
-        return all(of(p) == of(q) for p, q in pairs)
-
-    assert found.empty is (not pairs)
-    assert found.one_thread(BLOCKS) is agreed(lambda env: env["threadIdx.x"] + 8 * env["threadIdx.y"])
-    assert found.one_warp(threads, BLOCKS)  # all 32 are one
-    for text in ("threadIdx.x", "threadIdx.y", "threadIdx.x//4", "threadIdx.y//2 + 1", "3"):
-        e = parse_expr(text)
-        assert found.agree(e) is agreed(lambda env, e=e: int(evaluate(e, env)))
-    assert not found.agree(parse_expr("blockIdx.x"))
-
-
-def test_warps_of_groups() -> None:
-    def one_warp(index: str) -> bool:
-        tree = StatementTree.of(kernel(f"s[{index}] = copy(1.0)", block="(64, 1, 1)"))
-        (a,) = Uses(tree).by_buffer["s"]
-        found = Pairs.of(a, a, BLOCKS, {})
-        assert found is not None
-        return found.one_warp(Threads(tree), BLOCKS)
-
-    assert one_warp("threadIdx.x//2")
-    assert one_warp("xor(threadIdx.x//32, 1)")
-    assert not one_warp("threadIdx.x % 32")
-
-
-def test_groups_take_as_many_pairs_as_there_are() -> None:
-    tree = StatementTree.of(kernel("s[threadIdx.x % 2] = copy(1.0)", block="(1024, 1, 1)"))  # 2 * 512 * 512 pairs
-    (a,) = Uses(tree).by_buffer["s"]
-    found = Pairs.of(a, a, BLOCKS, {})
-    assert found is not None
-    assert found.agree(parse_expr("threadIdx.x % 2"))
-    assert not found.agree(parse_expr("threadIdx.x % 4"))
-
-
-@pytest.mark.parametrize(("shift", "empty"), [("", False), (" + 4", True)])
-def test_axes_on_which_both_agree_are_not_enumerated(shift: str, empty: bool) -> None:
-    index = "xor(threadIdx.x % 4, threadIdx.y)"
-    a, b = uses(f"FOR i in 0..4:\n  s[i, {index}] = copy(1.0)\n  s[i, {index}{shift}] = copy(1.0)", shape="4, 8")
-    for equal, enumerated in ((BLOCKS | {"i"}, (1,)), (BLOCKS, (0, 1))):
-        tables: dict[tuple[int, tuple[int, ...]], AccessTable | None] = {}
-        found = Pairs.of(a, b, equal, tables)
-        assert found is not None
-        assert found.empty is empty
-        assert {axes for _, axes in tables} == {enumerated}
+@pytest.mark.parametrize("places", [[0, 0, 1, 1, 1, 1], [9, 9, 9, 9, 9, 9], [-(2**31), 2**31 - 1, -1, 1, 0, 7]])
+def test_no_table_leads_outside(places: list[int]) -> None:
+    x, t = np.arange(80, dtype=np.float32).reshape(2, 40), np.array([0, 12, 32], np.int32)
+    (found,) = parse_kernel(TEXT).simulate(x, t, np.array(places, np.int32), extents={"M": 32})
+    assert (found == x[np.clip(places, 0, 1), np.arange(6)]).all()

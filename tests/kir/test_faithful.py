@@ -15,6 +15,7 @@ from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Param, ScalarParam, TensorParam
 from taskfuse.kir.faithful import check_faithful
@@ -112,6 +113,8 @@ def changed(value: object, kernel: Kernel) -> Iterator[object]:
             yield next(d for d in (tf.float32, tf.int32, tf.float64) if d is not value)
         case Elementwise():
             yield next(o for o in ELEMENTWISE.values() if o is not value and o.arity == value.arity)
+        case PlaceSearch():
+            yield from (s for s in PlaceSearch if s is not value)
         case Combine():
             yield next(c for c in COMBINES.values() if c is not value)
         case str():

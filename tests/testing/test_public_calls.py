@@ -42,7 +42,7 @@ NOT_DRAWN = {
     "tf.SegmentedFusion": "what tf.segment returns",
     "tf.segment": "makes several fusions; tests/schedule/test_segment.py and tests/schedulers/test_auto.py compare them",
     "tf.copy_fusion": "made for every case, to compare with",
-    **{f"tf.tiles.{name}": READS for name in ("macro_tiles", "picture", "sort_problems", "table", "triangle", "triangular")},
+    **{f"tf.tiles.{name}": READS for name in ("macro_tiles", "picture", "places", "sort_problems", "table", "triangle", "triangular")},
     "tf.tiles.rotated": "deals the tiles of a list of products; tests/lowering/test_grid_stride.py and tests/schedulers/test_products.py prove such kernels",
     "tf.schedulers.scatter": "of fusions that the mix 'scatter' draws; tests/schedulers/test_scatter.py proves its kernels",
     "TensorView.split_reduction": "a rewrite that schedulers try where a plan is refused; tests/schedule/test_split_reduction.py compares fusions with it",
@@ -85,7 +85,8 @@ def drawn(case: Case) -> Iterator[str]:
     yield from (f"MemoryType.{n}" for n in re.findall(r"\bM\.(\w+)", source))
     owners = {"fusion": "Fusion", "group": "Group", "t": "Task"}
     for receiver, name in re.findall(r"\b(\w+)(?:\([^()]*\))?\.(\w+)\(", source):
-        yield f"{owners.get(receiver.rstrip('0123456789'), 'TensorView')}.{name}"
+        owner = owners.get(receiver.rstrip("0123456789"), "TensorView")
+        yield f"{owner if owner != 'Task' or hasattr(tf.Task, name) else 'TensorView'}.{name}"  # tables are called so, too
     yield from (f"AxisRef.{n}" for n in re.findall(r"\.axis\([^()]*\)\.(\w+)\(", source))
 
 

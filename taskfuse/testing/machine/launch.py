@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, substitute
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Dim3, HostParam, TensorMapParam, TensorParam
@@ -80,7 +80,7 @@ class MachineLaunch:
                 self.values[p.name] = self.number(p.value)
         used = looked_up(kernel)
         for p in kernel.tables:
-            if p.name not in used:
+            if p.name not in used or p.holds is not None:
                 continue
             size = self.number(p.shape[0])
             if p.rises is None:  # the first and the last element may lie outside the range that expressions bring them into
@@ -88,6 +88,9 @@ class MachineLaunch:
             else:  # as promised: unequal steps from one end to the other
                 low, high = map(self.number, p.rises)
                 self.values[p.name] = tuple(low + (high - low) * k * k // max(1, (size - 1) ** 2) for k in range(size))
+        for p in kernel.tables:
+            if p.name in used and p.holds is not None:
+                self.values[p.name] = tuple(self.number(substitute(p.holds, {"i0": k})) for k in range(self.number(p.shape[0])))
         self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)
         if (
             min(*self.block, *self.cluster) < 1

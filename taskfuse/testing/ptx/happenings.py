@@ -112,6 +112,8 @@ def happening(r: OperandReader) -> Happening | None:
             return event(Kind.ACQUIRE, words(tuple(more)), r.address(o[1]), out=o[0])
         case ("atom", *more):
             return event(Kind.COUNT, words(tuple(more)), r.address(o[1]), r.value(o[2]), out=o[0])
+        case ("match", "all", "sync", "b32" | "b64") | ("vote", "sync", "ballot", "b32"):
+            return None  # of lanes that found all of their warp active: a thread by itself does not come to them
         case ("bar" | "barrier" | "mbarrier" | "shfl" | "wgmma" | "tcgen05" | "elect" | "redux" | "vote" | "match" | "griddepcontrol" | "nanosleep", *_):
             raise r.error("an instruction that is not known")
         case ("cp", *_):

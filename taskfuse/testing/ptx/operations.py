@@ -52,6 +52,11 @@ def _computation(r: OperandReader) -> tuple[Operation, ...]:
         )
     if name == "setp":
         return _comparison(r)
+    if name == "activemask":  # a thread is run by itself
+        return (PtxComputation(r.register(out), "1", frozenset()),)
+    if name in ("match", "vote"):
+        results = (out, operands[0]) if name == "match" else (out,)
+        return tuple(PtxComputation(r.register(o), None, frozenset()) for o in results)
     target = r.register(out)
     if name == "mov" and isinstance(operands[0], Vector):
         width = 8 * SIZES[kind] // len(operands[0].parts)

@@ -1,0 +1,47 @@
+"""Tables of places (:mod:`taskfuse.ir.places`): what is proved of a search holds of the read that stands for it.
+
+That an element of such a table is what a search finds is the caller's promise, which a certificate names. Bounds, waits and termination must not rest on
+it. They do not: with no such search left beside the reads, a read and the search that it stands for are one unknown function of the key to these layers,
+with values in 0, ..., size - 2, whatever either table holds; what is shown for every such function holds for the one that is read. Where a kernel has both,
+the reads stay what they are, data of their own.
+
+That the index of a read is inside its table is asked of the kernel as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.ir.places import KEY, of_keys
+from taskfuse.ir.scalar import ZERO, Element, Expr, UpperBound, lookups_of, rebuild, substitute
+from taskfuse.kir import Kernel, map_expressions, map_stmts
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.walk import expressions, walk
+
+
+def searched(kernel: Kernel) -> Kernel:
+    """The kernel with a search instead of each read of a table of places; the same object if it reads none."""
+    if all(p.holds is None for p in kernel.tables):
+        return kernel
+    found = {u for s in walk(kernel) for e in expressions(s) for u in lookups_of(e)}
+    asked = {of_keys(u) for u in found if isinstance(u, UpperBound)}
+    tables = {p.name: p for p in kernel.tables if p.holds is not None and p.holds not in asked}
+    used = {e for e in found if isinstance(e, Element) and e.tensor.name in tables}
+    mistaken = {e.tensor.name for e in used if not _is_clamped(e, tables[e.tensor.name])}
+    if not used or used <= {e for e in used if e.tensor.name in mistaken}:
+        return kernel
+
+    def search(e: Expr) -> Expr:
+        e = rebuild(e, search)
+        if not isinstance(e, Element) or e.tensor.name not in tables or e.tensor.name in mistaken:
+            return e
+        holds = tables[e.tensor.name].holds
+        assert holds is not None
+        return substitute(holds, {KEY.name: e.index})
+
+    return replace(kernel, body=map_stmts(kernel.body, lambda s: map_expressions(s, lambda e: search(e) if lookups_of(e) else e)))
+
+
+def _is_clamped(read: Element, table: TensorParam) -> bool:
+    """True if a read has the values that a search may have, and no others."""
+    return isinstance(table.holds, UpperBound) and read.low is ZERO and read.high is table.holds.most
