@@ -1,6 +1,6 @@
 """Models through ``torch.compile(backend="taskfuse")``: right, how much of them, how fast, against eager and Inductor.
 
-    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--dynamic] [--options '{"products": true}']
+    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--dynamic] [--plan] [--options '{"products": true}']
 
 Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
 a factor. Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU.
@@ -18,14 +18,19 @@ import pstats
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from models import Case, cases
 
-from taskfuse.torch.compilation import GraphReport, listeners
+from taskfuse.torch.compilation import GraphReport, listeners, ops_of
+from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.dynamo import backend
+from taskfuse.torch.fates import NUMBER, NodeKind
+from taskfuse.torch.partition import PartitionLimits, planned
+from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.reports import Report
 
 
@@ -178,6 +183,56 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     print(f"{name:9} {'right' if right else 'WRONG'} at 3 sizes of {words}: {counts[0]} graphs, {counts[-1] - counts[0]} more later", flush=True)
 
 
+def plan(name: str, case: Case, given: Any) -> None:
+    """Print the share of a model's ops that are in fusions, at its real widths: its graphs are made of tensors without elements, and nothing is compiled."""
+    from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    found: list[GraphReport] = []
+    fusions = 0
+
+    def planned_only(kind: str) -> Callable[..., Any]:
+        def compiler(gm: Any, _: Any) -> Any:
+            nonlocal fusions
+            made = planned(gm.graph, PartitionLimits("cpu", **{k: v for k, v in json.loads(given.options).items() if k in ("products", "least", "most")}))
+            fusions += len(made.regions)
+            found.append(GraphReport(kind, ops_of(gm, made), frozenset(n.name for n in made.able), {}, 0.0, GraphProgram("", {})))
+            return make_boxed_func(gm.forward)
+
+        return compiler
+
+    def chosen(gm: Any, example: Any) -> Any:
+        return aot_module_simplified(
+            gm,
+            example,
+            fw_compiler=planned_only("forward"),
+            bw_compiler=planned_only("backward"),
+            inference_compiler=planned_only("inference"),
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=decompositions(),
+            keep_inference_input_mutations=True,
+        )
+
+    torch._dynamo.reset()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        dtype = getattr(torch, given.dtype)
+        torch.set_default_dtype(dtype)
+        try:
+            model = case[0]()
+        finally:
+            torch.set_default_dtype(torch.float32)
+        inputs = tuple(x.to(dtype=dtype if x.is_floating_point() else None) for x in case[1]())
+        step(torch.compile(model, backend=chosen), inputs, given.train)
+    r = Report(tuple(found))
+    print(f"{name:9} coverage {r.coverage:4.0%} of {r.could:4.0%} fusions {fusions:3}", flush=True)
+    if given.explain:
+        lines = [(g.kind, op, reason) for g in found for _, op, where, reason in g.ops if where == NodeKind.TORCH.value]
+        left = Counter(line for line in lines if line[1] != "getitem" and line[2] != NUMBER)
+        for (kind, op, reason), n in left.most_common():
+            print(f"  {n:3} {kind} {op}: {reason}")
+
+
 ANY_LENGTH = ("bert", "vit", "encoder", "dit")
 """Models whose weights do not say how long a sequence is."""
 
@@ -196,11 +251,15 @@ def main() -> int:
     parser.add_argument("--options", default="{}")
     parser.add_argument("--mode", default="")
     parser.add_argument("--dynamic", action="store_true", help="several sizes of batch and sequence, in one compilation")
+    parser.add_argument("--plan", action="store_true", help="which ops are in fusions, at real widths, on any machine: nothing runs")
     given = parser.parse_args()
     ratios: list[float] = []
     for name, case in cases(given.small).items():
         if not given.names or name in given.names:
             try:
+                if given.plan:
+                    plan(name, case, given)
+                    continue
                 if given.dynamic:
                     dynamic(name, case, given)
                     continue

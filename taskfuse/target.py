@@ -78,7 +78,7 @@ class ProductFigures:
         tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
         start_us: replaces ``launch_us`` for one block per multiprocessor, barriers and first load included.
         warpgroup_us: added for each warpgroup that multiplies beyond the first.
-        outside_cycles: of the copy engine for a row of 128 bytes outside of the tensor: 4096 x 4096 with 1, 8 and 16 rows, on an H100.
+        outside_cycles: of the copy engine for a row of 128 bytes beyond the end of the tensor: 4096 x 4096 with 1, 8 and 16 rows, on an H100.
         several_bytes: per cycle, of Shared memory, that the tensor cores read and copies write together, where a tile has several contractions:
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside those of 128 and 192.
         step_cycles: the least time of a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product as combinations
 
 import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, uint8
 from taskfuse.ir.fragments import Fragment
-from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, accumulator_dtype, find
+from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, OperandLayout, accumulator_dtype, find
 from taskfuse.ir.scalar import Expr, sym, xor
 from taskfuse.kir import Kernel, parse_kernel
 
@@ -305,3 +306,64 @@ def warp_products() -> Iterator[WarpProduct]:
 
 
 WARP_PRODUCTS = tuple(warp_products())
+
+
+@dataclass(frozen=True)
+class QuadPairProduct:
+    """Products by the quad pairs of two warps, 8 rows each, all with the same columns; threads load their fragments from Global memory.
+
+    Attributes:
+        layouts: of A and B in registers.
+        sums: float32 or float16.
+    """
+
+    layouts: tuple[OperandLayout, OperandLayout]
+    sums: DType = float32
+    steps: int = 3
+    dtype: DType = float16
+    b_dtype: DType = float16
+
+    @property
+    def name(self) -> str:
+        return "-".join(("quad-pairs", *(layout.value for layout in self.layouts), self.sums.name))
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its instruction."""
+        found = find(Family.MMA, float16, float16, 4, self.layouts, self.sums)
+        assert found is not None
+        return found
+
+    @property
+    def k(self) -> int:
+        return 4
+
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        (ar, ac), (br, bc) = (held(f).position(THREAD, REGISTER) for f in (self.row.a_registers, self.row.b_registers))
+        row, column = self.row.accumulator(8).position(THREAD, REGISTER)
+        pair = "8*(threadIdx.x//4 % 4) + 32*threadIdx.y"
+        types = "float16" if self.sums is float32 else "float16.float16.float16"
+        body = [
+            "FOR v in 0..8 UNROLL:",
+            "  acc[v] = copy(0.0)",
+            f"FOR t in 0..{self.steps} UNROLL:",
+            "  FOR v in 0..4 UNROLL:",
+            f"    a_r[v] = copy(a[{pair} + {ar}, 4*t + {ac}])",
+            f"    b_r[v] = copy(b[{bc}, 4*t + {br}])",
+            f"  MMA.m8n8k4.{self.layouts[0].value}.{self.layouts[1].value}.{types} acc[0], a_r[0], b_r[0]",
+            "FOR v in 0..8 UNROLL:",
+            f"  d[{pair} + {row}, {column}] = copy(acc[v])",
+        ]
+        declarations = ["GRID (1, 1, 1)  BLOCK (32, 2, 1)", f"LOCAL acc: {self.sums}[8]", "LOCAL a_r: float16[4]", "LOCAL b_r: float16[4]"]
+        signature = f"KERNEL mma(a: float16[64, {4 * self.steps}], b: float16[8, {4 * self.steps}]) -> (d: {self.sums}[64, 8])"
+        return parse_kernel("\n  ".join([signature, *declarations]) + "\n\n" + "\n".join(body) + "\n")
+
+    def arguments(self, seed: int = 0) -> list[npt.NDArray[np.generic]]:
+        """Random operands."""
+        return operands(float16, float16, (64, 8), 4 * self.steps, seed)
+
+
+QUAD_PAIR_PRODUCTS = tuple(QuadPairProduct((a, b), sums) for a, b, sums in combinations(OperandLayout, OperandLayout, (float32, float16)))
+AnyProduct = Product | WarpProduct | QuadPairProduct
+ALL_PRODUCTS: tuple[AnyProduct, ...] = (*PRODUCTS, *WARP_PRODUCTS, *QUAD_PAIR_PRODUCTS)

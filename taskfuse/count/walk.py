@@ -16,7 +16,6 @@ import numpy as np
 from taskfuse.count.launch import Array, Launch, Sample
 from taskfuse.count.memory import SECTOR, kept, lines, passes, sectors
 from taskfuse.count.tally import BARRIER_CYCLES, CHAIN_CYCLES, GRID_CYCLES, IN_FLIGHT, LOAD_CYCLES, Count, Traffic
-from taskfuse.ir.matrix_instructions import Family
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
 from taskfuse.ir.types import MemoryType
@@ -28,7 +27,7 @@ from taskfuse.kir.operands import Access
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
 from taskfuse.kir.walk import accesses, own_symbols, walk
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, WARP, Target
 
 DIVISION = 5
 """Instructions of a division by a constant."""
@@ -178,11 +177,10 @@ class _LaunchWalk:
                 self.instructions += 3 * warp
                 return
             case Wgmma() | Mma():
-                _, k, n = stmt.dtype.itemsize, stmt.k, stmt.n
-                rows = 64 if isinstance(stmt, Wgmma) else 16
+                shape = stmt.row.shape
                 rate = self.target.tensor_bytes_per_cycle * (1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else MMA_RATE)
-                share = 4 if stmt.FAMILY is Family.WGMMA else 1  # warps that execute one instruction together
-                self.products += rows * n * k * max(d.itemsize for d in stmt.factors) / rate / share * warp
+                share = shape.threads // WARP  # warps that execute one instruction together
+                self.products += shape.units * shape.m * stmt.n * stmt.k * max(d.itemsize for d in stmt.factors) / rate / share * warp
                 self.instructions += warp
                 return
             case LdMatrix() | StMatrix():

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.instructions import SHARED_ADDRESS
 from taskfuse.cuda.text import Helper, HelperCall
-from taskfuse.dtypes import DType, int32
+from taskfuse.dtypes import DType, float32, int32
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import PTX_TYPES
 from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute
@@ -169,20 +169,26 @@ def wgmma(stmt: Wgmma) -> Helper:
 
 
 def mma(stmt: Mma) -> Helper:
-    """``d += A @ B``, m16 x n8 x k, all in registers."""
+    """``d += A @ B``, m16 x n8 x k or four times m8 x n8 x k, all in registers."""
     n, row = stmt.n, stmt.row
     a, b, acc = row.a, row.b, row.sums
     count = stmt.accumulators.count
     left, right = _words("a", a, row.a_registers), _words("b", b, row.b_registers)
-    name = f"mma_m{row.m}n{n}k{row.k}_{_kinds(a, b)}"
+    more = [*(layout.value for layout in stmt.layouts or ()), *([PTX_TYPES[acc]] if stmt.sums else [])]
+    name = "_".join((f"mma_m{row.m}n{n}k{row.k}", _kinds(a, b), *more))
+    packed = 4 // acc.itemsize
+    count //= packed
+    sums = [f"d[{i}]" if packed == 1 else f"words[{i}]" for i in range(count)]
+    before = "" if packed == 1 else f"  unsigned words[{count}] = {{{', '.join(f'word(d + {packed * i})' for i in range(count))}}};\n"
+    after = "" if packed == 1 else f"#pragma unroll\n  for (int i = 0; i < {count}; ++i) set_word(d + {packed} * i, words[i]);\n"
     slots = f"{_slots(0, count)}, {_slots(count, len(left))}, {_slots(count + len(left), len(right))}, {_slots(0, count)}"
     return Helper(
         name,
-        f"__device__ __forceinline__ void {name}({c_type(acc)}* d, const {c_type(a)}* a, const {c_type(b)}* b) {{\n"
+        f"__device__ __forceinline__ void {name}({c_type(acc)}* d, const {c_type(a)}* a, const {c_type(b)}* b) {{\n{before}"
         f'  asm volatile("{row.ptx(n)} {slots};"\n'
-        f"               : {_constraints('+r' if acc is int32 else '+f', [f'd[{i}]' for i in range(count)])}\n"
-        f"               : {_constraints('r', left)}, {_constraints('r', right)});\n}}",
-        (WORD,),
+        f"               : {_constraints('+f' if acc is float32 else '+r', sums)}\n"
+        f"               : {_constraints('r', left)}, {_constraints('r', right)});\n{after}}}",
+        (WORD,) if packed == 1 else (WORD, SET_WORD),
         row.arch,
     )
 

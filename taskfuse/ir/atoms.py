@@ -6,6 +6,7 @@ tensor passes the wait for it.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,7 @@ from enum import Enum
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.matrix_instructions import Family, exists, shapes, spans
+from taskfuse.ir.matrix_instructions import Family, InstructionShape, OperandLayout, exists, shape_of, shapes, spans
 from taskfuse.ir.types import ParallelType
 
 
@@ -84,7 +85,7 @@ class Atom:
         copies_only: the definition must be a plain copy; where it fills with zeros, it may also be a part of a tensor with zeros around it.
         is_async: it reads and writes Shared memory through the asynchronous proxy.
         tile: the extents of the covered axes, if the instruction fixes them.
-        family: the matrix instructions that it is one of (:mod:`taskfuse.ir.matrix_instructions`).
+        shape: the row of matrix instructions that it is one of (:mod:`taskfuse.ir.matrix_instructions`).
         contraction: what it computes; ``None``: an elementwise function. Its last axis is a reduction axis.
         spreads: its result lies in the registers of its lanes as tensor cores hold a matrix: the last two axes of the allocation domain are
             spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
@@ -112,7 +113,22 @@ class Atom:
     sets_first: bool = False
     min_bytes: int = 1
     multicast: bool = False
-    family: Family | None = None
+    shape: InstructionShape | None = None
+
+    @property
+    def units(self) -> int:
+        """Parts of a warp that execute it side by side, each on a tile of its own: 1, or 4 quad pairs."""
+        return 1 if self.shape is None else self.shape.units
+
+    @property
+    def lane_digits(self) -> tuple[int, int, int]:
+        """The lanes as digits of the thread index: those above the units that execute it side by side, the units, and those below."""
+        if self.shape is None or self.units == 1:
+            return 1, 1, self.lanes
+        digits = self.shape.accumulator(self.shape.widths[0]).lanes
+        at = next(k for k, d in enumerate(digits) if d.is_unit)
+        above = math.prod(d.extent for d in digits[:at])
+        return above, self.units, self.lanes // above // self.units
 
 
 _P = ParallelType
@@ -133,9 +149,10 @@ STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512,
 LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
 
 SUM_OF_PRODUCTS = Contraction(COMBINES["add"], ELEMENTWISE["mul"])
-(_WGMMA,), (_MMA, *_) = shapes(Family.WGMMA), shapes(Family.MMA)
+(_WGMMA,), (_MMA, _QUAD_PAIR, *_) = shapes(Family.WGMMA), shapes(Family.MMA)
 WGMMA_ROWS = _WGMMA.m
 MMA_ROWS, MMA_COLUMNS = _MMA.m, _MMA.widths[0]
+QUAD_PAIR_ROWS = _QUAD_PAIR.m
 
 
 def wgmma(m: int, n: int, k: int) -> Atom:
@@ -168,29 +185,38 @@ def wgmma(m: int, n: int, k: int) -> Atom:
         spreads=True,
         gathers=True,
         sets_first=True,
-        family=Family.WGMMA,
+        shape=_WGMMA,
     )
 
 
-def mma(m: int, n: int, k: int) -> Atom:
-    """The row of ``mma.sync.m16n8kK`` (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): axes (m, n, k), k reduced.
+def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | OperandLayout | None = None) -> Atom:
+    """The row of ``mma.sync.m16n8kK`` or ``mma.sync.m8n8k4`` (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): axes (m, n, k), k reduced.
+
+    ``mma.sync.m8n8k4`` computes four products, one by each quad pair of the warp: lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3 are quad
+    pair q. The axes around the atom that number them, 4 values together, are the innermost ones that are bound to TIDx: of the rows, of the columns
+    or, after ``rfactor``, of the reduced axis.
 
     Args:
-        m: 16.
+        m: 16, or 8.
         n: 8.
-        k: as many bytes of an operand's dtype as the table has.
+        k: as many bytes of an operand's dtype as the table has: 32, or 8.
+        a, b: the layouts of the operands in registers, "row" or "col", where m is 8.
 
     Raises:
         ValueError: there is no such instruction.
     """
-    if not exists(Family.MMA, m, n, k):
-        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(shapes(Family.MMA))}")
+    layouts = None if a is None or b is None else (OperandLayout(a), OperandLayout(b))
+    if (a is None) is not (b is None) or not exists(Family.MMA, m, n, k, layouts):
+        if m == QUAD_PAIR_ROWS:
+            raise ValueError(f"there is no mma m{m}n{n}k{k} of layouts {a}, {b}: m8n8k4 takes two of 'row' and 'col'")
+        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans((_MMA,))}")
+    shape = shape_of(Family.MMA, m, layouts)
     return Atom(
-        f"mma_m{m}n{n}k{k}",
+        f"mma_m{m}n{n}k{k}" + ("" if layouts is None else f"_{layouts[0].value}_{layouts[1].value}"),
         Instruction.MMA,
         (3, 3),
         _P.Mma,
-        _MMA.threads,
+        shape.threads,
         1 << 20,
         False,
         Completion.IMMEDIATE,
@@ -200,12 +226,12 @@ def mma(m: int, n: int, k: int) -> Atom:
         contraction=SUM_OF_PRODUCTS,
         spreads=True,
         gathers=True,
-        family=Family.MMA,
+        shape=shape,
     )
 
 
 ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
-_CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)")
+_CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)(?:_(row|col)_(row|col))?")
 
 
 def find(name: str) -> Atom | None:
@@ -213,7 +239,10 @@ def find(name: str) -> Atom | None:
     found = _CONTRACTION.fullmatch(name)
     if found is None:
         return ATOMS.get(name)
+    kind, m, n, k, *layouts = found.groups()
     try:
-        return {"wgmma": wgmma, "mma": mma}[found[1]](*map(int, found.groups()[1:]))
+        if kind == "wgmma":
+            return None if any(layouts) else wgmma(int(m), int(n), int(k))
+        return mma(int(m), int(n), int(k), *layouts)
     except ValueError:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,6 +13,8 @@ from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
 from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
+MOST_RECENT, MOST_DERIVED = 32, 20_000
+"""Sets of extents whose facts a thread keeps, and how many facts were derived of all together: 50 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,33 @@ class Dim:
         return replace(self, bound=bound)
 
 
+class _Recent(threading.local):
+    """The facts of the last sets of extents, the latest at the end: each thread has its own, as a memory that is being filled is no result."""
+
+    def __init__(self) -> None:
+        self.facts: dict[tuple[Dim, ...], Facts] = {}
+
+
+_RECENT = _Recent()
+
+
 def facts_of(dims: Iterable[Dim]) -> Facts:
-    """The facts about the symbols, for the simplifier."""
+    """The facts about the symbols, for the simplifier.
+
+    A thread keeps those of the last few sets of extents, so that a fusion that is lowered again, or another of the same extents, starts with what was
+    derived before. What is remembered says the same as what would be derived again: facts for which it might not are dropped, and too many of them.
+    """
+    recent, extents = _RECENT.facts, tuple(dims)
+    found = recent.pop(extents, None)
+    if found is None or found.family.is_circular or found.family.size > MOST_DERIVED:
+        found = _first_facts(extents)
+        while recent and (len(recent) >= MOST_RECENT or sum(facts.family.size for facts in recent.values()) > MOST_DERIVED):
+            del recent[next(iter(recent))]
+    recent[extents] = found
+    return found
+
+
+def _first_facts(dims: Iterable[Dim]) -> Facts:
     facts = Facts()
     for dim in dims:
         facts = facts.with_range(dim.name, dim.min, dim.limit)

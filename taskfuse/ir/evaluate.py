@@ -216,12 +216,13 @@ class _Reference:
         if expr.rescaled is not None:
             return self.values.cast(self._rescaled(expr, args, space, axes), wide, out.dtype)
         result: Array | None = None
-        if plain and expr.body is ELEMENTWISE["mul"] and expr.combine is COMBINES["add"]:
+        if not expr.ends and plain and expr.body is ELEMENTWISE["mul"] and expr.combine is COMBINES["add"]:
             factors = [self.values.cast(a, d, wide) for a, d in zip(args, dtypes, strict=True)]
             result = self.product(factors[0], factors[1], space, axes, wide)
         if result is None:
             body = self.values.apply(expr.body, args, dtypes, expr.body.compute_dtype(dtypes, wide), wide)
             body = np.broadcast_to(body, space)
+            body = self._with_ends(expr, body, wide)
             if not plain:
                 body, axes = self.regrouped(expr, body)
             result = self.values.reduce(expr.combine, body, axes, wide)
@@ -229,6 +230,14 @@ class _Reference:
             init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
             result = self.values.combine(expr.combine, init, result, wide)
         return self.values.cast(result, wide, out.dtype)
+
+    def _with_ends(self, expr: Reduction, body: Array, wide: DType) -> Array:
+        """The terms of a reduction, and neutral ones from their ends on."""
+        grid = self.grid(body.shape)
+        for k, e in expr.ends:
+            inside = np.broadcast_to(grid[f"i{k}"] < evaluate_expr(e, grid), body.shape)
+            body = np.where(inside, body, self.values.literal(expr.combine.neutral(wide), wide))
+        return body
 
     def _rescaled(self, expr: Reduction, args: list[Array], space: tuple[int, ...], axes: tuple[int, ...]) -> Array:
         """A sum that is multiplied by a factor before the terms at each index of one axis are added."""
@@ -240,10 +249,15 @@ class _Reference:
         kept = [n for j, n in enumerate(space) if j not in axes]
         state = np.broadcast_to(self.values.cast(self.values.literal(0, wide), wide, wide), kept)
         body = self.values.apply(expr.body, terms, dtypes[:-1], expr.body.compute_dtype(dtypes[:-1], wide), wide)
-        body = np.broadcast_to(body, space)
+        body = self._with_ends(expr, np.broadcast_to(body, space), wide)
+        ends = dict(expr.ends)
+        grid = self.grid(space)
+        is_inside = np.broadcast_to(grid[f"i{k}"] < evaluate_expr(ends[k], grid), space) if k in ends else None
         for i in range(space[k]):
             here = tuple(slice(i, i + 1) if j == k else slice(0, 1) if j in axes else slice(None) for j in range(len(space)))
             scale = self.values.cast(factor[here], dtypes[-1], wide).reshape(kept)
+            if is_inside is not None:
+                scale = np.where(is_inside[here].reshape(kept), scale, self.values.literal(1, wide))
             state = self.values.apply(ELEMENTWISE["mul"], [state, scale], [wide, wide], wide, wide)
             added = self.values.reduce(expr.combine, np.take(body, [i], k), axes, wide)
             state = self.values.combine(expr.combine, state, added, wide)

@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import TRUE, Expr
+from taskfuse.ir.scalar import TRUE, Expr, elements_of
 from taskfuse.location import Location
 
 if TYPE_CHECKING:
@@ -107,8 +107,11 @@ class Reduction:
     A sum from 0 may be rescaled along one of its axes: for each index of it, in order, what has been summed up is multiplied by a factor before the terms at
     that index are added. The factor is the last operand, at the element and that index.
 
+    Terms may end before the extent of a reduction axis, where an integer says that depends on the element alone. What follows is not part of the reduction.
+
     Attributes:
         rescaled: position of that axis in the iteration space; ``None``: the sum is not rescaled.
+        ends: positions of reduction axes, and where along each the terms of an element end, over the symbols of the other axes; in rising order.
     """
 
     output: TensorView
@@ -118,6 +121,7 @@ class Reduction:
     init: Literal
     location: Location | None = None
     rescaled: int | None = None
+    ends: tuple[tuple[int, Expr], ...] = ()
 
     @property
     def terms(self) -> tuple[Operand, ...]:
@@ -269,6 +273,20 @@ def misplaced_factor(expr: Reduction) -> str | None:
     return None
 
 
+def misplaced_end(expr: Reduction) -> str | None:
+    """Why the terms of a reduction cannot end as it says; ``None`` if they can."""
+    root = expr.output.root
+    positions = [k for k, _ in expr.ends]
+    if positions != sorted(set(positions)) or not all(k in range(len(root)) and root[k].is_reduction for k in positions):
+        return "these are not its reduction axes, in order"
+    reduced = {f"i{k}" for k, a in enumerate(root) if a.is_reduction}
+    if any(not reduced.isdisjoint(e.free) or elements_of(e) for _, e in expr.ends):
+        return "an end is not a function of the element alone"
+    if expr.output.logical != tuple(a for a in root if not a.is_reduction):
+        return "its result has other axes than those that are left"
+    return None
+
+
 def reads(expr: MathExpr) -> tuple[Read, ...]:
     """The operands of ``expr`` that are tensors."""
     return tuple(o for o in expr.operands if isinstance(o, Read))
@@ -345,6 +363,8 @@ def map_exprs(expr: MathExpr) -> Iterator[Expr]:
                 yield from place
         case Gather() | Update():
             yield from expr.extents
+        case Reduction():
+            yield from (end for _, end in expr.ends)
         case _:
             pass
 
@@ -370,7 +390,7 @@ def rebuilt(
     Args:
         read: what is read instead.
         leaf: what stands for an operand that reads no tensor.
-        index: what stands for the integer expressions outside the operands: places in an assembly, extents that values of a gather count in.
+        index: what stands for the integer expressions outside the operands: places in an assembly, extents that values of a gather count in, ends of terms.
         output: what it defines; ``None``: what ``expr`` does.
     """
 
@@ -385,5 +405,7 @@ def rebuilt(
             return replace(expr, output=made, parts=tuple(map(read, expr.parts)), places=tuple(tuple(map(index, place)) for place in expr.places))
         case Gather() | Update():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), extents=tuple(map(index, expr.extents)))
-        case Pointwise() | FirstValid() | Reduction() | Scan() | Fold():
+        case Reduction():
+            return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), ends=tuple((k, index(e)) for k, e in expr.ends))
+        case Pointwise() | FirstValid() | Scan() | Fold():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

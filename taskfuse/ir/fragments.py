@@ -2,7 +2,8 @@
 
 A fragment is data: the lane number and the register number, each written in mixed radix, move the element along the rows and columns of the
 matrix by a fixed step per digit. So row and column are linear in the digits, and a loop domain states the same by splitting its axes. A
-register is one *element*; elements below 32 bits stand side by side in 32-bit registers, the lowest element in the lowest bits.
+register is one *element*; elements below 32 bits stand side by side in 32-bit registers, the lowest element in the lowest bits. Where an
+instruction multiplies several matrices side by side, a digit of the lane that moves no element numbers the *units* that hold one each.
 
 The instructions that multiply have theirs in :mod:`taskfuse.ir.matrix_instructions`. A is m x k, B is k x n as in the PTX ISA, accumulators are
 m x n.
@@ -35,16 +36,24 @@ MATRIX_COUNTS = (1, 2, 4)
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """A digit of a lane or register number: ``extent`` values, each step moving the element by ``row`` rows and ``column`` columns."""
+    """A digit of a lane or register number: ``extent`` values, each step moving the element by ``row`` rows and ``column`` columns.
+
+    One of the lane that moves it by neither numbers the units: the groups of lanes of which each holds a matrix of its own.
+    """
 
     extent: int
     row: int = 0
     column: int = 0
 
+    @property
+    def is_unit(self) -> bool:
+        """Whether it moves no element."""
+        return not self.row and not self.column
+
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """How a matrix lies in the registers of a warp or warpgroup, each element in exactly one.
+    """How a matrix lies in the registers of a warp, a warpgroup or each of several units of a warp: each element in exactly one.
 
     Attributes:
         shape: rows and columns.
@@ -62,6 +71,11 @@ class Fragment:
     def threads(self) -> int:
         """32 for a warp's instruction, 128 for a warpgroup's."""
         return math.prod(d.extent for d in self.lanes)
+
+    @property
+    def units(self) -> int:
+        """Groups of lanes of which each holds a matrix of its own: 1, or the 4 quad pairs of a warp."""
+        return math.prod(d.extent for d in self.lanes if d.is_unit)
 
     @property
     def count(self) -> int:
@@ -89,12 +103,27 @@ class Fragment:
         return self.position(lane, register)[1]
 
     def table(self) -> tuple[Ints, Ints]:
-        """Rows and columns, each ``[threads, count]``, of every register of every lane. Do not write to them."""
+        """Rows and columns, each ``[threads // units, count]``, of every register of every lane of a unit. Do not write to them."""
         return _table(self)
 
     def owners(self) -> tuple[Ints, Ints]:
-        """The inverse: lanes and registers, each of :attr:`shape`, that hold the elements. Do not write to them."""
+        """The inverse: lanes, as numbers in their unit, and registers, each of :attr:`shape`, that hold the elements. Do not write to them."""
         return _owners(self)
+
+    def members(self) -> Ints:
+        """The lanes of each unit, ``[units, threads // units]``. Do not write to them."""
+        return _members(self)
+
+    def steps(self) -> tuple[list[int], list[int]]:
+        """The steps of the digits along the rows and along the columns, largest first: what axes of rows and columns are split by."""
+        digits = (*self.lanes, *self.registers)
+        return sorted((d.row for d in digits if d.row), reverse=True), sorted((d.column for d in digits if d.column), reverse=True)
+
+    def places(self) -> list[int]:
+        """For each digit, lanes first and without units, its place among the axes that rows and columns are split into."""
+        rows, columns = self.steps()
+        digits = [d for d in (*self.lanes, *self.registers) if not d.is_unit]
+        return [rows.index(d.row) if d.row else len(rows) + columns.index(d.column) for d in digits]
 
     def transposed(self, figure: str | None = None) -> Fragment:
         """The fragment of the transposed matrix in the same registers."""
@@ -104,7 +133,7 @@ class Fragment:
 
 @cache
 def _table(fragment: Fragment) -> tuple[Ints, Ints]:
-    lanes: Ints = np.arange(fragment.threads)[:, None]
+    lanes: Ints = fragment.members()[0][:, None]
     registers: Ints = np.arange(fragment.count)[None, :]
     return fragment.position(lanes, registers)
 
@@ -113,9 +142,20 @@ def _table(fragment: Fragment) -> tuple[Ints, Ints]:
 def _owners(fragment: Fragment) -> tuple[Ints, Ints]:
     rows, columns = fragment.table()
     lanes, registers = np.zeros(fragment.shape, np.int64), np.zeros(fragment.shape, np.int64)
-    lanes[rows, columns] = np.arange(fragment.threads)[:, None]
+    lanes[rows, columns] = np.arange(len(rows))[:, None]
     registers[rows, columns] = np.arange(fragment.count)[None, :]
     return lanes, registers
+
+
+@cache
+def _members(fragment: Fragment) -> Ints:
+    lanes: Ints = np.arange(fragment.threads)
+    unit, below = np.zeros_like(lanes), fragment.threads
+    for d in fragment.lanes:
+        below //= d.extent
+        if d.is_unit:
+            unit = unit * d.extent + lanes // below % d.extent
+    return np.stack([lanes[unit == u] for u in range(fragment.units)])
 
 
 ROWS = 8
@@ -157,6 +197,35 @@ def right(k: int, n: int, itemsize: int, figure: str) -> Fragment:
     packed = _packed(itemsize)
     lanes = (Digit(n, column=1), Digit(4, row=packed))
     return Fragment((k, n), lanes, (Digit(k // (4 * packed), row=4 * packed), Digit(packed, row=1)), figure)
+
+
+# -- quad pairs (PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type") ---------------------------------------------
+# Lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3 are quad pair q, which multiplies an 8 x 4 by a 4 x 8 matrix of its own.
+
+QUAD, PAIRS = 4, Digit(4)
+"""Lanes of a quad; the digit of the lane that numbers the quad pairs of a warp."""
+
+
+@cache
+def quad_pair_left(m: int, k: int, *, along_k: bool, figure: str) -> Fragment:
+    """An 8 x 4 matrix A of 16-bit elements; ``along_k``: a lane holds a row (row-major A), not 4 elements of a column."""
+    quad, own = (Digit(QUAD, row=1), Digit(k, column=1)) if along_k else (Digit(k, column=1), Digit(QUAD, row=1))
+    return Fragment((m, k), (Digit(2, row=QUAD), PAIRS, quad), (own,), figure)
+
+
+@cache
+def quad_pair_right(k: int, n: int, *, along_k: bool, figure: str) -> Fragment:
+    """A 4 x 8 matrix B of 16-bit elements; ``along_k``: a lane holds a column (column-major B), not 4 elements of a row."""
+    return quad_pair_left(n, k, along_k=along_k, figure=figure).transposed()
+
+
+@cache
+def quad_pair_accumulator(m: int, n: int, itemsize: int, figure: str) -> Fragment:
+    """An 8 x 8 accumulator of elements of 4 or 2 bytes: 8 of them in each thread."""
+    if itemsize == 2:
+        return Fragment((m, n), (Digit(2, row=QUAD), PAIRS, Digit(QUAD, row=1)), (Digit(n, column=1),), figure)
+    lanes = (Digit(2, row=QUAD), PAIRS, Digit(2, column=2), Digit(2, row=1))
+    return Fragment((m, n), lanes, (Digit(2, column=QUAD), Digit(2, row=2), Digit(2, column=1)), figure)
 
 
 @cache

@@ -23,6 +23,7 @@ from taskfuse.ir.syntax import (
     RESCALED,
     STRIDES,
     TABLE,
+    UNTIL,
     AssembleText,
     AxisText,
     BoundAxis,
@@ -247,7 +248,8 @@ class _Grammar(FusionReader):
                     position, token = self.iteration()
                     self.expect("by")
                     rescaled = position, self.operand(dtype), token
-                return ReductionText(combine, body, operands, over, init, rescaled)
+                ends = self.some(self.end) if self.take(UNTIL) else ()
+                return ReductionText(combine, body, operands, over, init, rescaled, ends)
 
     def fold(self, dtype: DType) -> FoldText:
         step = self.elementwise()
@@ -293,6 +295,11 @@ class _Grammar(FusionReader):
     def reduced(self) -> tuple[int, Expr, Token]:
         position, token = self.iteration()
         self.expect(":")
+        return position, self.expression(), token
+
+    def end(self) -> tuple[int, Expr, Token]:
+        position, token = self.iteration()
+        self.expect("<")
         return position, self.expression(), token
 
     def iteration(self) -> tuple[int, Token]:

@@ -1,7 +1,7 @@
 """The table of matrix instructions: shapes and types of tensor-core products, and the layouts of operands and sums in registers and Shared memory.
 
-Rows are shapes, each with every pair of operand types (PTX ISA, "wgmma.mma_async" and "mma"; the 16-bit accumulators that these also have are
-left out). Schedules, lowering, the verifier, the simulator, the proof and CUDA look them up.
+Rows are shapes, each with every pair of operand types (PTX ISA, "wgmma.mma_async" and "mma"; 16-bit accumulators only of m8n8k4). Schedules,
+lowering, the verifier, the simulator, the proof and CUDA look them up.
 """
 
 from __future__ import annotations
@@ -23,9 +23,19 @@ class Family(Enum):
     MMA = "mma"
 
 
+class OperandLayout(Enum):
+    """Along which axis of an operand a lane's registers go: PTX's ``.row`` and ``.col``. The value is their name in messages and texts."""
+
+    ROW = "row"
+    COLUMN = "col"
+
+
+OperandLayouts = tuple[OperandLayout, OperandLayout]
+"""Of A and of B."""
+
 PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8"}
 """The operand types, as PTX spells them; float32 is multiplied as tf32."""
-_PTX_SUMS = {float32: "f32", int32: "s32"}
+_PTX_SUMS = {float32: "f32", float16: "f16", int32: "s32"}
 
 
 _ALIKE = (bfloat16, float16, float32)
@@ -57,6 +67,7 @@ class InstructionShape:
         float8_arch: the same for 8-bit floats.
         figure: how the PTX ISA begins the titles of its figures.
         types: the operands that it takes.
+        layouts: the layouts of A and B in registers, of instructions that quad pairs execute; ``None``: whole warps or warpgroups do.
     """
 
     family: Family
@@ -72,6 +83,51 @@ class InstructionShape:
     float8_arch: int
     figure: str
     types: tuple[tuple[DType, DType, DType], ...] = ALL_TYPES
+    layouts: OperandLayouts | None = None
+
+    def accumulator(self, n: int, itemsize: int = 4) -> Fragment:
+        """How sums m x n lie in registers, whatever was multiplied; ``itemsize``: bytes of a sum."""
+        figure = f"{self.figure}k* fragment layout for accumulator matrix D"
+        return fragments.accumulator(self.m, n, figure) if self.layouts is None else fragments.quad_pair_accumulator(self.m, n, itemsize, figure)
+
+    def left(self, k: int, itemsize: int) -> Fragment:
+        """How A, with ``itemsize`` bytes in an element, lies in registers."""
+        figure = f"{self.figure}k{k} fragment layout for matrix A"
+        if self.layouts is None:
+            return fragments.left(self.m, k, itemsize, figure)
+        return fragments.quad_pair_left(self.m, k, along_k=self.layouts[0] is OperandLayout.ROW, figure=figure)
+
+    def right(self, k: int, itemsize: int) -> Fragment:
+        """How B lies in registers."""
+        figure = f"{self.figure}k{k} fragment layout for matrix B"
+        if self.layouts is None:
+            return fragments.right(k, self.widths[0], itemsize, figure)
+        return fragments.quad_pair_right(k, self.widths[0], along_k=self.layouts[1] is OperandLayout.COLUMN, figure=figure)
+
+    @property
+    def units(self) -> int:
+        """Products that one instruction computes side by side, each by some lanes of the warp."""
+        return self.accumulator(self.widths[0]).units
+
+
+def _quad_pair_shape(layouts: OperandLayouts) -> InstructionShape:
+    """Four products, one by each quad pair of a warp, since sm_70: what later GPUs have for it is slow (PTX ISA, "mma", the note on .m8n8k4)."""
+    return InstructionShape(
+        Family.MMA,
+        8,
+        (8,),
+        (),
+        8,
+        32,
+        tiles=(False, False),
+        registers=(True, True),
+        ptx="mma.sync.aligned.m{m}n{n}k{k}." + ".".join(layout.value for layout in layouts) + ".{sums}.{a}.{b}.{sums}",
+        arch=70,
+        float8_arch=70,
+        figure="MMA .m8n8",
+        types=((float16, float16, float32), (float16, float16, float16)),
+        layouts=layouts,
+    )
 
 
 SHAPES = (
@@ -103,6 +159,7 @@ SHAPES = (
         float8_arch=89,
         figure="MMA .m16n8",
     ),
+    *(_quad_pair_shape((a, b)) for a in OperandLayout for b in OperandLayout),
 )
 
 
@@ -147,24 +204,17 @@ class MatrixInstruction:
 
     def accumulator(self, n: int) -> Fragment:
         """How the sums lie in registers."""
-        return accumulator(self.shape.family, self.m, n)
+        return self.shape.accumulator(n, self.sums.itemsize)
 
     def ptx(self, n: int) -> str:
         """Its spelling, without operands."""
         return self.shape.ptx.format(m=self.m, n=n, k=self.k, sums=_PTX_SUMS[self.sums], a=PTX_TYPES[self.a], b=PTX_TYPES[self.b])
 
 
-def accumulator(family: Family, m: int, n: int) -> Fragment:
-    """How sums m x n lie in registers, whatever was multiplied."""
-    (figure, *_) = (shape.figure for shape in SHAPES if shape.family is family)
-    return fragments.accumulator(m, n, f"{figure}k* fragment layout for accumulator matrix D")
-
-
 def _row(shape: InstructionShape, a: DType, b: DType, sums: DType) -> MatrixInstruction:
     k = shape.k_bytes // a.itemsize
-    figure = f"{shape.figure}k{k} fragment layout for matrix"
-    in_a = fragments.left(shape.m, k, a.itemsize, f"{figure} A") if shape.registers[0] else None
-    in_b = fragments.right(k, shape.widths[0], b.itemsize, f"{figure} B") if shape.registers[1] else None
+    in_a = shape.left(k, a.itemsize) if shape.registers[0] else None
+    in_b = shape.right(k, b.itemsize) if shape.registers[1] else None
     return MatrixInstruction(shape, k, a, b, sums, in_a, in_b)
 
 
@@ -172,15 +222,22 @@ MATRIX_INSTRUCTIONS = tuple(_row(shape, *types) for shape in SHAPES for types in
 
 
 @cache
-def find(family: Family, a: DType, b: DType, k: int) -> MatrixInstruction | None:
-    """The row for operands of two types with k terms."""
-    found = (row for row in rows(family, a, b) if row.k == k)
+def find(
+    family: Family, a: DType, b: DType, k: int, layouts: OperandLayouts | None = None, sums: DType | None = None
+) -> MatrixInstruction | None:
+    """The row for operands of two types with k terms.
+
+    Args:
+        layouts: of the operands in registers, where instructions differ in them.
+        sums: the type of the sums; ``None``: the widest.
+    """
+    found = (row for row in rows(family, a, b) if row.k == k and row.shape.layouts == layouts and sums in (None, row.sums))
     return next(found, None)
 
 
 @cache
 def rows(family: Family, a: DType, b: DType) -> tuple[MatrixInstruction, ...]:
-    """The rows for operands of two types."""
+    """The rows for operands of two types, those of the largest shape first."""
     return tuple(row for row in MATRIX_INSTRUCTIONS if row.shape.family is family and (row.a, row.b) == (a, b))
 
 
@@ -195,17 +252,23 @@ def shapes(family: Family) -> tuple[InstructionShape, ...]:
     return tuple(shape for shape in SHAPES if shape.family is family)
 
 
+def shape_of(family: Family, m: int, layouts: OperandLayouts | None = None) -> InstructionShape:
+    """The shape with m rows."""
+    return next(shape for shape in SHAPES if shape.family is family and shape.m == m and shape.layouts == layouts)
+
+
 @cache
-def in_registers(family: Family, tile: tuple[int, int, int], dtype: DType) -> tuple[Fragment | None, Fragment | None]:
-    """How instructions of a shape (m, n, k) hold A and B of a dtype, whatever the other operand's; those of any k where no row has this one."""
-    alike = [row for row in MATRIX_INSTRUCTIONS if row.shape.family is family and row.m == tile[0] and row.a.itemsize == dtype.itemsize]
-    found = next((row for row in alike if row.k == tile[2]), alike[0] if alike else None)
+def in_registers(shape: InstructionShape, k: int, dtype: DType) -> tuple[Fragment | None, Fragment | None]:
+    """How instructions of a shape with k terms hold A and B of a dtype, whatever the other operand's; those of any k where no row has this one."""
+    alike = [row for row in MATRIX_INSTRUCTIONS if row.shape == shape and row.a.itemsize == dtype.itemsize]
+    found = next((row for row in alike if row.k == k), alike[0] if alike else None)
     return (None, None) if found is None else (found.a_registers, found.b_registers)
 
 
-def exists(family: Family, m: int, n: int, k: int) -> bool:
+def exists(family: Family, m: int, n: int, k: int, layouts: OperandLayouts | None = None) -> bool:
     """True if some operands have an instruction m x n x k."""
-    return any(row.shape.family is family and row.m == m and n in row.widths and row.k == k for row in MATRIX_INSTRUCTIONS)
+    found = (row for row in MATRIX_INSTRUCTIONS if row.shape.family is family and row.shape.layouts == layouts)
+    return any(row.m == m and n in row.widths and row.k == k for row in found)
 
 
 def spans(found: Iterable[InstructionShape]) -> str:

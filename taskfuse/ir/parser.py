@@ -23,6 +23,7 @@ from taskfuse.ir.expr import (
     Scan,
     Update,
     View,
+    misplaced_end,
     misplaced_factor,
 )
 from taskfuse.ir.fusion import Fusion
@@ -289,13 +290,15 @@ class _FusionBuilder:
                 raise AssertionError(tv.name)
 
     def _reduction(self, text: ReductionText, tv: TensorView, terms: tuple[Operand, ...], factor: tuple[Operand, ...], location: Location) -> Reduction:
-        if text.rescaled is None:
-            return Reduction(tv, text.combine, text.body, terms, text.init, location)
-        axis, _, token = text.rescaled
-        made = Reduction(tv, text.combine, text.body, (*terms, *factor), text.init, location, axis)
-        wrong = misplaced_factor(made)
-        if wrong is not None:
-            raise token.error(f"{tv.name} cannot be rescaled along i{axis}: {wrong}")
+        axis = None if text.rescaled is None else text.rescaled[0]
+        ends = tuple((k, e) for k, e, _ in text.ends)
+        made = Reduction(tv, text.combine, text.body, (*terms, *factor), text.init, location, axis, ends)
+        if text.rescaled is not None and (wrong := misplaced_factor(made)) is not None:
+            raise text.rescaled[2].error(f"{tv.name} cannot be rescaled along i{axis}: {wrong}")
+        for _, e, token in text.ends:
+            self._check_symbols(token, (e,), len(tv.root))
+        if text.ends and (wrong := misplaced_end(made)) is not None:
+            raise text.ends[0][2].error(f"the terms of {tv.name} cannot end there: {wrong}")
         return made
 
     def _operand(self, text: OperandText, space: int, above: set[str], token: Token) -> Operand:

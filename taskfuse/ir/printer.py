@@ -37,7 +37,7 @@ from taskfuse.ir.expr import (
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, Expr, integers_of
-from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESCALED, RESERVED, STRIDES, TABLE, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESCALED, RESERVED, STRIDES, TABLE, UNTIL, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -212,7 +212,9 @@ class _FusionPrinter:
                 if reduced and self._root_follows(expr.output):
                     text += f" over {', '.join(reduced)}"
                 text += f" init {_literal(expr.init, dtype)}"
-                return text if expr.rescaled is None else f"{text} {RESCALED} i{expr.rescaled} by {_operand(expr.operands[-1], space, dtype)}"
+                if expr.rescaled is not None:
+                    text += f" {RESCALED} i{expr.rescaled} by {_operand(expr.operands[-1], space, dtype)}"
+                return text if not expr.ends else f"{text} {UNTIL} {', '.join(f'i{k} < {e}' for k, e in expr.ends)}"
             case View():
                 return f"view {quoted(expr.label)}({_read(expr.operand, space)})"
             case Assemble():

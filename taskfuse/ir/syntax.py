@@ -81,6 +81,7 @@ INDEX = "index"
 STRIDES = "strides"
 EXCLUSIVE = "exclusive"
 RESCALED = "rescaled"
+UNTIL = "until"
 TABLE = "table"
 INTO = "into"
 RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
@@ -191,7 +192,8 @@ class FirstValidText:
 
 @dataclass(frozen=True, slots=True)
 class ReductionText:
-    """``reduce combine of body(operands...) [over i1: T, ...] init literal [rescaled i1 by operand]``; ``over``: position, extent, and where it stands."""
+    """``reduce combine of body(operands...) [over i1: T, ...] init literal [rescaled i1 by operand]
+    [until i1 < e, ...]``; ``over``, ``ends``: position, extent or end, and where it stands."""
 
     combine: Combine
     body: Elementwise
@@ -199,6 +201,7 @@ class ReductionText:
     over: tuple[tuple[int, Expr, Token], ...]
     init: Literal
     rescaled: tuple[int, OperandText, Token] | None = None
+    ends: tuple[tuple[int, Expr, Token], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

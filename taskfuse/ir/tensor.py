@@ -385,14 +385,18 @@ class TensorView(ArrayMethods):
         scheduling().in_flight(self, batches)
         return self
 
-    def fragment(self, axes: Sequence[int]) -> TensorView:
+    def fragment(self, axes: Sequence[int], atom: Atom | None = None) -> TensorView:
         """Distribute the adjacent loop axes ``axes`` (m, n) over TIDx in the register layout of tensor cores.
 
         m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element. The new axes are
         [m/16: TIDx, m%8: TIDx, n%8/2: TIDx, n/8, m%16/8, n%2] (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16"). Returns the tensor
         itself.
+
+        Args:
+            atom: with an atom that quad pairs execute, ``axes`` are those that number the quad pairs, 4 values together, and the 8 rows and 8
+                columns of its result. The new axes are [m/4: TIDx, quad pairs: TIDx, n%4/2: TIDx, m%2: TIDx, n/4, m%4/2, n%2].
         """
-        scheduling().fragment(self, axes)
+        scheduling().fragment(self, axes, atom)
         return self
 
     def propagate(self, targets: Sequence[TensorView], upto: int | None = None) -> TensorView:

@@ -129,6 +129,7 @@ class _Comparison:
                 _equal("start", Immediate(expr.init.value, expr.init.dtype), rule.init)
                 _equal("dtype of the sum", wide, rule.dtype)
                 _equal("axis along which it is rescaled", expr.rescaled, rule.rescaled)
+                _equal("ends of its terms", expr.ends, rule.ends)
                 self._operands(expr.operands, rule.operands)
             case Scan(), Accumulate() as rule:
                 _equal("combine", expr.combine, rule.combine)

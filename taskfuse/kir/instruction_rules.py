@@ -5,7 +5,7 @@ from __future__ import annotations
 from taskfuse.dtypes import DType, uint64
 from taskfuse.ir.combine import is_atomic
 from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
-from taskfuse.ir.matrix_instructions import Family, find, rows, shapes, spans
+from taskfuse.ir.matrix_instructions import Family, find, rows, spans
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment, swizzle_period
 from taskfuse.ir.types import MemoryType
@@ -58,7 +58,14 @@ def products_exist(subject: Wgmma | Mma, scope: Scope) -> str | None:
         return f"{family.value} does not multiply {a}" + ("" if a is b else f" by {b}")
     if isinstance(subject, Wgmma) and all(subject.n not in row.widths for row in found):
         return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
-    return f"{family.value} has no k of {k} for {a}: k spans {spans(shapes(family))}" if find(family, a, b, k) is None else None
+    layouts, sums = (subject.layouts, subject.sums) if isinstance(subject, Mma) else (None, None)
+    if find(family, a, b, k, layouts, sums) is not None:
+        return None
+    if layouts is not None or sums is not None:
+        alike = next((row for row in found if row.shape.layouts == layouts), None)
+        has = "no such products exist" if alike is None else f"k is {alike.k}" if sums in {None, *(r.sums for r in found)} else f"sums are {alike.sums}"
+        return f"mma by {'warps' if layouts is None else 'quad pairs'} has no m{8 if layouts else 16}n8k{k} of {a}: {has}"
+    return f"{family.value} has no k of {k} for {a}: k spans {spans(row.shape for row in found if row.shape.layouts is None)}"
 
 
 def products_accumulate_in_registers(subject: Wgmma | Mma, scope: Scope) -> str | None:

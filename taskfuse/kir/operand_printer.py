@@ -12,7 +12,7 @@ from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.syntax import EXCLUSIVE, RESCALED
+from taskfuse.ir.syntax import EXCLUSIVE, RESCALED, UNTIL
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.forms import KernelKeyword, RuleWord
 from taskfuse.kir.operands import (
@@ -153,7 +153,9 @@ def _rule(d: Definition) -> str:
         case Reduce(combine=combine, body=body, operands=operands, init=init, dtype=dtype):
             term = _OPERANDS.computation(body, d.rule.terms, dtype, d.dtype)
             text = f"{RuleWord.REDUCE.value} {combine.name} of {term} from {immediate_text(init, dtype)}"
-            return text if d.rule.rescaled is None else f"{text} {RESCALED} {d.rule.rescaled} by {operand(operands[-1], dtype)}"
+            if d.rule.rescaled is not None:
+                text += f" {RESCALED} {d.rule.rescaled} by {operand(operands[-1], dtype)}"
+            return text if not d.rule.ends else f"{text} {UNTIL} {', '.join(f'{k} < {e}' for k, e in d.rule.ends)}"
         case Accumulate(combine=combine, operand=term, axis=axis, dtype=dtype):
             suffix = "" if dtype is d.dtype else f".{dtype}"
             before = f" {EXCLUSIVE}" if d.rule.is_exclusive else ""

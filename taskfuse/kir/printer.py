@@ -217,7 +217,8 @@ class _KernelPrinter(OperandPrinter):
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"
                 return f"WGMMA.m64n{stmt.n}k{stmt.k}.{_multiplied(stmt)} {operands}, accumulate {stmt.accumulate}"
             case Mma():
-                return f"MMA.m16n8k{stmt.k}.{_multiplied(stmt)} {self.access(stmt.acc)}, {self.access(stmt.a)}, {self.access(stmt.b)}"
+                shape = f"m16n8k{stmt.k}" if stmt.layouts is None else ".".join((f"m8n8k{stmt.k}", *(layout.value for layout in stmt.layouts)))
+                return f"MMA.{shape}.{_multiplied(stmt)} {self.access(stmt.acc)}, {self.access(stmt.a)}, {self.access(stmt.b)}"
             case LdMatrix():
                 return f"LDMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"
             case StMatrix():
@@ -241,9 +242,10 @@ class _KernelPrinter(OperandPrinter):
 
 
 def _multiplied(stmt: Wgmma | Mma) -> str:
-    """The operand types of a product of matrices, B's where it differs."""
-    names = [TF32 if d is float32 else d.name for d in (stmt.dtype, stmt.b_dtype) if d is not None]
-    return ".".join(names)
+    """The operand types of a product of matrices, B's where it differs; all three where that of the sums is not the widest."""
+    sums = stmt.sums if isinstance(stmt, Mma) else None
+    types = (stmt.dtype, stmt.b_dtype) if sums is None else (*stmt.factors, sums)
+    return ".".join(TF32 if d is float32 else d.name for d in types if d is not None)
 
 
 def _matrices(stmt: LdMatrix | StMatrix) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import Fragment
-from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
+from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, OperandLayouts, find
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Access, Descriptor, Updated, WritingStmt, Written
 
@@ -71,15 +71,18 @@ class Wgmma(_Product):
 
 @dataclass(frozen=True, slots=True)
 class Mma(_Product):
-    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
+    """``mma.sync``: ``acc += A @ B`` by one warp, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
 
-    Products of float32 operands are tf32.
+    A is m16 x k and B is k x n8; or, with ``layouts``, each quad pair of the warp multiplies an m8 x k by a k x n8 of its own. Products of
+    float32 operands are tf32.
 
     Attributes:
-        acc: first of the 4 accumulator registers of each thread: float32, or int32 for integer operands.
-        a, b: first of the k/2 and k/4 operand registers of each thread.
+        acc: first of the accumulator registers of each thread, 4 or with ``layouts`` 8: float32, or int32 for integer operands.
+        a, b: first of the operand registers of each thread, k/2 and k/4, with ``layouts`` 4 of both.
         dtype: element type of A, and of B unless ``b_dtype`` says otherwise.
         b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
+        layouts: those of A and B in the registers of quad pairs; ``None``: the whole warp makes one product.
+        sums: the type of the accumulators where it is not the widest: float16, with ``layouts``.
     """
 
     FAMILY: ClassVar[Family] = Family.MMA
@@ -89,6 +92,15 @@ class Mma(_Product):
     b: Access
     dtype: DType
     b_dtype: DType | None = None
+    layouts: OperandLayouts | None = None
+    sums: DType | None = None
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(self.FAMILY, *self.factors, self.k, self.layouts, self.sums)
+        assert found is not None
+        return found
 
     @property
     def n(self) -> int:

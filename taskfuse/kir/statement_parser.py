@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType, float32
+from taskfuse.ir.matrix_instructions import OperandLayout
 from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
 from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, KernelKeyword, OptionalPart, Slot, StatementForm, Word
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt, TmaLoad, TmaStore
@@ -27,7 +28,7 @@ FENCES: dict[str, Stmt] = {
     **{text: FenceProxyAsync(memory) for memory, text in FENCED.items()},
 }
 WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)(?:\.(\w+))?")
-MMA_SHAPE = re.compile(r"MMA\.m16n8k(\d+)\.(\w+)(?:\.(\w+))?")
+MMA_SHAPE = re.compile(r"MMA\.(?:m16n8k(\d+)|m8n8k(\d+)\.(row|col)\.(row|col))\.(\w+)(?:\.(\w+)(?:\.(\w+))?)?")
 MATRICES = re.compile(r"(?:LD|ST)MATRIX(?:\.x([124]))?(\.trans)?")
 OPERAND_TYPES = DTYPES | {TF32: float32}
 READ_ONLY = ".read"
@@ -309,12 +310,15 @@ class StatementParser(OperandParser):
         shape = MMA_SHAPE.fullmatch(token.text)
         if shape is None:
             raise token.error(f"expected MMA.m16n8k<k>.<dtype>, found {token}")
-        dtypes = self.operand_types(token, shape[2], shape[3])
+        wide, k, *layouts, first, second, sums = shape.groups()
+        dtypes = self.operand_types(token, first, second)
+        held = None if wide is not None else (OperandLayout(layouts[0]), OperandLayout(layouts[1]))
+        summed = None if sums is None else known(token, sums, DTYPES, "type of sums")
         acc = self.access()
         reader.expect(",")
         a = self.access()
         reader.expect(",")
-        return Mma(int(shape[1]), acc, a, self.access(), *dtypes)
+        return Mma(int(wide or k), acc, a, self.access(), *dtypes, held, summed)
 
     def operand_types(self, token: Token, a: str, b: str | None) -> tuple[DType, DType | None]:
         """The element types of A and B in the name of a product of matrices."""

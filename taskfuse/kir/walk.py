@@ -149,8 +149,10 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
         return tuple(map_operand(o, f) for o in found)
 
     match d.rule:
-        case Apply() | Reduce() | Iterate():
-            rule: Rule = replace(d.rule, operands=operands(d.rule.operands))
+        case Reduce():
+            rule: Rule = replace(d.rule, operands=operands(d.rule.operands), ends=tuple((k, f(e)) for k, e in d.rule.ends))
+        case Apply() | Iterate():
+            rule = replace(d.rule, operands=operands(d.rule.operands))
         case Pick():
             rule = Pick(tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
         case Accumulate():

@@ -40,6 +40,7 @@ class Reduce:
 
     Attributes:
         rescaled: an axis: for each index along it, in order, what there is is multiplied by a factor, the last operand, before the terms at it.
+        ends: axes, and where along each the terms of an element end, over the indices of the element: no point from there on is in the reduction.
     """
 
     combine: Combine
@@ -48,6 +49,7 @@ class Reduce:
     init: Immediate
     dtype: DType
     rescaled: int | None = None
+    ends: tuple[tuple[int, Expr], ...] = ()
 
     @property
     def terms(self) -> tuple[Operand, ...]:

@@ -9,7 +9,7 @@ from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import TRUE, Expr
-from taskfuse.ir.syntax import EXCLUSIVE, RESCALED
+from taskfuse.ir.syntax import EXCLUSIVE, RESCALED, UNTIL
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
@@ -87,7 +87,18 @@ class WitnessParser(OperandParser):
             axis = reader.number(RESCALED)
             reader.expect("by")
             operands += (self.operand(wide),)
-        return Reduce(combine, body, operands, init, wide, axis)
+        ends: list[tuple[int, Expr]] = []
+        if reader.at(UNTIL):
+            ends.append(self.end(UNTIL))
+            while reader.at(","):
+                ends.append(self.end(","))
+        return Reduce(combine, body, operands, init, wide, axis, tuple(ends))
+
+    def end(self, before: str) -> tuple[int, Expr]:
+        """Where terms end along an axis, after a word."""
+        k = self.reader.number(before)
+        self.reader.expect("<")
+        return k, self.reader.expression()
 
     def scan(self, dtype: DType) -> Accumulate:
         reader = self.reader

@@ -126,10 +126,22 @@ def _wrong_factor(d: Definition, rule: Reduce, axis: int) -> str | None:
     return f"'{d.tensor}' is rescaled by what is not one element for all terms at an index" if not isinstance(factor, Access) or used & others else None
 
 
+def _wrong_end(d: Definition, rule: Reduce, extents: frozenset[str]) -> str | None:
+    """Terms end along reduced axes, at integers that depend on the element alone."""
+    kept = {e.name for e in d.place if isinstance(e, Sym)}
+    axes = [k for k, _ in rule.ends]
+    if axes != sorted(set(axes)) or not all(k < len(d.space) and f"i{k}" not in kept for k in axes) or len(kept) != len(d.place):
+        return f"'{d.tensor}' has ends along other axes than those that it reduces, in order"
+    name = _foreign((e for _, e in rule.ends), extents | kept)
+    return None if name is None else f"'{name}' is not an index of an element of '{d.tensor}', and says where its terms end"
+
+
 def rules_are_complete(d: Definition, above: Above) -> str | None:
     """An op has its operands, a choice a case, a scan an axis, a search a value per symbol, an assembly a place per part."""
     match d.rule:
         case Reduce(rescaled=axis) as rule if axis is not None and (problem := _wrong_factor(d, rule, axis)) is not None:
+            return problem
+        case Reduce(ends=(_, *_)) as rule if (problem := _wrong_end(d, rule, above.declarations.extents)) is not None:
             return problem
         case Apply(op=op, operands=operands) | Reduce(body=op, terms=operands):
             return None if len(operands) == op.arity else f"{op.name} takes {op.arity} operands, not {len(operands)}"

@@ -62,15 +62,22 @@ def allocation_axes(tv: TensorView) -> tuple[Axis, ...]:
     return default_allocation(tv) if tv.schedule.allocation is None else tv.schedule.allocation
 
 
-_LANES = {lanes: axis(lanes) for lanes in (WARP, WARPGROUP)}
-"""The digit of TIDx that the lanes of an atom are."""
+_LANES = {lanes: axis(lanes) for lanes in (2, 4, WARP, WARPGROUP)}
+"""Digits of TIDx that the lanes of an atom are."""
 
 
 def digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
-    """The loop axes bound to an index type, outermost first: the digits of its index. The lanes of an atom are the innermost digit of TIDx."""
+    """The loop axes bound to an index type, outermost first: the digits of its index. The lanes of an atom are the innermost digit of TIDx.
+
+    Where several units of a warp execute an atom side by side, the innermost axes, of as many values together, number the units: they stand
+    between the lanes of a unit.
+    """
     own = tuple(a for a in tv.schedule.loop if tv.schedule.ptype(a) is ptype)
     atom = tv.schedule.atom
-    return (*own, _LANES[atom.lanes]) if atom is not None and atom.lanes > 1 and ptype is THREAD_TYPES[0] else own
+    if atom is None or atom.lanes == 1 or ptype is not THREAD_TYPES[0]:
+        return own
+    above, _, below = atom.lane_digits
+    return _around_units(tv, own, tuple(_LANES[n] for n in (above,) if n > 1), (_LANES[below],))
 
 
 def owner_digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
@@ -78,7 +85,26 @@ def owner_digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
     if tv.schedule.atom is None or not tv.schedule.atom.spreads:
         return digits(tv, ptype)
     lanes = tuple(a for a in tv.schedule.allocation or () if a not in tv.loop and tv.schedule.ptype(a) is ptype)
-    return (*(a for a in tv.loop if tv.schedule.ptype(a) is ptype), *lanes) if lanes else digits(tv, ptype)
+    if not lanes:
+        return digits(tv, ptype)
+    above = 0
+    while product(lanes[:above]) is not const(tv.schedule.atom.lane_digits[0]) and above < len(lanes):
+        above += 1
+    return _around_units(tv, tuple(a for a in tv.loop if tv.schedule.ptype(a) is ptype), lanes[:above], lanes[above:])
+
+
+def _around_units(tv: TensorView, own: tuple[Axis, ...], above: tuple[Axis, ...], below: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The digits of TIDx where lanes stand above and below those of ``own`` that number the units of the atom. Raises :class:`LoweringError`."""
+    atom = tv.schedule.atom
+    assert atom is not None
+    units = atom.lane_digits[1]
+    at = len(own)
+    while at and product(own[at:]) is not const(units):
+        at -= 1
+    if product(own[at:]) is not const(units):
+        reason = f"{units} parts of a warp execute the atom {atom.name} side by side, and no axes of {units} values together say which"
+        raise refused(tv, reason, f"bind axes of {units} values together to TIDx, inside of those of warps")
+    return (*own[:at], *above, *own[at:], *below)
 
 
 def product(axes: tuple[Axis, ...]) -> Expr:

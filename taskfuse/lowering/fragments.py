@@ -8,7 +8,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.contraction import axes_of
 from taskfuse.ir.expr import Read
 from taskfuse.ir.fragments import Digit, Fragment, four_matrices
-from taskfuse.ir.matrix_instructions import accumulator, in_registers
+from taskfuse.ir.matrix_instructions import in_registers
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.domains import ancestors
@@ -35,8 +35,17 @@ class HeldTile:
     column: str
 
     def lane(self) -> Expr:
-        """The lane that holds the element."""
+        """The lane that holds the element, of the first unit."""
         return self._number(self.fragment.lanes)
+
+    def holder(self, thread: Expr) -> Expr:
+        """The thread that holds the element, of the unit of ``thread``."""
+        unit, below = thread // self.fragment.threads * self.fragment.threads, self.fragment.threads
+        for d in self.fragment.lanes:
+            below //= d.extent
+            if d.is_unit:
+                unit = unit + thread // below % d.extent * below
+        return unit + self.lane()
 
     def register(self) -> Expr:
         """The register that holds it, counted in elements."""
@@ -45,7 +54,7 @@ class HeldTile:
     def _number(self, digits: tuple[Digit, ...]) -> Expr:
         number: Expr = const(0)
         for d in digits:
-            value = sym(self.row) // d.row if d.row else sym(self.column) // d.column
+            value = const(0) if d.is_unit else sym(self.row) // d.row if d.row else sym(self.column) // d.column
             number = number * d.extent + value % d.extent
         return number
 
@@ -65,11 +74,10 @@ def operand(tv: TensorView, read: Read) -> HeldTile | None:
     names = list(atom_symbols(tv).values())
     if atom.contraction is None:
         return HeldTile(four_matrices(), names[0], names[1])
-    assert atom.family is not None
+    assert atom.shape is not None
     assert atom.tile is not None
-    m, n, k = atom.tile
     side = factor(tv, read)
-    fragment = None if side is None else in_registers(atom.family, (m, n, k), read.tensor.dtype)[side]
+    fragment = None if side is None else in_registers(atom.shape, atom.tile[2], read.tensor.dtype)[side]
     return None if fragment is None else HeldTile(fragment, *((names[0], names[2]) if side == 0 else (names[2], names[1])))
 
 
@@ -79,7 +87,7 @@ def result(tv: TensorView) -> HeldTile:
     assert atom is not None
     assert atom.tile is not None
     names = list(atom_symbols(tv).values())
-    fragment = four_matrices() if atom.family is None else accumulator(atom.family, atom.tile[0], atom.tile[1])
+    fragment = four_matrices() if atom.shape is None else atom.shape.accumulator(atom.tile[1])
     return HeldTile(fragment, names[0], names[1])
 
 

@@ -152,7 +152,7 @@ def _crosses(index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, p
 def _lane(consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr:
     """The index that reads registers: the thread's own, or the lane that an atom takes the element from."""
     held = operand(consumer, read) if p is THREAD_TYPES[0] else None
-    return base if held is None else base // held.fragment.threads * held.fragment.threads + held.lane()
+    return base if held is None else held.holder(base)
 
 
 def _logical(index_maps: IndexMaps, consumer: TensorView, index_map: IndexMap, read: Read) -> tuple[Expr, ...]:

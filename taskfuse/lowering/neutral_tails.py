@@ -23,6 +23,7 @@ from taskfuse.ir.scalar import (
     and_,
     ceildiv,
     elements_of,
+    eq,
     ge,
     integers_of,
     lt,
@@ -36,6 +37,7 @@ from taskfuse.ir.scalar import (
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.domains import refused
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import hardware_index
@@ -47,7 +49,9 @@ _PRODUCT = ELEMENTWISE["mul"]
 
 
 def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
-    """An expression over the other iteration symbols, from which on along an axis the terms of a reduction are neutral; ``None``: none is known."""
+    """An expression over the other iteration symbols, from which on along an axis a reduction has no terms, or neutral ones; ``None``: none is known."""
+    if axis in dict(expr.ends):
+        return dict(expr.ends)[axis]
     neutral = expr.combine.neutral(expr.output.dtype.compute)
     is_product = expr.body is _PRODUCT and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if (expr.body not in _SAME and not is_product) or expr.rescaled is not None:  # a sum is also rescaled where its terms are neutral
@@ -111,7 +115,25 @@ def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Lo
         if not ends or None in ends or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
         found[loop] = simplify(maximum(0, *(e for e in ends if e is not None)), index_maps.ranges.facts)
+    _check_ends(index_maps, found)
     return found
+
+
+def _check_ends(index_maps: IndexMaps, found: dict[Loop, Expr]) -> None:
+    """Where a reduction has no terms any more, a loop over the axis ends just there. Raises :class:`LoweringError`."""
+    for expr in index_maps.fusion.exprs():
+        if not isinstance(expr, Reduction):
+            continue
+        tv = expr.output
+        for k, _ in expr.ends:
+            loop = next((loop for a, loop in zip(tv.loop, index_maps.shared_loops.path[tv], strict=True) if a is tv.root[k]), None)
+            own = None if loop is None or loop not in found else _end_of(loop, tv, index_maps, (*BLOCK_TYPES, *THREAD_TYPES))
+            if own is None or loop is None or not prove(eq(found[loop], maximum(own, 0)), index_maps.ranges.facts):
+                raise refused(
+                    tv,
+                    f"its terms end along axis {k} where no loop over the axis does",
+                    "leave that axis Serial and unsplit, shared by all tensors that its loop computes, and bind the axes that the end depends on to blocks",
+                )
 
 
 def _ends_unseen(fusion: Fusion, loop: Loop, reducing: list[TensorView]) -> bool:
@@ -150,7 +172,7 @@ def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Para
         around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
         if not around.isdisjoint(value.free):  # the outermost loop over the axis ends early
             continue
-        found = _known_before(substitute(end, index_maps.point(tv, index_map)), loop, tv, index_maps, types)
+        found = _known_before(simplify(substitute(end, index_maps.point(tv, index_map)), index_map.facts), loop, tv, index_maps, types)
         if found is not None:
             return _where_it_exists(ceildiv(found, weight), facts)
     return None

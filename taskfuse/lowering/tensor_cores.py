@@ -64,12 +64,14 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
     (a, a_place), (b, b_place) = factors
     registers = (_registers(tv, a, a_place, index_map), _registers(tv, b, b_place, index_map))
-    stmt = Mma(atom.tile[2], _first(tv, acc, index_map), *registers, a.tensor.dtype, b.tensor.dtype, holds=holds(tv, index_map, Content.TERM))
+    assert atom.shape is not None
+    dtypes, made = (a.tensor.dtype, b.tensor.dtype), holds(tv, index_map, Content.TERM)
+    stmt = Mma(atom.tile[2], _first(tv, acc, index_map), *registers, *dtypes, atom.shape.layouts, holds=made)
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (acc,), (a_place, b_place, acc))]
 
 
 def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
-    """A 16 x 16 tile of 16-bit elements from Shared memory to the registers of a warp."""
+    """A 16 x 16 tile of 16-bit elements from Shared memory, where its rows or its columns are contiguous, to the registers of a warp."""
     index_map, out, read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
     (index,) = out.index
     m, n = atom_symbols(tv).values()
@@ -79,9 +81,11 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     wanted = 2 * np.asarray(order)[rows // 8 + 2 * (columns // 8)] + columns % 2
     if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
-    _check_lanes_hold(tv, result(tv), index_map)
+    _check_lanes_hold(st, tv, result(tv), index_map)
     _check_room(st, tv, index_map, read, source)
-    stmt = LdMatrix(_first(tv, out, index_map), _rows(st, tv, source, read.tensor, order, index_map), holds=_matrices(tv, order, index_map))
+    m_last = bool(source.index) and m in source.index[-1].free and n not in source.index[-1].free
+    lanes = _rows(st, tv, source, read.tensor, order, index_map, transpose=m_last)
+    stmt = LdMatrix(_first(tv, out, index_map), lanes, transpose=m_last, holds=_matrices(tv, order, index_map, transpose=m_last))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (out,), (source,))]
 
 
@@ -101,7 +105,7 @@ def _contraction(st: Statements, tv: TensorView) -> tuple[IndexMap, Access, list
     if st.indexer.memory[tv] is not MemoryType.Local or st.accumulator(tv) != tv.name:
         raise refused(tv, "the atom accumulates in registers", "leave its memory type unset, and copy the result with cache_before()")
     _check_order(tv, acc, result(tv), index_map)
-    _check_lanes_hold(tv, result(tv), index_map)
+    _check_lanes_hold(st, tv, result(tv), index_map)
     found: dict[int, tuple[Read, Access]] = {}
     for source in storage_terms(st.fusion, st.definition(tv)):
         access = st.indexer.read(tv, index_map, source)[0] if isinstance(source, Read) else None
@@ -140,28 +144,27 @@ def _first(tv: TensorView, access: Access, index_map: IndexMap) -> Access:
     return Access(access.buffer, tuple(simplify(substitute(e, start), index_map.facts) for e in access.index))
 
 
-def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, order: list[int], index_map: IndexMap) -> Access:
-    """The row that each lane addresses: row l % 8 of matrix l / 8."""
+def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, order: list[int], index_map: IndexMap, transpose: bool = False) -> Access:
+    """The row that each lane addresses: row l % 8 of matrix l / 8. ``transpose``: rows go along the first axis of the tile."""
     m, n = atom_symbols(tv).values()
-    _check_rows(tv, access, n, index_map.facts)
+    _check_rows(tv, access, m if transpose else n, index_map.facts)
     _check_alignment(st, tv, access, moved, index_map.facts)
-    row, column = _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order)
-    at = {m: row, n: column}
+    at = dict(zip((m, n), _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order, transpose), strict=True))
     return Access(access.buffer, tuple(simplify(substitute(e, at), index_map.facts) for e in access.index))
 
 
-def _of_matrices(row: Expr, order: list[int]) -> tuple[Expr, Expr]:
+def _of_matrices(row: Expr, order: list[int], transpose: bool = False) -> tuple[Expr, Expr]:
     """Where a row of four matrices, numbered through, begins in the tile; ``order[g]`` is the number of the matrix at (g % 2, g / 2)."""
     low, high = row // 8 % 2, row // 16
     upper, right = (low, high) if order == [0, 1, 2, 3] else (high, low)
-    return upper * 8 + row % 8, right * 8
+    return (upper * 8, right * 8 + row % 8) if transpose else (upper * 8 + row % 8, right * 8)
 
 
-def _matrices(tv: TensorView, order: list[int], index_map: IndexMap) -> Holds:
+def _matrices(tv: TensorView, order: list[int], index_map: IndexMap, transpose: bool = False) -> Holds:
     """What four matrices hold, by their rows and the elements of a row."""
     found = holds(tv, index_map)
-    row, column = _of_matrices(sym("tile.0"), order)
-    at = {"tile.0": row, "tile.1": column + sym("tile.1")}
+    row, column = _of_matrices(sym("tile.0"), order, transpose)
+    at = {"tile.0": row + sym("tile.1"), "tile.1": column} if transpose else {"tile.0": row, "tile.1": column + sym("tile.1")}
     return replace(found, index=tuple(substitute(e, at) for e in found.index), tile=(32, 8))
 
 
@@ -241,15 +244,17 @@ def _check_order(tv: TensorView, access: Access, held: HeldTile, index_map: Inde
         )
 
 
-def _check_lanes_hold(tv: TensorView, held: HeldTile, index_map: IndexMap) -> None:
+def _check_lanes_hold(st: Statements, tv: TensorView, held: HeldTile, index_map: IndexMap) -> None:
     """Every element of a tile lies with the lane where the instruction puts it."""
     own = owner_digits(tv, TIDX)
     owner = const(0)
     for k, a in enumerate(own):
         owner = owner + index_map.values[a] * product(own[k + 1 :])
-    threads = held.fragment.threads
-    if not np.array_equal(_points(simplify(owner % threads, index_map.facts), held, tv), held.fragment.owners()[0]):
-        raise refused(tv, "its allocation domain is not how the atom holds a matrix in registers", "leave the allocation domain that set_atom gives it")
+    base = base_name(TIDX, st.indexer.tree.place[tv])
+    for lanes in held.fragment.members():  # of each unit; the first thread of one says which unit it is
+        at = simplify(substitute(owner, {base: const(int(lanes[0]))}) % held.fragment.threads, index_map.facts)
+        if not np.array_equal(_points(at, held, tv), lanes[held.fragment.owners()[0]]):
+            raise refused(tv, "its allocation domain is not how the atom holds a matrix in registers", "leave the allocation domain that set_atom gives it")
 
 
 def _points(e: Expr, held: HeldTile, tv: TensorView) -> NDArray[np.int64]:

@@ -122,6 +122,8 @@ def _check_aligned(st: Statements, tv: TensorView, access: Access, owner: Tensor
     while owner in st.indexer.placed:
         owner = st.indexer.placed[owner][0]
     shape = tuple(a.extent for a in st.indexer.kept_axes(owner)) if owner in st.indexer.tree.place else owner.shape
+    if owner in st.indexer.tree.place and st.indexer.in_order(owner):
+        shape = (const(1),)  # registers with one number each
     place = const(0)
     for e, extent in zip(access.index[len(access.index) - len(shape) :], shape, strict=True):
         place = place * extent + substitute(e, {ATOM: const(0)})

@@ -20,7 +20,7 @@ from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, is_multiple, lt, minimum, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, ge, is_multiple, lt, maximum, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -28,10 +28,11 @@ from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
+from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import Repair
 
 
-def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None) -> tuple[TensorView, ...]:
+def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
@@ -47,6 +48,9 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         parts: how many parts there are; several numbers are levels, the last of which is joined first: ``(blocks, threads)``.
         adjacent: elements of a chunk that lie side by side, of which it has one piece from each ``parts * adjacent`` elements; a divisor of ``chunk``;
             by default all of them.
+        rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal
+            attention: the walk of each such block ends where the last of its elements does. All that masks leave is taken to be finite; where the math
+            multiplies 0 by an infinity, it has NaN. Without an effect if no end is known; not with ``parts``.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of
@@ -66,16 +70,18 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         raise Call("cascade", given[0]).error(f"the parts are {parts!r}", "use a positive integer, or several")
     if adjacent is not None and (not isinstance(adjacent, int) or isinstance(adjacent, bool) or adjacent < 1 or chunk % adjacent):
         raise Call("cascade", given[0]).error(f"{adjacent!r} elements of a chunk of {chunk} are adjacent", "use a divisor of the chunk")
+    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1 or parts):
+        raise Call("cascade", given[0]).error(f"chunks are left out for {rows!r} rows", "use a positive integer, without parts")
     again = next((tv for k, tv in enumerate(given) if among(tv, given[:k])), None)
     if again is not None:
         raise Call("cascade", again).error(f"{again.name} is given twice", "give each reduction once")
-    return _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent).run()
+    return _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows).run()
 
 
 class _Cascade:
     """One call. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
-    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int) -> None:
+    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None) -> None:
         self.reductions = reductions
         self.fusion = reductions[0].fusion
         self.facts = self.fusion.facts()
@@ -89,6 +95,8 @@ class _Cascade:
         step = chunk * prod(parts)
         self.is_whole = is_multiple(self.extent, step, self.facts)
         self.steps = simplify(ceildiv(self.extent, step), self.facts)
+        ends = {tv: None if rows is None else self._end(tv, rows) for tv in reductions}
+        self.ends = {tv: e for tv, e in ends.items() if e is not None} if None not in ends.values() else {}
         self.made: list[TensorView] = []
         self._functions: dict[object, TensorView] = {}
         self._chunked: dict[tuple[TensorView, int | None], TensorView] = {}
@@ -104,6 +112,21 @@ class _Cascade:
             self._rewrite(plan)
         self.fusion.remove_unread([*self.plans.along, *(tv for tv, _ in self._chunked)])
         return tuple(self.made)
+
+    def _end(self, tv: TensorView, rows: int) -> Expr | None:
+        """The steps of the walk in which blocks of ``rows`` have terms that are not masked, over the symbols of the axes of a reduction; ``None``: all."""
+        end = masked_end(self.fusion, self.exprs[tv], self.axes[tv])
+        if end is None:
+            return None
+        along = sorted(name for name in end.free if name in {str(iteration_symbol(p)) for p in range(len(tv.root))})
+        if len(along) > 1:
+            return None
+        for name in along:
+            first = sym(name) // rows * rows
+            if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
+                return None
+            end = substitute(end, {name: first + (rows - 1)})
+        return minimum(self.steps, ceildiv(maximum(end, 0), self.chunk))
 
     def _rewrite(self, plan: CascadePlan) -> None:
         tv = plan.tv
@@ -145,9 +168,17 @@ class _Cascade:
             later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, self.ranks[tv])}
             operands += (Read(decay, (*(substitute(e, later) for e in self.plans.index[tv, plan.top]), iteration_symbol(k))),)
             rescaled = k
-        made = self._added(Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled), tv)
+        made = self._added(Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled, self._ends(tv, 1)), tv)
         if is_finished:
             self._finish(plan, made)
+
+    def _ends(self, tv: TensorView, more: int) -> tuple[tuple[int, Expr], ...]:
+        """Where the terms of a reduction end along the axis of steps, which stands in the place of the reduced one; ``more`` axes follow it."""
+        if tv not in self.ends:
+            return ()
+        k = self.axes[tv]
+        later = {str(iteration_symbol(p)): iteration_symbol(p + more) for p in range(k + 1, self.ranks[tv])}
+        return ((k, substitute(self.ends[tv], later)),)
 
     def _by_chunks(self, tv: TensorView, expr: Reduction, root: list[Axis]) -> tuple[Operand, ...]:
         """The operands of a reduction by chunks, which are neutral past the end."""
@@ -163,7 +194,7 @@ class _Cascade:
         init = Literal(expr.combine.neutral(tv.dtype), tv.dtype) if levels else expr.init
         read = Read(part, _point(len(root)))  # the step is where the reduced axis was
         if plan.top is None or plan.repair is None:
-            return self._added(Reduction(walk, expr.combine, COPY, (read,), init, expr.location), tv)
+            return self._added(Reduction(walk, expr.combine, COPY, (read,), init, expr.location, None, self._ends(tv, 0)), tv)
         old, new = (_own(self._base(plan.top, found[plan.top])) for found in (self.before, self.running))
         decay = self._decay(plan.top, plan.repair, new.tensor.shape, old, new)
         return self._added(Fold(walk, ELEMENTWISE["fma"], (self._at_top(tv, plan.top, decay, levels), read), k, init, expr.location), tv)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.calls import AllocationLayout
+from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import CHUNK, LINE, ROWS, SPANS
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -83,7 +85,7 @@ def swizzled(span_bytes: int) -> AllocationLayout:
     return layout
 
 
-def fragment(halves_first: bool = False) -> AllocationLayout:
+def fragment(halves_first: bool = False, atom: Atom | None = None) -> AllocationLayout:
     """How tensor cores hold an m x n matrix in registers: the last two axes, spread over TIDx.
 
     Rows go 16 to a warp; there, lane 4 * (m % 8) + n % 8 / 2 holds of row m % 8 and of row m % 8 + 8 two columns of every 8 (PTX ISA, "Matrix
@@ -93,7 +95,10 @@ def fragment(halves_first: bool = False) -> AllocationLayout:
     Args:
         halves_first: the two halves of 8 rows lie one after the other, each with all of its columns: as ``mma.sync`` takes two tiles of its
             second factor, which has 8 rows.
+        atom: one that quad pairs execute: as it holds its result, of which the last two axes are one tile.
     """
+    if atom is not None and atom.shape is not None and atom.units > 1:
+        return _tile_of_unit(atom.shape.accumulator(atom.shape.widths[0]))
 
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
         builder = allocation(tensor)
@@ -107,6 +112,25 @@ def fragment(halves_first: bool = False) -> AllocationLayout:
         builder.reorder({-5: -3, -4: -5, -3: -2, -2: -4} if halves_first else {-5: -2, -4: -5, -3: -3, -2: -4})
         for k in (-6, -5, -4):
             builder.parallelize(k, ParallelType.TIDx)
+        return builder(tensor)
+
+    return layout
+
+
+def _tile_of_unit(held: Fragment) -> AllocationLayout:
+    """The last two axes as the digits of a fragment: of the lane, bound to TIDx, then of the register."""
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        builder = allocation(tensor)
+        first = len(builder.axes) - 2
+        steps = held.steps()
+        for axis, along in reversed(list(enumerate(steps, first))):
+            for step in along[:-1]:
+                builder.split(axis + along.index(step), step)
+        order = held.places()
+        builder.reorder({first + old: first + new for new, old in enumerate(order)})
+        for k in range(sum(not d.is_unit for d in held.lanes)):
+            builder.parallelize(first + k, ParallelType.TIDx)
         return builder(tensor)
 
     return layout

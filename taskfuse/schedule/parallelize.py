@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Gather, MathExpr, is_copy, padded_read
+from taskfuse.ir.matrix_instructions import InstructionShape
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
@@ -89,7 +91,7 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
     if atom.binds is not None:
         tv.schedule.ptypes.update(dict.fromkeys(covered, atom.binds))
     if atom.spreads:
-        tv.set_allocation_domain(layouts.fragment())
+        tv.set_allocation_domain(layouts.fragment(atom=atom))
 
 
 def _copies(atom: Atom, expr: MathExpr) -> bool:
@@ -152,11 +154,14 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
             schedule.ptypes[axis] = ptype
 
 
-def fragment(tv: TensorView, axes: Sequence[int]) -> None:
+def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None) -> None:
     """See :meth:`TensorView.fragment`."""
     call = Call("fragment", tv)
     loop = tv.schedule.loop
     positions = call.positions(axes)
+    if atom is not None and atom.shape is not None and atom.units > 1:
+        _fragment_of_units(call, atom.shape, tuple(positions))
+        return
     if len(positions) != 2 or positions[1] != positions[0] + 1:
         raise call.error(f"axes {list(axes)} are not two axes side by side", "use axes such as (-2, -1), after reorder")
     for p, unit in zip(positions, (FRAGMENT_ROWS, FRAGMENT_COLUMNS), strict=True):
@@ -170,4 +175,27 @@ def fragment(tv: TensorView, axes: Sequence[int]) -> None:
     split(tv, m + 4, FRAGMENT_PAIR)  # [w, half, row, column/8, pair, element]
     reorder(tv, [*range(m), *(m + k for k in (0, 2, 4, 3, 1, 5)), *range(m + 6, len(loop))])
     for k in range(m, m + 3):
+        parallelize(tv, tv.schedule.loop[k], ParallelType.TIDx)
+
+
+def _fragment_of_units(call: Call, shape: InstructionShape, positions: tuple[int, ...]) -> None:
+    """Axes that number the quad pairs, then the rows and columns of a tile: [lanes above, quad pairs, lanes below, registers]."""
+    tv, held = call.tv, shape.accumulator(shape.widths[0])
+    sizes = [constant(tv.schedule.loop[p]) for p in positions]
+    wanted = f"axes of {shape.units} values together, then {held.shape[0]} rows and {held.shape[1]} columns"
+    if len(positions) < 3 or positions != tuple(range(positions[0], positions[0] + len(positions))) or None in sizes:
+        raise call.error(f"axes {list(positions)} are not {wanted}, side by side")
+    if math.prod(n or 0 for n in sizes[:-2]) != shape.units or tuple(sizes[-2:]) != held.shape:
+        raise call.error(f"axes of {sizes} values are not {wanted}")
+    start, rows = positions[0], positions[-2]
+    along_rows, along_columns = held.steps()
+    for axis, steps in ((rows + 1, along_columns), (rows, along_rows)):
+        for k, step in enumerate(steps[:-1]):
+            split(tv, axis + k, step)
+    units = len(positions) - 2
+    above = next(k for k, d in enumerate(held.lanes) if d.is_unit)
+    order = [rows + k for k in held.places()]
+    order[above:above] = range(start, start + units)
+    reorder(tv, [*range(start), *order, *range(start + len(order), len(tv.schedule.loop))])
+    for k in range(start, start + units + len(held.lanes) - 1):
         parallelize(tv, tv.schedule.loop[k], ParallelType.TIDx)

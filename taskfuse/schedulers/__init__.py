@@ -1,7 +1,8 @@
 """Schedulers: calls that schedule a fusion of one kind, and explain their choice."""
 
 from taskfuse.ir.calls import bind_partitioner
-from taskfuse.schedulers.attention import AttentionConfig, attention
+from taskfuse.schedulers.attention import attention
+from taskfuse.schedulers.attention_cost import AttentionConfig
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind

@@ -13,7 +13,6 @@ Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Sc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
@@ -24,7 +23,6 @@ from taskfuse.ir.contraction import Factors, factors
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -32,94 +30,13 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import depends
-from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP, Attention, AttentionConfig, check_fits, planned
 from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.target import DEFAULT, Target
-
-WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
-ITEMSIZE = 2
-"""Bytes of an element of the factors."""
-STEP = 16
-"""Terms of an instruction."""
-OTHERS = 32
-"""Registers of a thread for other values than tiles."""
-REGISTERS = {1: 240, 2: 240, 3: 160}
-"""Registers of a thread that multiplies, by warpgroups."""
-EXPONENTIALS_PER_CYCLE = 16
-"""Of a multiprocessor (CUDA C++ programming guide, "Arithmetic Instructions")."""
-BARRIER_BYTES = 1024
-"""Shared memory left for mbarriers and alignment."""
-INSTRUCTIONS = 4.5
-"""For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
-LATENCY = {1: 1500, 2: 990, 3: 750}
-"""Cycles of a chunk beside the longer one of products and softmax, by warpgroups: 4 x 16 x 4224 with heads of 64 and 128 and chunks of 64 to 128, on an H100;
-of one warpgroup, a guess."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionConfig(Parameters):
-    """The parameters of a schedule of two products with a cascade of reductions between them.
-
-    Attributes:
-        warpgroups: that multiply, each 64 rows of a block.
-        chunk: keys between two repairs of the sums.
-        stages: chunks of keys, and of values, in Shared memory.
-    """
-
-    warpgroups: int = 3
-    chunk: int = 128
-    stages: int = 2
-
-    def __post_init__(self) -> None:
-        self.check_fields()
-        if self.warpgroups > max(REGISTERS):
-            raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
-        if self.chunk % STEP or self.chunk > 256:
-            raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
-
-    @property
-    def words(self) -> str:
-        """The parameters as readable text."""
-        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
-
-    @property
-    def rows(self) -> int:
-        """Rows of a block."""
-        return self.warpgroups * WGMMA_ROWS
-
-    def shared_bytes(self, depth: int, columns: int) -> int:
-        """Shared memory of a block: queries, and the rings of keys and values."""
-        return ITEMSIZE * (self.rows * depth + self.stages * self.chunk * (depth + columns))
-
-    def registers(self, columns: int) -> int:
-        """Registers of a thread: scores, in whose place their exponentials come, and the sums."""
-        return self.chunk // 2 + columns // 2 + OTHERS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attention:
-    """Two products with reductions between them.
-
-    Attributes:
-        scores: the first product.
-        reductions: those of its elements along its columns, in order; the last one is the second product.
-        batch, m, n, d: positions of axes in the iteration space of ``scores``.
-        columns: extent of the columns of the second product.
-        queries, keys: which operands of ``scores`` have its rows, and its columns.
-    """
-
-    scores: TensorView
-    reductions: tuple[TensorView, ...]
-    batch: tuple[int, ...]
-    m: int
-    n: int
-    d: int
-    columns: int
-    queries: int
-    keys: int
 
 
 @tries_parameters
@@ -143,9 +60,10 @@ def attention(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "attention", config, AttentionConfig)
-    found, alternatives = _planned(fusion, Sizes(fusion, sizes, target))
+    found = find(fusion)
+    alternatives = planned(fusion, found, Sizes(fusion, sizes, target))
     chosen = alternatives[0].config if config is None else config
-    _check_fits(fusion, found, chosen, target)
+    check_fits(fusion, found, chosen, target)
     script = Script(fusion)
     try:
         _Walk(script, found, chosen).apply()
@@ -159,7 +77,7 @@ def attention(
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
     """The offer of :func:`attention`. Raises :class:`UnsupportedError`: see there."""
     check_call(fusion, "attention", None, AttentionConfig)
-    _, alternatives = _planned(fusion, Sizes(fusion, sizes, target))
+    alternatives = planned(fusion, find(fusion), Sizes(fusion, sizes, target))
     return Offer(alternatives[0].us, lambda trial: attention(trial, sizes=sizes, target=target))
 
 
@@ -205,7 +123,13 @@ def find(fusion: Fusion) -> Attention:
     if len(one.batch) > 2:
         raise refuse(fusion, "attention", f"it has {len(one.batch)} batch axes", "merge them, with a reshape")
     assert isinstance(sizes[1], Const)
-    return Attention(first.output, reductions, one.batch, m, n, one.summed[0], sizes[1].value, *sides.places)
+    top = fusion.definition(reductions[0])
+    assert isinstance(top, Reduction)
+    end = masked_end(fusion, top, next(k for k, a in enumerate(top.output.root) if a.is_reduction))
+    names = [] if end is None else [str(s) for s in iteration_point(len(top.output.root)) if str(s) in end.free]
+    return Attention(
+        first.output, reductions, one.batch, m, n, one.summed[0], sizes[1].value, *sides.places, end if len(names) < 2 else None, names[0] if names else ""
+    )
 
 
 def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
@@ -217,56 +141,6 @@ def _is_along(fusion: Fusion, scores: TensorView, positions: frozenset[int], ext
     """True if the axis of the reductions is that of the columns: one of the same extent, that of the rows only if it has another."""
     (p,) = positions if len(positions) == 1 else (None,)
     return p is not None and scores.root[p].extent is extent
-
-
-# -- the choice ---------------------------------------------------------------------------------------------------------------------
-
-
-def _planned(fusion: Fusion, extent: Sizes) -> tuple[Attention, tuple[Option[AttentionConfig], ...]]:
-    found = find(fusion)
-    target = extent.target
-    if not target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
-    root = found.scores.root
-    depth = extent(root[found.d].extent)
-    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    fit = [c for c in every if _problem(found, c, depth, target) is None]
-    m, n = extent(root[found.m].extent), extent(root[found.n].extent)
-    batch = 1
-    for p in found.batch:
-        batch *= extent(root[p].extent)
-    options = sorted((Option(c, _us(found, c, batch, m, n, depth, target)) for c in fit), key=lambda o: o.us)
-    if not options:
-        raise refuse(fusion, "attention", f"tiles of {depth} and {found.columns} columns do not fit a multiprocessor")
-    return found, tuple(options)
-
-
-def _problem(found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
-    """Why parameters do not fit; ``None`` if they do."""
-    if config.registers(found.columns) > REGISTERS[config.warpgroups]:
-        return f"{config.registers(found.columns)} registers of a thread, of {REGISTERS[config.warpgroups]}"
-    shared = config.shared_bytes(depth, found.columns)
-    room = target.limits.block_shared
-    return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
-
-
-def _check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target: Target) -> None:
-    depth = found.scores.root[found.d].extent
-    assert isinstance(depth, Const)
-    problem = _problem(found, config, depth.value, target)
-    if problem is not None:
-        raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
-
-
-def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, target: Target) -> float:
-    """Microseconds: of a chunk the longer one of products and softmax, and what its warpgroups wait for."""
-    scores = config.rows * config.chunk
-    products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
-    softmax = scores * (1 / EXPONENTIALS_PER_CYCLE + INSTRUCTIONS / target.lanes)
-    cycles = max(products, softmax) + LATENCY[config.warpgroups]
-    blocks = batch * -(-m // config.rows)
-    waves = -(-blocks // target.sms)
-    return target.kernel_us(waves * (-(-n // config.chunk) + 1) * cycles / target.clock_mhz)
 
 
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
@@ -284,7 +158,7 @@ class _Walk:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk)
+        script.cascade(found.reductions, config.chunk, rows=config.rows)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()

@@ -69,9 +69,12 @@ class Forms:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
-        form = self._form("in gather form", lambda: gathered(fusion)) if not self._budget.is_spent else None
-        if form is not None and (best is None or roofline(form.fusion, extent) < best.us):
-            self._add("in gather form", lambda: form)
+
+        def gather() -> Script | None:
+            form = gathered(fusion)
+            return form if form is not None and (best is None or roofline(form.fusion, extent) < best.us) else None
+
+        self._add("in gather form", gather)
 
     def segmentation(self, reason: str) -> Segmentation:
         """The fastest segmentation that the searches end with.

@@ -33,18 +33,26 @@ def roofline(fusion: Fusion, extent: Sizes) -> float:
     """A lower bound on the time of any kernel of ``fusion``, in microseconds."""
     target = extent.target
     read: dict[TensorView, float] = {}
-    products = 0.0
     for e in needed(fusion):
         points = _points(e, extent)
         for r in storage_reads(fusion, e):
             read[r.tensor] = read.get(r.tensor, 0.0) + points
-        if isinstance(e, Reduction) and (found := factors(fusion, e)) is not None:
-            a, b = found.a.tensor.dtype, found.b.tensor.dtype
-            is_fast = found.make_a_matrix and a is not float32 and accumulator_dtype(a, b) is not None
-            products += target.tensor_us(points, max(a.itemsize, b.itemsize)) if is_fast else target.issue_us(points)
     moved = sum(min(read.get(tv, 0.0), extent.elements(tv)) * tv.dtype.itemsize for tv in fusion.inputs)
     moved += sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)
-    return target.kernel_us(target.dram_us(moved), target.issue_us(instructions(fusion, extent)), products)
+    return target.kernel_us(target.dram_us(moved), target.issue_us(instructions(fusion, extent)), products_us(fusion, extent))
+
+
+def products_us(fusion: Fusion, extent: Sizes) -> float:
+    """A lower bound on the time to multiply and add for the sums of products of a fusion, in microseconds."""
+    target = extent.target
+    found = 0.0
+    for e in needed(fusion):
+        if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None:
+            a, b = two.a.tensor.dtype, two.b.tensor.dtype
+            is_fast = two.make_a_matrix and a is not float32 and accumulator_dtype(a, b) is not None
+            points = _points(e, extent)
+            found += target.tensor_us(points, max(a.itemsize, b.itemsize)) if is_fast else target.issue_us(points)
+    return found
 
 
 def _points(e: MathExpr, extent: Sizes) -> float:

@@ -95,11 +95,14 @@ class Script:
         call = f"{self.on(tv).name}.chunk_scan({extent})"
         return self._made(tv.chunk_scan(extent), call)
 
-    def cascade(self, reductions: Sequence[TensorView], chunk: int, parts: int | None = None, adjacent: int | None = None) -> tuple[TensorView, ...]:
+    def cascade(
+        self, reductions: Sequence[TensorView], chunk: int, parts: int | None = None, adjacent: int | None = None, rows: int | None = None
+    ) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`; what it makes is found by name."""
         more = [x for x in (parts, adjacent) if x is not None]
-        self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))})")
-        return cascade(reductions, chunk, *more)
+        by = "" if rows is None else f", rows={rows}"
+        self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
+        return cascade(reductions, chunk, *more, rows=rows)
 
     def through_view(self, tv: TensorView, operand: int) -> TensorView:
         """:meth:`TensorView.through_view`."""

@@ -32,7 +32,7 @@ class Registers:
     """The registers that hold a fragment in some warps or warpgroups (units).
 
     Attributes:
-        index: ``[units, threads, count]``, into the store of the buffer.
+        index: ``[units, threads, count]``, into the store of the buffer; where parts of a warp hold a matrix each, they are the units.
     """
 
     memory: Memory
@@ -49,7 +49,9 @@ class Registers:
             notes = (f"first register {first}",)
             raise Fault(f"{what} needs {fragment.count} registers of {region}, which does not have them", thread=lanes.first, notes=notes)
         numbers = first + np.arange(fragment.count)
-        return Registers(memory, region, fragment, numbers * region.threads + lanes.ids.reshape(-1, fragment.threads, 1))
+        members = fragment.members()
+        threads = lanes.ids.reshape(-1, fragment.threads)[:, members].reshape(-1, members.shape[1], 1)
+        return Registers(memory, region, fragment, numbers * region.threads + threads)
 
     @property
     def store(self) -> Store:

@@ -161,8 +161,11 @@ def _starts(kernel: Kernel, d: Definition) -> Iterator[Definition]:
 
 
 def _shorter(kernel: Kernel, d: Definition) -> Iterator[Definition]:
-    """A reduction over one point less, or over at most one point, along a summed axis."""
+    """A reduction over one point less, or over at most one point, along a summed axis, or one that ends elsewhere or not at all."""
     if isinstance(d.rule, Reduce):
+        for j, (k, e) in enumerate(d.rule.ends):
+            for ends in (((k, e - 1),), ((k, e + 1),), ()):
+                yield replace(d, rule=replace(d.rule, ends=(*d.rule.ends[:j], *ends, *d.rule.ends[j + 1 :])))
         kept = {n for e in d.place for n in e.free}
         for k, n in enumerate(d.space):
             if f"i{k}" not in kept:

@@ -122,7 +122,8 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
     first = operands[0] if operands else accesses[0]
     match chance.randrange(8), d.rule:
         case 0, Reduce() as rule:
-            return replace(rule, operands=tuple(operands), dtype=dtype)
+            ends = tuple((chance.randrange(-1, 4), chance.choice((const(1), *d.space, sym("i0")))) for _ in range(chance.randrange(3)))
+            return replace(rule, operands=tuple(operands), dtype=dtype, ends=ends)
         case 1, Reduce() as rule:
             return replace(rule, body=op, init=Immediate(chance.choice((0, 1.5, True)), dtype))
         case 2, Accumulate() as rule:

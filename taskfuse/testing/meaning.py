@@ -121,32 +121,35 @@ class _Meaning:
         v = self.values
         args = [self._operand(o, point, count) for o in rule.terms]
         body = v.apply(rule.body, args, [self._dtype(o) for o in rule.terms], rule.dtype, rule.dtype)
+        before = {k: np.broadcast_to(point[f"i{k}"] < evaluate(end, point), count) for k, end in rule.ends}
         if rule.rescaled is not None:
-            return self._rescaled(d, rule, rule.rescaled, np.broadcast_to(body, count), shape, point, count)
+            return self._rescaled(d, rule, rule.rescaled, np.broadcast_to(body, count), shape, point, before)
         storage = v.storage(rule.dtype)
         wide = np.dtype(np.float64) if v.storage(rule.dtype).kind not in "biu" else storage
         init = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
         found = np.full(shape or (1,), init.astype(wide), wide)
-        place = self._index(d.place, shape, point, count) if shape else np.zeros(count, np.int64)
+        place = self._index(d.place, shape, point, count) if shape else (np.zeros(count, np.int64),)
         with np.errstate(all="ignore"):
-            cast(np.ufunc, rule.combine.op.function).at(found, place, np.broadcast_to(body, count).astype(wide))
+            mine = np.flatnonzero(np.logical_and.reduce([np.ones(count, np.bool_), *before.values()]))
+            cast(np.ufunc, rule.combine.op.function).at(found, tuple(p[mine] for p in place), np.broadcast_to(body, count)[mine].astype(wide))
             total = found.astype(storage).reshape(shape)
         return v.cast(total, rule.dtype, d.dtype)
 
-    def _rescaled(self, d: Definition, rule: Reduce, axis: int, body: Array, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
+    def _rescaled(self, d: Definition, rule: Reduce, axis: int, body: Array, shape: tuple[int, ...], point: dict[str, Any], before: dict[int, Array]) -> Array:
         """One index along the axis after another: what there is is multiplied by the factor, and the terms are added."""
-        v = self.values
+        v, count = self.values, body.size
         factor = v.cast(np.broadcast_to(self._operand(rule.operands[-1], point, count), count), self._dtype(rule.operands[-1]), rule.dtype)
         place = self._index(d.place, shape, point, count) if shape else (np.zeros(count, np.int64),)
         total = np.zeros(shape or (1,), v.storage(rule.dtype))
         along = np.broadcast_to(point[f"i{axis}"], count)
         for i in range(int(along.max(initial=-1)) + 1):
-            mine = np.flatnonzero(along == i)
+            mine = np.flatnonzero((along == i) & before.get(axis, True))
             here = tuple(p[mine] for p in place)
             scaled = total.copy()
             scaled[here] = v.apply(ELEMENTWISE["mul"], [total[here], factor[mine]], [rule.dtype, rule.dtype], rule.dtype, rule.dtype)
+            mine = np.flatnonzero(np.logical_and.reduce([along == i, *before.values()]))
             with np.errstate(all="ignore"):
-                cast(np.ufunc, rule.combine.op.function).at(scaled, here, body[mine].astype(total.dtype))
+                cast(np.ufunc, rule.combine.op.function).at(scaled, tuple(p[mine] for p in place), body[mine].astype(total.dtype))
             total = scaled
         return v.cast(total.reshape(shape), rule.dtype, d.dtype)
 

@@ -119,7 +119,8 @@ class TensorCores:
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
     def _shape(self, c: ContractionCase) -> TileShape:
-        wide, narrow = (rows(family, *c.dtypes) for family in (Family.WGMMA, Family.MMA))
+        wide = rows(Family.WGMMA, *c.dtypes)
+        narrow = [row for row in rows(Family.MMA, *c.dtypes) if row.shape.units == 1]  # ldmatrix loads their fragments, not those of quad pairs
         depth = wide[0].k
         whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
         steps = self.chooser.pick(whole if whole and self.chooser.chance(60) else (2, 1, 4, 2, 3))

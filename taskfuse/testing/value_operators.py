@@ -23,6 +23,7 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
+from taskfuse.testing.rescale_operators import RESCALE_OPERATORS
 from taskfuse.testing.tile_operators import TILE_OPERATORS
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
 
@@ -344,9 +345,11 @@ def _storage_dtypes(kernel: Kernel) -> Mutants:
 
 
 def _casts(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    """A cast value before the cast: the operand of the casting statement."""
+    """A cast value before the cast: the operand of the casting statement, which may be a copy of an accumulator into a tensor of another dtype."""
     if isinstance(s, Compute):
-        made = {t.out: t for t in writers(kernel) if isinstance(t, Compute) and t.op is ELEMENTWISE["cast"]}
+        dtypes = {b.name: b.dtype for b in (*kernel.buffers, *(p for p in kernel.params if isinstance(p, TensorParam)))}
+        converting = (t for t in writers(kernel) if isinstance(t, Compute) and t.op in (ELEMENTWISE["cast"], ELEMENTWISE["copy"]))
+        made = {t.out: t for t in converting if isinstance(o := t.operands[0], Access) and dtypes[o.buffer] is not dtypes[t.out.buffer]}
         for k, o in enumerate(s.operands):
             if isinstance(o, Access) and o in made and made[o] is not s:
                 yield replace(s, operands=(*s.operands[:k], made[o].operands[0], *s.operands[k + 1 :]))
@@ -509,6 +512,7 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("another host integer", _hosts),
     Operator("buffers at one place", _shared_places),
     *TILE_OPERATORS,
+    *RESCALE_OPERATORS,
     *LIE_OPERATORS,
 )
 """Every operator, with the name that reports use."""

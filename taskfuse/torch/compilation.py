@@ -15,11 +15,12 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.workers import compiled_elsewhere
 from taskfuse.torch.aliases import aliases
+from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
 from taskfuse.torch.padding import pad_products
-from taskfuse.torch.partition import GraphPartition, NodeKind, PartitionLimits, emitted, outputs_of, planned
+from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.program import GraphProgram, symbol_sources, written
 from taskfuse.torch.settings import Settings
 
@@ -77,7 +78,7 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     program = written(gm, order, regions, compiled, views)
     able = frozenset(node.name for node in plan.able)
     fusions = {number: (region, compiled[number]) for number, region in regions.items()}
-    report = GraphReport(kind, _lines(gm, plan), able, fusions, time.perf_counter() - start, program)
+    report = GraphReport(kind, ops_of(gm, plan), able, fusions, time.perf_counter() - start, program)
     for listener in list(listeners):
         listener(report)
     return program
@@ -155,7 +156,8 @@ def _one(fusion: Fusion, arguments: dict[str, Any]) -> Any:
         return error
 
 
-def _lines(gm: GraphModule, plan: GraphPartition) -> list[tuple[str, str, str, str]]:
+def ops_of(gm: GraphModule, plan: GraphPartition) -> list[tuple[str, str, str, str]]:
+    """For each node that computes: its name, its op, where it went, and why if that is torch."""
     found: list[tuple[str, str, str, str]] = []
     for node in gm.graph.nodes:
         if node.op != "call_function":

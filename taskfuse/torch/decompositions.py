@@ -14,18 +14,25 @@ KEPT = frozenset(
         "_softmax_backward_data silu silu_backward gelu gelu_backward addmm baddbmm addcmul addcdiv native_layer_norm logsumexp index_add",
         "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention",
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention scaled_dot_product_attention",
-        "upsample_bilinear2d upsample_nearest2d upsample_bicubic2d grid_sampler_2d native_batch_norm_backward",
+        "upsample_bilinear2d upsample_nearest2d upsample_bicubic2d grid_sampler_2d",
     )
     for name in line.split()
 )
 """Ops that rules of taskfuse take whole, or that torch computes better whole."""
+
+ADDED = (
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional cudnn_batch_norm",
+    "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward",
+)
+"""Ops that torch can take apart, and core ATen keeps: what is left are sums of which fusions are made, with what reads the result."""
 
 
 @cache
 def decompositions() -> dict[Any, Any]:
     """The table: that of core ATen without :data:`KEPT`. Ops that torch takes apart before autograd need no entry, and take a second to list."""
     table: Any = getattr(torch._decomp, "_core_aten_decompositions_post_autograd", torch._decomp.core_aten_decompositions)
-    return {op: body for op, body in dict(table()).items() if _name(op) not in KEPT}
+    more = [getattr(torch.ops.aten, name) for line in ADDED for name in line.split()]
+    return {op: body for op, body in dict(table()).items() if _name(op) not in KEPT} | torch._decomp.get_decompositions(more)
 
 
 def _name(op: Any) -> str:

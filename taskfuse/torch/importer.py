@@ -21,6 +21,7 @@ from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
 from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.rules.attention import ATTENTION
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.table import INTO, rule_of
 from taskfuse.torch.worth import times
@@ -63,8 +64,25 @@ def name_of(node: Node) -> tuple[str, str]:
 
 
 def outs_of(node: Node) -> list[Meta | None]:
-    """What torch says of the results of a node."""
-    return [None if v is None else meta_of(v) for v in results(node)]
+    """What torch says of the results of a node; ``None`` for those of several that nobody reads and that no fusion has, as states of random numbers."""
+    read = _read(node)
+    return [None if v is None else _meta(v, place in read) for place, v in enumerate(results(node))]
+
+
+def _read(node: Node) -> set[int]:
+    """Which results of a node are read."""
+    if not isinstance(node.meta.get("val"), tuple | list):
+        return {0}
+    return {user.args[1] for user in node.users if user.target is getitem and user.users and isinstance(user.args[1], int)}
+
+
+def _meta(value: Any, is_read: bool) -> Meta | None:
+    try:
+        return meta_of(value)
+    except Refused:
+        if is_read:
+            raise
+        return None
 
 
 def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]:
@@ -82,6 +100,9 @@ def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]
     found: Made = rule(call)
     call.check_read()
     each = found if isinstance(found, tuple) else (found,)
+    missing = [place for place in _read(node) if place >= len(each) or each[place] is None]
+    if missing and results(node)[missing[0]] is not None:
+        raise Refused(f"its result {missing[0]} is read")
     return [None if out is None or y is None else _checked(y, out) for y, out in zip(each, call.outs, strict=True)]
 
 
@@ -134,7 +155,7 @@ def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
     """
     try:
         outs = outs_of(node)
-        key = (node.target, _key(node.args), _key(tuple(node.kwargs.items())), tuple(outs))
+        key = (node.target, _key(node.args), _key(tuple(node.kwargs.items())), tuple(outs), tuple(sorted(_read(node))))
         if key not in known:
             known[key] = _trial(node, outs)
         return known[key]
@@ -164,7 +185,7 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
             for y in made(node, trial.value_of):
                 if y is not None and not y.is_input:
                     trial.fusion.add_output(copy(y))
-        if trial.fusion.outputs and trial.fusion.inputs:
+        if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in ATTENTION:  # its times are those of a schedule
             ours, theirs = times(trial.fusion)
             if ours > theirs:
                 return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"

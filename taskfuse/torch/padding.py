@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from taskfuse.cuda.present import present
-from taskfuse.torch.partition import GraphPartition, NodeKind
+from taskfuse.torch.fates import GraphPartition, NodeKind
 
 ROW: Final = 16
 """Bytes."""

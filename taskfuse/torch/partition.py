@@ -3,6 +3,7 @@
 **Levels.** An importable node that computes has the greatest level of what it reads, where a read from a node that is left to torch adds one.
 A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every path from one region through torch into
 another. So the connected nodes of one level form a convex region: no path leaves and reenters it, and no two regions wait for each other.
+A product with what follows it (:mod:`taskfuse.torch.product_groups`) is a region of its own, with the level of a node that is left to torch.
 
 Views, and constants, which cost nothing to recompute, belong to no region: each region that reads one recomputes it,
 and torch runs it where torch reads it. Nodes that mutate, or have an effect or a random state, are left to torch and keep their order; what was
@@ -12,9 +13,7 @@ written before one that mutates runs before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from math import prod
+from dataclasses import dataclass
 from operator import getitem
 from typing import Any
 
@@ -22,8 +21,10 @@ import torch
 from torch.fx import Graph, Node
 
 from taskfuse.torch.aliases import Alias
+from taskfuse.torch.fates import NUMBER, GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
 from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
+from taskfuse.torch.product_groups import JOINED, product_groups
 from taskfuse.torch.rules.reductions import PRODUCTS
 
 GLUE = frozenset(
@@ -37,49 +38,6 @@ GLUE = frozenset(
 )
 """Ops that are views, or make constants."""
 
-CHEAP = frozenset({"_to_copy", "clone", "copy", "cat", "stack"})
-"""Ops that move elements without computing: a region of these alone gains nothing."""
-
-NUMBER = "it is a number"
-"""Why torch runs a node whose value is not a tensor."""
-
-
-class NodeKind(Enum):
-    """The fate of a node: fused, computed again by its readers, or left to torch."""
-
-    GIVEN = "given"
-    GLUE = "computed again where it is read"
-    MATH = "fused"
-    TORCH = "left to torch"
-
-
-@dataclass(slots=True)
-class GraphPartition:
-    """The fate of every node, and the regions.
-
-    Attributes:
-        kinds: of every node.
-        reasons: why nodes are left to torch.
-        regions: the nodes of each region, producers first.
-        levels: of every node; those of a region's nodes are equal.
-        able: nodes of which fusions could be made, whether they are or not.
-    """
-
-    kinds: dict[Node, NodeKind]
-    reasons: dict[Node, str]
-    regions: list[list[Node]]
-    levels: dict[Node, int]
-    region_of: dict[Node, int] = field(default_factory=dict[Node, int])
-    able: set[Node] = field(default_factory=set[Node])
-
-    def dissolve(self, number: int, reason: str) -> None:
-        """Leave the nodes of a region to torch after all."""
-        for node in self.regions[number]:
-            self.kinds[node] = NodeKind.TORCH
-            self.reasons[node] = reason
-            self.region_of.pop(node, None)
-        self.regions[number] = []
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
@@ -87,29 +45,15 @@ class PartitionLimits:
 
     Attributes:
         device: the type of the devices whose nodes become regions.
-        products: whether products of matrices belong to regions.
+        products: whether all products of matrices belong to regions.
         least: regions of fewer nodes that compute are left to torch.
         most: greater regions are cut where the fewest tensors cross.
     """
 
     device: str = "cuda"
     products: bool = False
-    least: int = 2
+    least: int = 1
     most: int = 40
-
-
-def mutates(node: Node) -> bool:
-    """Whether a node writes to what it reads."""
-    schema = getattr(node.target, "_schema", None)
-    return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
-
-
-def is_ordered(node: Node) -> bool:
-    """Whether a node keeps its place among nodes of this kind: it has an effect, or draws random numbers."""
-    target = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
-        return node.op == "call_function" and isinstance(target, torch._ops.HigherOrderOperator)
-    return torch.Tag.nondeterministic_seeded in target.tags or mutates(node) or bool(node.is_impure())
 
 
 def planned(graph: Graph, limits: PartitionLimits) -> GraphPartition:
@@ -121,25 +65,22 @@ def planned(graph: Graph, limits: PartitionLimits) -> GraphPartition:
         plan.kinds[node] = kind
         if kind is NodeKind.TORCH:
             plan.reasons[node] = reason
+    for group in product_groups(graph, plan):
+        plan.group_of |= dict.fromkeys(group, len(plan.groups))
+        plan.groups.append(group)
     _level(graph, plan)
     _sink(graph, plan)
     for members in _components(graph, plan):
         for part in _cut(members, limits.most):
-            computing = [n for n in part if n.target is not getitem]
-            if len(computing) < limits.least or all(_name(n) in CHEAP for n in computing):
+            if len([n for n in part if n.target is not getitem]) < limits.least:
                 for node in part:
                     plan.kinds[node] = NodeKind.TORCH
                     plan.reasons[node] = "alone: nothing to fuse it with"
                 continue
-            for node in part:
-                plan.region_of[node] = len(plan.regions)
-            plan.regions.append(part)
+            plan.add(part)
+    for group in plan.groups:
+        plan.add(group)
     return plan
-
-
-def _name(node: Node) -> str:
-    schema = getattr(node.target, "_schema", None)
-    return "" if schema is None else schema.name.split("::")[1]
 
 
 def _kind(node: Node, plan: GraphPartition, limits: PartitionLimits, known: dict[Any, str | None]) -> tuple[NodeKind, str]:
@@ -156,12 +97,12 @@ def _kind(node: Node, plan: GraphPartition, limits: PartitionLimits, known: dict
         return NodeKind.TORCH, "it has an effect, or draws random numbers"
     if first is None or first.device.type != limits.device:
         return NodeKind.TORCH, f"it is on {'no device' if first is None else first.device.type}"
-    name = _name(node)
+    name = op_name(node)
     reason = refusal(node, known)
     if reason is None or reason.startswith(SLOWER):
         plan.able.add(node)
-    if reason is None and not limits.products and name in PRODUCTS:
-        reason = "a product of matrices"
+    if reason is None and name in JOINED and not (limits.products and name in PRODUCTS):
+        reason = JOINED[name]
     if reason is not None:
         return NodeKind.TORCH, reason
     is_glue = name in GLUE and all(_is_plain(arg) for arg in node.all_input_nodes)
@@ -189,6 +130,12 @@ def _level(graph: Graph, plan: GraphPartition) -> None:
         read_inside = max((inside[a] for a in node.all_input_nodes), default=0)
         read_outside = max((outside[a] for a in node.all_input_nodes), default=0)
         match plan.kinds[node]:
+            case NodeKind.MATH if node in plan.group_of:
+                group = plan.groups[plan.group_of[node]]
+                level = max([read_outside, floor, *(outside[n] for n in group if n in outside)])
+                for n in group if node is group[-1] else [node]:  # before, only views that the group computes again read them
+                    plan.levels[n] = outside[n] = level
+                    inside[n] = level + 1
             case NodeKind.MATH:
                 level = max(read_inside, floor)
                 inside[node] = outside[node] = level
@@ -220,6 +167,8 @@ def _sink(graph: Graph, plan: GraphPartition) -> None:
         limit = min(known, default=None)
         levels = {level for user in node.users for level in joins[user]}
         match plan.kinds[node]:
+            case NodeKind.MATH if node in plan.group_of:
+                latest[node], joins[node] = plan.levels[node], set()
             case NodeKind.MATH if node.target is getitem:  # it is where what it is a part of is
                 latest[node], joins[node] = limit, levels
             case NodeKind.MATH:
@@ -239,16 +188,8 @@ def _sink(graph: Graph, plan: GraphPartition) -> None:
 
 def _shrinks(node: Node) -> bool:
     """Whether a node's result has fewer elements than the greatest tensor that it reads."""
-    return _elements(node) < max((_elements(a) for a in node.all_input_nodes), default=0)
+    return elements(node) < max((elements(a) for a in node.all_input_nodes), default=0)
 
-
-def _elements(node: Node) -> int:
-    """The elements of a tensor, where symbolic extents count as :data:`USUAL`."""
-    return max((prod(e if isinstance(e, int) else USUAL for e in v.shape) for v in results(node) if isinstance(v, torch.Tensor)), default=0)
-
-
-USUAL = 1024
-"""What a symbolic extent counts as in comparisons; nothing depends on it but which ops are fused."""
 
 SHARED = 1 << 16
 """Elements of a tensor from which on its readers are fused, so that it is read once."""
@@ -283,7 +224,7 @@ def _components(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
         return node
 
     for node in graph.nodes:
-        if plan.kinds[node] is NodeKind.MATH:
+        if plan.kinds[node] is NodeKind.MATH and node not in plan.group_of:
             parent[node] = node
             for source in _sources(node, plan):
                 if plan.levels[source] == plan.levels[node]:
@@ -302,7 +243,7 @@ def _readers_of_large(nodes: Iterable[Node], plan: GraphPartition) -> dict[tuple
     found: dict[tuple[Node, int], list[Node]] = {}
     for node in nodes:
         read = [n for n in _read_by_region([node], plan) if isinstance(n.meta.get("val"), torch.Tensor)]
-        sizes = {n: _elements(n) for n in read}
+        sizes = {n: elements(n) for n in read}
         for n, size in sizes.items():
             if size >= SHARED and 2 * size >= sum(sizes.values()):
                 found.setdefault((n, plan.levels[node]), []).append(node)

@@ -6,6 +6,7 @@ than they are needed. What the source refers to are constants: ops by name, comp
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +21,7 @@ from taskfuse.torch.aliases import Alias
 from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
 from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
-from taskfuse.torch.metadata import members, meta_of, symbols_of
+from taskfuse.torch.metadata import members, symbols_of
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class GraphProgram:
         return self._run(inputs)
 
     def _made(self) -> Callable[[list[Any]], Any]:
-        scope: dict[str, Any] = {"torch": torch, "operator": operator, "laid": laid, "viewed": viewer()}
+        scope: dict[str, Any] = {"torch": torch, "math": math, "operator": operator, "laid": laid, "viewed": viewer()}
         for name, value in self.constants.items():
             match value:
                 case OpName() | FunctionName():
@@ -105,7 +106,7 @@ class _Writer:
             case None | bool() | str():
                 return repr(value)
             case torch.SymInt():
-                return _expression(str(value.node.expr), self.symbols)
+                return _expression(value.node.expr, self.symbols)
             case int():
                 return repr(int(value))
             case float():
@@ -186,9 +187,8 @@ class _Writer:
         self.lines.append((f"{made}= {name}({', '.join(args)})", reads, list(region.outputs)))
         for node, restrided in zip(region.outputs, region.restrided, strict=True):
             if restrided:
-                strides = [_expression(str(s), self.symbols) for s in meta_of(node.meta["val"]).strides]
-                dtype = str(node.meta["val"].dtype)
-                self.lines.append((f"{node.name} = laid({node.name}, ({', '.join(strides)},), {dtype})", [node], [node]))
+                value = node.meta["val"]
+                self.lines.append((f"{node.name} = laid({node.name}, {self.text(tuple(value.stride()))}, {value.dtype})", [node], [node]))
 
 
 def _attribute(gm: GraphModule, path: str) -> Any:
@@ -198,9 +198,12 @@ def _attribute(gm: GraphModule, path: str) -> Any:
     return found
 
 
-def _expression(text: str, symbols: Mapping[str, str]) -> str:
-    """An expression of symbols over the variables of the source."""
-    return re.sub(r"[A-Za-z_]\w*", lambda m: symbols.get(m[0], m[0]), text)
+def _expression(expr: Any, symbols: Mapping[str, str]) -> str:
+    """A sympy expression over the variables of the source, in Python."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    printer: Any = PythonPrinter()
+    return "(" + re.sub(r"[A-Za-z_]\w*", lambda m: symbols.get(m[0], m[0]), printer.doprint(expr)) + ")"
 
 
 def symbol_sources(graph: Graph) -> tuple[dict[str, str], dict[str, Node]]:

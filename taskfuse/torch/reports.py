@@ -11,9 +11,9 @@ import torch
 
 from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
+from taskfuse.torch.fates import NUMBER, NodeKind
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members
-from taskfuse.torch.partition import NUMBER, NodeKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,25 @@
-"""Whether a fusion of an op can be as fast as torch's own: expected times of both, before anything is scheduled.
+"""Whether a fusion can be as fast as torch's own ops: expected times of both, before anything is compiled.
 
 The least time of a fusion is its roofline: its bytes, or the instructions of its definition, whichever take longer; products of matrices, which take as long
 in both, are left out. torch's op moves the same bytes, and has at most so many instructions for each element as a sort by digits has (:data:`DIGITS` passes).
 Where the definition needs more than that, as a sort by exchanges of a long row does, torch has an algorithm that taskfuse has not. Short rows, and few, are as
 well sorted in a fusion.
+
+Of products and of attention the schedulers' cost models tell the time, and of torch's ops the share of the tensor cores' rate that they were measured to reach.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from taskfuse.cuda.present import present
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.roofline import bytes_of, instructions
+from taskfuse.schedulers.attention import offer as attention_offer
+from taskfuse.schedulers.canonical import canonical
+from taskfuse.schedulers.matmul import offer as matmul_offer
+from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
 
 DIGITS: Final = 8
@@ -32,3 +39,47 @@ def times(fusion: Fusion) -> tuple[float, float]:
     elements = sum(extent.elements(tv) for tv in fusion.inputs)
     moved = target.dram_us(bytes_of(fusion, extent))
     return max(moved, target.issue_us(instructions(fusion, extent))), target.kernel_us(moved, target.issue_us(DIGITS * PASS * elements))
+
+
+REACHED: Final = 0.85
+"""What torch's products reach of the rate of the tensor cores: 0.77 to 0.89 for extents from 1024 to 8192 (benchmarks/results/matmul.txt)."""
+
+ATTENTION_REACHED: Final = {"_scaled_dot_product_flash_attention": 0.39, "_scaled_dot_product_efficient_attention": 0.39}
+"""The same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products count."""
+CUDNN_REACHED: Final = 0.74
+"""The same for cuDNN's attention, which the other ops are compared with: 676 TFLOP/s, of causal attention 574."""
+
+
+def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
+    """The expected times of attention, in microseconds: as a fusion, and by an op of torch; ``None`` if there is no schedule that keeps scores in registers."""
+    target = present()
+    try:
+        ours = attention_offer(fusion, target=target).us
+    except UnsupportedError:
+        return None
+    products = products_us(fusion, Sizes(fusion, None, target))
+    return ours, target.kernel_us(products * (0.5 if is_causal else 1.0) / ATTENTION_REACHED.get(op, CUDNN_REACHED))
+
+
+def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool) -> tuple[float, float] | None:
+    """The expected time of a fusion of products and what follows them, and at least that of torch, in microseconds; ``None`` without a scheduler for it.
+
+    Args:
+        fusion: all of it.
+        products: each product alone.
+        rest: what follows, which is one kernel.
+        joins: what reads the result would be in the kernel of the rest, too: then it saves only its reads of the products.
+    """
+    target = present()
+    form = canonical(fusion, Sizes(fusion, None, target))
+    try:
+        ours = matmul_offer(fusion if form is None else form.fusion, target=target).us
+    except UnsupportedError:
+        return None
+    extent = Sizes(rest, None, target)
+    read = target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
+    theirs = 0.0
+    for f in products:
+        own = Sizes(f, None, target)
+        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / REACHED))
+    return ours, theirs + (read if joins else roofline(rest, extent))

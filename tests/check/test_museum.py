@@ -125,6 +125,9 @@ FOUND = {
     "start_converted": "y[0]: joins the constant nan, which is not a partial result of y",
     "part_condition": "o[6]: reads the constant 0.0 where element [2] of x is defined",
     "box_zero_sign": "y[6, 0]: reads the constant 0.0 where the constant -0.0 is defined",
+    "accumulator_read": "y[0]: for element [0] of y: reads a partial result of t where element [0] of t is defined",
+    "terms_by_few": "y[0]: element [0] of y lacks the term at [0, 7]",
+    "terms_of_other_threads": "y[0]: element [0] of y lacks the term at [0, 8] and 3 more",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {

@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.certificate import Verdict
-from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
+from tests.products import ALL_PRODUCTS, AnyProduct
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 
@@ -19,8 +19,8 @@ def verdict(found: str) -> Verdict:
     return parse_kernel(found).verify().verdict
 
 
-@pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
-def test_products_are_proved(product: Product | WarpProduct) -> None:
+@pytest.mark.parametrize("product", ALL_PRODUCTS, ids=lambda p: p.name)
+def test_products_are_proved(product: AnyProduct) -> None:
     product.kernel().verify().require()
 
 

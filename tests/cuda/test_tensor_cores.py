@@ -14,10 +14,11 @@ from taskfuse.cuda.source import emit
 from taskfuse.cuda.stages import check_target
 from taskfuse.dtypes import bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, uint8
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.matrix_instructions import OperandLayout
 from taskfuse.kir import Kernel, parse_kernel
 from tests.lowering.joined import CASES
 from tests.lowering.joined import Product as Joined
-from tests.products import PRODUCTS, WARP_PRODUCTS, Layout, Product, WarpProduct
+from tests.products import PRODUCTS, QUAD_PAIR_PRODUCTS, WARP_PRODUCTS, AnyProduct, Layout, Product, QuadPairProduct, WarpProduct
 from tests.sim.kernels import load, replaced, without
 
 BATCH = 14
@@ -47,6 +48,12 @@ def test_mma_of_ampere() -> None:
     assert compiled([*sources, emit(parse_kernel(load("gemm_sync")))], "sm_90a") == ()
 
 
+def test_mma_of_quad_pairs() -> None:
+    sources = [emit(p.kernel()) for p in QUAD_PAIR_PRODUCTS]
+    assert {s.arch for s in sources} <= {70, 80}
+    assert compiled(sources, "sm_90a") == ()
+
+
 def test_8_bit_floats_need_a_newer_gpu() -> None:
     source = emit(WarpProduct(float8_e4m3, float8_e5m2).kernel())
     check_target(source, "sm_89")
@@ -70,12 +77,20 @@ ASSEMBLY = (
     (WarpProduct(bfloat16, bfloat16), "m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"),
     (WarpProduct(float32, float32), "m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"),
     (WarpProduct(uint8, int8), "m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"),
+    (
+        QuadPairProduct((OperandLayout.ROW, OperandLayout.COLUMN)),
+        "m8n8k4.row.col.f32.f16.f16.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9}, {%10, %11}, {%0, %1, %2, %3, %4, %5, %6, %7};",
+    ),
+    (
+        QuadPairProduct((OperandLayout.COLUMN, OperandLayout.ROW), float16),
+        "m8n8k4.col.row.f16.f16.f16.f16 {%0, %1, %2, %3}, {%4, %5}, {%6, %7}, {%0, %1, %2, %3};",
+    ),
     (WarpProduct(float16, float16, "columns"), "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"),
 )
 
 
 @pytest.mark.parametrize(("product", "text"), ASSEMBLY, ids=lambda x: getattr(x, "name", None))
-def test_assembly(product: Product | WarpProduct, text: str) -> None:
+def test_assembly(product: AnyProduct, text: str) -> None:
     assert text in emit(product.kernel()).text
 
 

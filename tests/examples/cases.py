@@ -21,6 +21,7 @@ from examples import (
     gemm_fp8_scaled,
     gemm_multistage,
     gemm_pingpong,
+    gemm_quad_pairs,
     gemm_stream_k,
     horizontal_fusion,
     linear_attention,
@@ -221,6 +222,14 @@ CASES = (
         dtypes=(E4M3, E4M3, np.float32, np.float32),
     ),
     Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
+    Case(
+        "gemm_quad_pairs",
+        gemm_quad_pairs.build,
+        product_expected,
+        0.02,
+        [[(m, k), (n, k)] for m, n, k in [(32, 64, 48), (64, 32, 16)]],
+        dtypes=(np.float16, np.float16),
+    ),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )
 

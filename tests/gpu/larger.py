@@ -24,6 +24,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "gemm_dynamic": [[(1000, 520), (712, 520), (712,)]],
     "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
+    "gemm_quad_pairs": [[(512, 256), (320, 256)]],
 }
 
 ULP = {
@@ -39,7 +40,7 @@ ULP = {
     "block_roles": 6,
     "transpose": 0,
     "matmul": 4,
-    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05),
+    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_quad_pairs", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05),
     "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
     "moe": 4,
     "linear_attention": 8,

@@ -13,7 +13,7 @@ import taskfuse as tf
 from tests.gemms import GEMMS, Case, gemm_fp8, gemm_mn, gemm_rs, gemm_sync
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
 from tests.gpu.programs import load
-from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct, expected
+from tests.products import ALL_PRODUCTS, PRODUCTS, WARP_PRODUCTS, AnyProduct, Product, WarpProduct, expected
 
 hopper = pytest.mark.usefixtures("hopper")
 LARGE: dict[Case, tuple[int, int, int]] = {
@@ -31,8 +31,8 @@ def launch(kernel: tf.Kernel, args: Sequence[object], shape: tuple[int, ...]) ->
 
 
 @hopper
-@pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
-def test_products_are_exact(product: Product | WarpProduct) -> None:
+@pytest.mark.parametrize("product", ALL_PRODUCTS, ids=lambda p: p.name)
+def test_products_are_exact(product: AnyProduct) -> None:
     kernel = product.kernel()
     for seed in range(2):
         args = product.arguments(seed)

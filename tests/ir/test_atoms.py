@@ -33,7 +33,7 @@ def test_an_instruction_that_there_is_not() -> None:
 
 def test_products_sum_and_everything_else_copies() -> None:
     for row in ROWS:
-        assert (row.contraction is None) == (row.family is None)
+        assert (row.contraction is None) == (row.shape is None)
         if row.contraction is not None:
             assert (row.contraction.combine.name, row.contraction.body.name) == ("add", "mul")
             assert not row.copies_only
@@ -46,6 +46,23 @@ def test_who_is_waited_for() -> None:
     assert atoms.CP_ASYNC.completion is Completion.ARRIVAL
     assert not atoms.CP_ASYNC.is_async, "it is of the generic proxy"
     assert (atoms.TMA_LOAD.bounds, atoms.TMA_STORE.bounds) == (Bounds.FILL, Bounds.CLIP)
-    assert wgmma(64, 8, 16).family is Family.WGMMA
+    shape = wgmma(64, 8, 16).shape
+    assert shape is not None
+    assert shape.family is Family.WGMMA
     assert wgmma(64, 8, 16).sets_first
     assert not mma(16, 8, 16).sets_first
+
+
+def test_quad_pairs_share_an_instruction() -> None:
+    """Four products, each of lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3."""
+    row = mma(8, 8, 4, "col", "row")
+    assert (row.name, row.units, row.lanes, row.lane_digits) == ("mma_m8n8k4_col_row", 4, 32, (2, 4, 4))
+    assert find(row.name) == row
+    assert (mma(16, 8, 16).units, mma(16, 8, 16).lane_digits, wgmma(64, 8, 16).lane_digits) == (1, (1, 1, 32), (1, 1, 128))
+    for name in ("mma_m8n8k4", "mma_m8n8k8_row_col", "mma_m16n8k16_row_col", "wgmma_m64n8k16_row_col", "mma_m8n8k4_row"):
+        assert find(name) is None
+
+
+def test_quad_pairs_need_their_layouts() -> None:
+    with pytest.raises(ValueError, match=r"^there is no mma m8n8k4 of layouts None, None: m8n8k4 takes two of 'row' and 'col'$"):
+        mma(8, 8, 4)

@@ -1,10 +1,12 @@
 """Facts about extents: what they allow, the nearest value, what the simplifier may conclude."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskfuse.ir.dims import Dim, facts_of, nearest
+from taskfuse.ir.dims import MOST_DERIVED, MOST_RECENT, Dim, facts_of, nearest
 from taskfuse.ir.scalar import const, eq, ge, le, prove, sym
 
 DIMS = st.builds(
@@ -74,3 +76,22 @@ def test_values_near_those_wanted_keep_to_bounds(n: int, pos: int, is_first: boo
         assert n < 4
     else:
         assert all(d.admits(found[d.name], found) for d in dims)
+
+
+def test_a_thread_keeps_the_facts_of_the_same_extents() -> None:
+    facts = facts_of([Dim("N")])
+    assert facts_of([Dim("N")]) is facts
+    assert facts_of([Dim("N", 2)]) is not facts
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(facts_of, [Dim("N")]).result() is not facts
+
+
+def test_facts_that_remember_too_much_or_what_was_asked_first_are_dropped() -> None:
+    for spoil in (lambda family: setattr(family, "size", MOST_DERIVED + 1), lambda family: setattr(family, "is_circular", True)):
+        facts = facts_of([Dim("N")])
+        spoil(facts.with_assumption(ge(N, 5)).family)  # of those that were derived, too
+        assert facts_of([Dim("N")]) is not facts
+    first = facts_of([Dim("N")])
+    for k in range(MOST_RECENT):
+        facts_of([Dim("N", 1, 50 + k)])
+    assert facts_of([Dim("N")]) is not first

@@ -6,9 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from taskfuse.dtypes import float32
 from taskfuse.ir.fragments import Fragment, four_matrices, matrices
+from taskfuse.ir.matrix_instructions import OperandLayout
 from taskfuse.ir.scalar import evaluate, sym
-from tests.products import mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from tests.products import QUAD_PAIR_PRODUCTS, QuadPairProduct, held, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 
 EVERY = [
     *(wgmma_accumulator(n) for n in (8, 24, 64, 256)),
@@ -16,6 +18,7 @@ EVERY = [
     mma_accumulator(),
     *(matrices(count, transpose=transpose) for count in (1, 2, 4) for transpose in (False, True)),
     *(matrices(count, size) for count in (1, 2, 4) for size in (1, 4)),
+    *(held(f) for p in QUAD_PAIR_PRODUCTS for f in (p.row.a_registers, p.row.b_registers, p.row.accumulator(8))),
 ]
 
 
@@ -37,7 +40,8 @@ def same(fragment: Fragment, row: Place, column: Place) -> bool:
 @pytest.mark.parametrize("fragment", EVERY, ids=lambda f: f"{f.figure}-{f.shape}")
 def test_every_element_has_one_owner(fragment: Fragment):
     rows, columns = fragment.table()
-    assert rows.shape == (fragment.threads, fragment.count)
+    assert rows.shape == (fragment.threads // fragment.units, fragment.count)
+    assert sorted(fragment.members().reshape(-1).tolist()) == list(range(fragment.threads))
     assert rows.size == fragment.shape[0] * fragment.shape[1]
     lanes, registers = fragment.owners()
     r, c = np.indices(fragment.shape)
@@ -115,3 +119,19 @@ def test_an_accumulator_row_is_an_a_operand():
 def test_transposed():
     rows, columns = mma_b(2).transposed().table()
     assert all(np.array_equal(x, y) for x, y in zip(mma_b(2).table(), (columns, rows), strict=True))
+
+
+@pytest.mark.parametrize("product", QUAD_PAIR_PRODUCTS, ids=lambda p: p.name)
+def test_quad_pairs(product: QuadPairProduct) -> None:
+    """PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type": the formulas of every layout and of both accumulators."""
+    a, b = (layout is OperandLayout.ROW for layout in product.layouts)
+    for lane in range(32):
+        high, low = 4 * (lane >= 16), lane % 4
+        for i in range(4):
+            assert held(product.row.a_registers).position(lane, i) == ((low + high, i) if a else (i + high, low))
+            assert held(product.row.b_registers).position(lane, i) == ((low, i + high) if b else (i, low + high))
+        for i in range(8):
+            wide = ((lane & 1) + (i & 2) + high, (i & 4) + (lane & 2) + (i & 1))
+            assert product.row.accumulator(8).position(lane, i) == (wide if product.sums is float32 else (low + high, i))
+    pairs = product.row.accumulator(8).members().tolist()
+    assert pairs == [[*range(4 * q, 4 * q + 4), *range(16 + 4 * q, 20 + 4 * q)] for q in range(4)]

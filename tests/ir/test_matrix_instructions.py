@@ -5,7 +5,19 @@ from itertools import product
 import pytest
 
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
-from taskfuse.ir.matrix_instructions import MATRIX_INSTRUCTIONS, Family, accumulator_dtype, exists, find, in_registers, rows, shapes, spans
+from taskfuse.ir.matrix_instructions import (
+    MATRIX_INSTRUCTIONS,
+    Family,
+    OperandLayout,
+    accumulator_dtype,
+    exists,
+    find,
+    in_registers,
+    rows,
+    shape_of,
+    shapes,
+    spans,
+)
 
 TYPES = (bfloat16, float16, float32, float8_e4m3, float8_e5m2, int8, uint8)
 
@@ -13,7 +25,7 @@ TYPES = (bfloat16, float16, float32, float8_e4m3, float8_e5m2, int8, uint8)
 @pytest.mark.parametrize("family", Family)
 def test_every_pair_of_types_has_one_row_or_none(family: Family) -> None:
     for a, b in product(TYPES, TYPES):
-        found = rows(family, a, b)
+        found = [row for row in rows(family, a, b) if row.shape.layouts is None]
         alike = a is b or (a.itemsize == b.itemsize == 1 and a.is_float is b.is_float)
         assert len(found) == alike, (a, b)
         assert accumulator_dtype(a, b) is ((float32 if a.is_float else int32) if alike else None)
@@ -25,7 +37,26 @@ def test_rows_are_found_by_their_k() -> None:
     assert (row.m, row.k, row.sums, row.shape.threads) == (64, 16, float32, 128)
     assert find(Family.WGMMA, bfloat16, bfloat16, 8) is None
     assert find(Family.WGMMA, bfloat16, float16, 16) is None
-    assert {(r.k * r.a.itemsize, r.a.itemsize == r.b.itemsize) for r in MATRIX_INSTRUCTIONS} == {(32, True)}
+    assert {(r.k * r.a.itemsize, r.a.itemsize == r.b.itemsize) for r in MATRIX_INSTRUCTIONS if r.shape.layouts is None} == {(32, True)}
+
+
+def test_quad_pairs() -> None:
+    pairs = [row for row in MATRIX_INSTRUCTIONS if row.shape.layouts is not None]
+    assert len(pairs) == 8
+    assert {(r.m, r.widths, r.k, r.a, r.b, r.sums, r.shape.units, r.arch) for r in pairs} == {
+        (8, (8,), 4, float16, float16, sums, 4, 70) for sums in (float32, float16)
+    }
+    layouts = OperandLayout.COLUMN, OperandLayout.ROW
+    wide, narrow = (find(Family.MMA, float16, float16, 4, layouts, sums) for sums in (None, float16))
+    assert wide is not None
+    assert narrow is not None
+    assert wide.ptx(8) == "mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32"
+    assert narrow.ptx(8) == "mma.sync.aligned.m8n8k4.col.row.f16.f16.f16.f16"
+    assert find(Family.MMA, float16, float16, 4) is None
+    assert find(Family.MMA, bfloat16, bfloat16, 4, layouts) is None
+    assert exists(Family.MMA, 8, 8, 4, layouts)
+    assert not exists(Family.MMA, 8, 8, 4)
+    assert shape_of(Family.MMA, 8, layouts) is wide.shape
 
 
 @pytest.mark.parametrize(
@@ -50,15 +81,15 @@ def test_8_bit_floats_need_ada_or_hopper() -> None:
 
 
 def test_what_may_lie_where() -> None:
-    (wgmma,), (mma,) = rows(Family.WGMMA, bfloat16, bfloat16), rows(Family.MMA, bfloat16, bfloat16)
+    (wgmma,), (mma, *_) = rows(Family.WGMMA, bfloat16, bfloat16), rows(Family.MMA, bfloat16, bfloat16)
     assert wgmma.b_registers is None
     assert wgmma.transposes
     assert not mma.transposes
     assert not rows(Family.WGMMA, int8, int8)[0].transposes
-    held, other = in_registers(Family.WGMMA, (64, 128, 16), float16)
+    held, other = in_registers(wgmma.shape, 16, float16)
     assert held is not None
     assert (held.count, other) == (8, None)  # 64 x 16 elements in 128 threads
-    assert in_registers(Family.WGMMA, (32, 8, 16), float16) == (None, None)
+    assert in_registers(shape_of(Family.MMA, 8, (OperandLayout.ROW, OperandLayout.ROW)), 4, float32) == (None, None)
 
 
 def test_widths_of_integers_are_fewer() -> None:
@@ -68,4 +99,5 @@ def test_widths_of_integers_are_fewer() -> None:
     assert 40 not in rows(Family.WGMMA, int8, int8)[0].widths
     assert not exists(Family.WGMMA, 64, 264, 16)
     assert not exists(Family.MMA, 16, 16, 16)
-    assert spans(shapes(Family.MMA)) == "32 bytes"
+    assert spans(shapes(Family.WGMMA)) == "32 bytes"
+    assert spans(shapes(Family.MMA)) == "8 or 32 bytes"

@@ -220,6 +220,12 @@ def test_large_logits() -> None:
     assert fusion.evaluate(x)[0][0] == np.float32(7e4 + 50)
 
 
+def mask(x: tf.TensorView, c: random.Random) -> tf.TensorView:
+    """Where elements count that lie in front of some end of their row."""
+    rows, columns = tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0)
+    return c.choice([lambda: columns <= rows, lambda: columns < rows * 2 + c.randint(0, 2), lambda: rows + 1 >= columns, lambda: columns < 3])()
+
+
 def random_cascade(seed: int) -> tuple[Made, list[np.ndarray]]:
     """Sums of random terms, with factors, behind a maximum or a minimum of one tensor; some of its elements are infinite."""
     c = random.Random(seed)
@@ -228,11 +234,14 @@ def random_cascade(seed: int) -> tuple[Made, list[np.ndarray]]:
         v, w = tf.define_tensor(["N", 3]), tf.define_tensor(["N"])
         name, nothing = c.choice([("max", -np.inf), ("min", np.inf)])
         source = c.choice([x, x * 2.0, x + w, tf.where(z > 0.0, x, nothing)])
+        is_masked = c.random() < 0.4
+        if is_masked:
+            source = tf.where(mask(x, c), source, nothing)
         top = getattr(tf, name)(source, axis=1)
         r = tf.expand_dims(top, 1)
 
         def term() -> tf.TensorView:
-            s, scale = c.choice([x, z, source, x * 0.5]), c.choice([0.5, 1.0, 2.0])
+            s, scale = source if is_masked and c.random() < 0.9 else c.choice([x, z, source, x * 0.5]), c.choice([0.5, 1.0, 2.0])
             return c.choice(
                 [
                     lambda: tf.exp(s - r),
@@ -257,22 +266,33 @@ def random_cascade(seed: int) -> tuple[Made, list[np.ndarray]]:
     return (fusion, reductions), args
 
 
+def check_random(seed: int, *, parts: Sequence[int] | int = (), rows: int | None = None) -> tf.Fusion:
+    """A random cascade gives what the math gives where that is a number."""
+    (fusion, reductions), args = random_cascade(seed)
+    with np.errstate(all="ignore"):
+        wanted = fusion.evaluate(*args)
+    c = random.Random(seed)
+    chunk = c.choice([1, 2, 3, 5, 16])
+    tf.cascade(reductions, chunk, parts, c.choice([n for n in (1, 2, chunk) if chunk % n == 0]), rows)
+    fusion.check()
+    with np.errstate(all="ignore"):
+        found = fusion.evaluate(*args)
+    for a, b in zip(found, wanted, strict=True):
+        is_number = np.isfinite(b)
+        most = np.abs(b[is_number]).max(initial=1.0)
+        np.testing.assert_allclose(a[is_number], b[is_number], rtol=3e-4, atol=1e-5 * most, err_msg=f"seed {seed}")
+    return fusion
+
+
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_cascades_give_what_the_math_gives_where_that_is_a_number(first: int) -> None:
     for seed in range(first, first + 20):
-        (fusion, reductions), args = random_cascade(seed)
-        with np.errstate(all="ignore"):
-            wanted = fusion.evaluate(*args)
-        c = random.Random(seed)
-        chunk, parts = c.choice([1, 2, 3, 5, 16]), c.choice([(), 2, (2, 2)])
-        tf.cascade(reductions, chunk, parts, c.choice([n for n in (1, 2, chunk) if chunk % n == 0]))
-        fusion.check()
-        with np.errstate(all="ignore"):
-            found = fusion.evaluate(*args)
-        for a, b in zip(found, wanted, strict=True):
-            is_number = np.isfinite(b)
-            most = np.abs(b[is_number]).max(initial=1.0)
-            np.testing.assert_allclose(a[is_number], b[is_number], rtol=3e-4, atol=1e-5 * most, err_msg=f"seed {seed}")
+        check_random(seed, parts=random.Random(seed).choice([(), 2, (2, 2)]))
+
+
+def test_random_cascades_that_end() -> None:
+    made = [check_random(seed, rows=seed % 3 + 1) for seed in range(100, 160)]
+    assert sum(any(isinstance(e, Reduction) and e.ends for e in fusion.exprs()) for fusion in made) > 4
 
 
 def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView] | tf.TensorView], *cut: object) -> str:

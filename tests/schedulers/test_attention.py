@@ -28,6 +28,14 @@ def test_it_is_right_and_proved(name: str) -> None:
         np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
+def test_causal_walks_end_behind_the_diagonal() -> None:
+    fusion = attention(is_causal=True)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
+    kernel = tf.lower(fusion)
+    walks = re.findall(r"FOR \w+ in 0\.\.(.*blockIdx.*):", str(kernel))
+    assert walks == ["min(ceildiv(N, 32), 2*blockIdx.x + 2)"] * 2  # of the loads, and of the products
+
+
 def test_the_code_makes_the_same_schedule() -> None:
     fusion, other = attention(64), attention(64)
     chosen = tf.schedulers.attention(fusion)
@@ -44,22 +52,6 @@ def test_the_machine_code_does_what_the_kernel_says() -> None:
     kernel = tf.lower(fusion)
     assert compared(kernel).difference is None
     assert len(re.findall(r"^\s*COMMIT wgmma$", str(kernel), re.M)) == 2
-
-
-def test_registers_and_shared_memory_bound_the_chunks() -> None:
-    for d in (32, 64, 128, 256):
-        options = tf.schedulers.attention(attention(d)).alternatives
-        assert all(o.config.registers(d) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
-    with pytest.raises(UnsupportedError, match="registers"):
-        tf.schedulers.attention(attention(256), AttentionConfig(3, 128, 2))
-    with pytest.raises(UnsupportedError, match="Shared memory"):
-        tf.schedulers.attention(attention(256), AttentionConfig(1, 128, 3))
-
-
-@pytest.mark.parametrize(("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0")])
-def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
-    with pytest.raises(UnsupportedError, match=reason):
-        AttentionConfig(*fields)
 
 
 def single() -> tf.Fusion:

@@ -14,6 +14,7 @@ from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers import forms, segment_search, segment_ways, segmenter
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segmentation import Segmentation
 from tests.schedulers.fusions import tensor
@@ -95,6 +96,12 @@ def test_the_reason_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -
     assert "no form with widened tensors at each reader: " in text
     assert "planted" in text
     assert (INTERNAL in text) == isinstance(error, KeyError)
+
+
+def test_the_bound_of_a_form_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "gathered", lambda fusion: Script(tf.copy_fusion(fusion)[0]))
+    monkeypatch.setattr(forms, "roofline", planted(lambda: KeyError("planted")))
+    assert "no form in gather form: internal error" in chosen(built(two_steps)).explain()
 
 
 def test_without_any_search_each_tensor_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,25 +4,33 @@ import numpy as np
 import pytest
 
 from taskfuse.dtypes import bfloat16, float8_e4m3, float32, int8, uint8
+from taskfuse.ir.matrix_instructions import OperandLayout
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import Interleaving, simulate
 from tests.gemms import BF16, E4M3, GEMMS, Case, gemm_fp8, gemm_rs, gemm_sync
-from tests.products import PRODUCTS, WARP_PRODUCTS, Layout, Product, WarpProduct, expected, operands
+from tests.products import ALL_PRODUCTS, AnyProduct, Layout, Product, QuadPairProduct, WarpProduct, expected, operands
 from tests.sim.kernels import error, errors, kernel, load, replaced, run_all, without
 
 
-@pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
-def test_products(product: Product | WarpProduct) -> None:
+@pytest.mark.parametrize("product", ALL_PRODUCTS, ids=lambda p: p.name)
+def test_products(product: AnyProduct) -> None:
     args = product.arguments()
     (d,) = simulate(product.kernel(), args)
     np.testing.assert_array_equal(d, expected(*args))
 
 
 @pytest.mark.parametrize(
-    "product", [Product(bfloat16, bfloat16, 24, None), Product(int8, uint8, 8, None), WarpProduct(bfloat16, bfloat16, "columns")], ids=lambda p: p.name
+    "product",
+    [
+        Product(bfloat16, bfloat16, 24, None),
+        Product(int8, uint8, 8, None),
+        WarpProduct(bfloat16, bfloat16, "columns"),
+        QuadPairProduct((OperandLayout.COLUMN, OperandLayout.ROW)),
+    ],
+    ids=lambda p: p.name,
 )
-def test_schedulers_and_the_ring(product: Product | WarpProduct) -> None:
+def test_schedulers_and_the_ring(product: AnyProduct) -> None:
     k, args = product.kernel(), product.arguments()
     run_all(k, args, expected(*args))
     words = [MODULAR.encode(x, p.dtype) for x, p in zip(args, k.inputs, strict=True)]

@@ -57,6 +57,13 @@ def test_planted_in_others(operator: str, part: str) -> None:
     assert any(part in line for line in changed(MANY, op.apply(MANY)))
 
 
+def test_ends_are_moved() -> None:
+    (op,) = [op for op in DEFINITION_OPERATORS if op.name == "points left out"]
+    kernel = parse_kernel(SUMS.replace("z[i0, i1]) from 0.0", "z[i0, i1]) from 0.0 until 1 < i0 - 2"))
+    found = changed(kernel, op.apply(kernel))
+    assert {line.partition("from 0.0")[2] for line in found if "over (8, 4)" in line} == {"", " until 1 < i0 - 1", " until 1 < i0 - 3"}
+
+
 def test_operands_are_put_back() -> None:
     for d in (*MANY.definitions, *parse_kernel(SUMS).definitions):
         assert with_operands(d.rule, operands_of(d.rule)) == d.rule

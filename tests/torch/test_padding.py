@@ -31,9 +31,9 @@ def pads(function: Any, *inputs: Any) -> int:
 
 
 def test_a_product_that_a_fusion_reads() -> None:
-    source = check(scores, half(16, 32), half(33, 32), fusions=1).program.source
-    assert "= torch_constant_pad_nd" in source
-    assert "clone" not in source
+    found = check(scores, half(16, 32), half(33, 32))
+    assert any(op.startswith("aten.constant_pad_nd") for _, op, _, _ in found.ops)
+    assert "clone" not in found.program.source
     assert "constant_pad" not in check(scores, half(16, 32), half(40, 32)).program.source
     assert "constant_pad" not in check(scores, torch.randn(16, 32), torch.randn(33, 32)).program.source  # of float32
     assert "constant_pad" not in check(scores, half(16, 32), half(5, 32)).program.source
@@ -48,8 +48,9 @@ def test_gradients_are_padded_by_the_fusion_that_makes_them() -> None:
         d = torch.softmax(g, -1) - 0.5 * g
         return [d @ w, d.t() @ x]
 
-    found = check(gradients, half(16, 33), half(16, 32), half(33, 32), fusions=1)
-    assert any(op.startswith("aten.constant_pad_nd") and where == "fusion 0" for _, op, where, _ in found.ops)
+    found = check(gradients, half(16, 33), half(16, 32), half(33, 32))
+    softmax = next(where for _, op, where, _ in found.ops if "_softmax" in op)
+    assert any(op.startswith("aten.constant_pad_nd") and where == softmax for _, op, where, _ in found.ops)
 
 
 def test_what_others_see_lies_as_torch_says() -> None:

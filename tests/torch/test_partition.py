@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ torch = pytest.importorskip("torch")
 
 from torch.fx import Graph
 
-from taskfuse.torch.partition import NodeKind, PartitionLimits, emitted, outputs_of, planned
-from tests.torch.graphs import check, foreign, traced
+from taskfuse.torch.fates import NodeKind
+from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
+from tests.torch.graphs import REFERENCE, check, foreign, traced
 
 HOST = PartitionLimits("cpu")
 
@@ -92,8 +94,9 @@ def test_what_is_computed_early_sinks_to_its_only_reader() -> None:
     assert sum(line[2] == "fusion 0" for line in found.ops) == 3
 
 
-def test_one_op_is_left_to_torch() -> None:
-    found = check(lambda x: x.exp(), torch.randn(3), fusions=0)
+def test_one_op_is_a_fusion_unless_there_must_be_more() -> None:
+    check(lambda x: x.exp(), torch.randn(3), fusions=1)
+    found = check(lambda x: x.exp(), torch.randn(3), settings=replace(REFERENCE, least=2), fusions=0)
     assert found.ops[0][3] == "alone: nothing to fuse it with"
 
 

@@ -45,6 +45,16 @@ def test_symbols_of_the_source_come_from_arguments() -> None:
     assert "fusion_" in source
 
 
+def test_sizes_that_are_greatest_or_rounded_up() -> None:
+    """As those of convolutions and windows are: what torch says of them are functions that Python calls otherwise."""
+
+    def function(x: Any, n: int) -> Any:
+        return foreign(x.new_ones(3, torch.sym_max(n - 3, 1))) * 2 + foreign(x.new_ones((n + 2) // 3, 1, 1))
+
+    source = check(function, torch.randn(4), 7, symbolic=True).program.source
+    assert "max(" in source
+
+
 def test_strides() -> None:
     y = torch.arange(6.0).reshape(2, 3)
     assert laid(y, (1, 2), y.dtype).stride() == (1, 2)

@@ -13,11 +13,11 @@ def test_a_report() -> None:
     found = explain(model, torch.randn(3, 4, requires_grad=True), options={"run": "reference"})
     text = str(found)
     assert [g.kind for g in found.graphs] == ["forward", "backward"]
-    assert found.fusions == 2
+    assert found.fusions == 3  # the gradient of the bias is one
     assert "fusion 0: native_layer_norm, gelu: 3 tensors to" in text
     assert "torch: aten.addmm.default: a product of matrices" in text
     assert 0 < found.coverage < 1
-    assert text.splitlines()[-1].startswith(f"{found.coverage:.0%} of the ops that compute, but for convolutions, are in 2 fusions")
+    assert text.splitlines()[-1].startswith(f"{found.coverage:.0%} of the ops that compute, but for convolutions, are in 3 fusions")
     assert not listeners
 
 

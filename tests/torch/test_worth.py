@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.importer import SLOWER
-from taskfuse.torch.partition import NodeKind, PartitionLimits, planned
+from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.reports import Report
 from tests.torch.graphs import report, traced
 
@@ -40,6 +41,6 @@ def test_ops_of_usual_cost_are_fused() -> None:
 
 
 def test_reports_say_what_could_be() -> None:
-    found = Report((report(lambda x: (x @ x).exp(), torch.randn(4, 4)),))
+    found = Report((report(lambda x: x @ x, torch.randn(4, 4)),))
     assert (found.coverage, found.could) == (0, 1)
     assert "100% could be" in str(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.statement_tree import Node
@@ -12,7 +12,7 @@ from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import ge, lt, substitute, sym
+from taskfuse.ir.scalar import Expr, ge, lt, substitute, sym
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, Operand
 from taskfuse.kir.products import Mma, Wgmma
@@ -51,6 +51,8 @@ class CheckedTerms:
             self.operands.match(node, rule.op, (state, *stmt.operands[1:]), (state, *rule.operands), w.holds.index, exists)
             return
         assert isinstance(rule, Reduce)
+        if w.holds.content is Content.TERM:
+            self._before_ends(w, rule, point, exists)
         match body_of(w.node, w.holds, rule):
             case Place() as body:
                 self.reads.found(body)
@@ -59,6 +61,15 @@ class CheckedTerms:
             case product:
                 for side in self._sides(node, product, rule, w.holds):
                     self.operands.read(side, ())
+
+    @staticmethod
+    def _before_ends(w: ClaimedWrite, rule: Reduce, point: Mapping[str, Expr], exists: Iterable[Expr]) -> None:
+        """No term is taken from where on the definition has none."""
+        points = (BoundedElement(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
+        around = known_at(w.place).given(*exists, *points) if rule.ends else None
+        for k, end in rule.ends:
+            if around is not None and not proves(around, lt(w.holds.index[k], substitute(end, point))):
+                raise Open(f"terms behind the end along axis {k} may be taken", w.node)
 
     def rescaled(self, w: ClaimedWrite, definition: Definition) -> None:
         """What is summed up is multiplied, in its place, by the factor at the index."""
@@ -127,6 +138,8 @@ def body_of(node: Node, holds: Holds, rule: Reduce) -> tuple[Operand, ...] | Pla
     """
     match stmt := node.stmt:
         case Wgmma() | Mma() if rule.combine.op is ADD and rule.body is MUL:
+            if stmt.row.sums is not rule.dtype:
+                raise Open(f"it sums in {stmt.row.sums}, not in {rule.dtype}", node)
             return stmt
         case Compute() if stmt.dtype is not rule.dtype:
             raise Open(f"it computes in {stmt.dtype}, not in {rule.dtype}", node)

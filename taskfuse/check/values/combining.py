@@ -119,6 +119,7 @@ def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lane
     assert not isinstance(rule, Iterate)
     body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.terms)
     places, inside = row_major([lanes.value(e) for e in holds.index], tensor.space, n)
+    inside = inside if fold.behind is None else inside & ~fold.behind[places]
     if holds.content is Content.START or op is not body or stmt.dtype is not fold.dtype:
         wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {op} in {stmt.dtype} where a term of {tensor.name} is {body} in {fold.dtype}")
         return folded(state, op, stmt.dtype, operands, wrong)

@@ -3,6 +3,11 @@
 Shuffles, trees over Shared memory and slots of warps are straight-line code over registers and workspaces. Each register and each element of a workspace
 holds a set of threads: those whose accumulators are in it. A step joins two disjoint sets, and what it reads has been written.
 Workspaces in Global memory also hold the partial results of all blocks along a digit of the block index: a loop takes each of these once.
+
+Where an extent of the block is symbolic, the steps are those of the largest block (:mod:`taskfuse.check.values.block_threads`). In a block of extent
+``n``, each place holds what it holds there but for the threads from ``n`` on. By induction over the steps: a statement of thread ``t`` under conditions
+``e < n`` is executed if ``n > u``, the largest of ``t`` and all ``e``. What it reads must have been written wherever ``n > u``. Where ``n <= u``, the
+place that it writes keeps what it held, so of the threads below ``u`` it must hold the same before and after.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import numpy as np
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock
+from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_to
 from taskfuse.check.values.partial_results import Bools, Ints, ThreadSets, places, writers_of
@@ -24,7 +30,7 @@ from taskfuse.check.values.written import BufferStorage
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Const, Expr, conjuncts, const, evaluate, ge, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, conjuncts, const, ge, lt, ne, simplify, substitute, sym
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
 from taskfuse.kir.operands import Access, Content, Immediate
@@ -43,8 +49,10 @@ class Joined:
         members: of each thread, which threads' accumulators: ``[threads, threads]``; of threads that take the same terms the first stands for all.
         blocks: block indices, by the variables of the loops that have taken partial results of blocks, and what these run over.
         assumed: conditions that must hold for all members of a thread alike.
+        threads: the threads of a block.
     """
 
+    threads: BlockThreads
     members: Bools
     blocks: Mapping[str, Expr]
     spans: Mapping[str, tuple[Expr, Expr]]
@@ -60,7 +68,7 @@ class CrossThreadReductions:
         accumulator: str,
         others: frozenset[str],
         storages: Mapping[str, BufferStorage],
-        block: tuple[int, int, int],
+        threads: BlockThreads,
         constraints: Constraints,
     ) -> None:
         assert isinstance(definition.rule, Reduce)
@@ -70,16 +78,16 @@ class CrossThreadReductions:
         self.others = others
         self.storages = storages
         self.constraints = constraints
-        self.count = block[0] * block[1] * block[2]
-        linear = np.arange(self.count, dtype=np.int64)
-        parts = linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])
-        self.threads: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
+        self.threads = threads
+        self.count = threads.count
+        self.along: Ints = threads.index[threads.along] if threads.along else np.zeros(self.count, np.int64)
         self.words = (self.count + 63) // 64
         self.registers: dict[tuple[str, tuple[int, ...]], ThreadSets] = {}
         self.shared: dict[tuple[str, tuple[int, ...]], ThreadSets] = {}
         self.workspace: dict[str, list[tuple[tuple[Expr, ...], ThreadSets]]] = {}
         self.assumed: dict[Expr, None] = {}
         self.under: frozenset[Expr] = frozenset()  # conditions around the statement at hand that are not of threads alone
+        self.above = self.along  # each thread executes it in blocks of a greater extent
         self.steps = 0
         self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
@@ -90,11 +98,13 @@ class CrossThreadReductions:
         if keys:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
+            if (self.along[self.alike] > self.along).any():
+                raise Open("threads take the same terms, of which not all exist in a smaller block")
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
         """Execute the steps inside statements between a term and a reader, under the conditions around all of them. Raises :class:`Open`."""
         self.first, self.last = first.number, reader.number
-        mask, self.under = self._mask(conditions, {})
+        mask, self.under, self.above = self._mask(conditions, {})
         for node in nodes:
             self._node(node, {}, mask)
 
@@ -110,7 +120,7 @@ class CrossThreadReductions:
                 raise Open(f"partial results are joined under {part}, which is not known to hold for all of them", reader)
         bits = np.unpackbits(cells.sets.view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
         bits[~cells.known] = False
-        return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
+        return Joined(self.threads, bits, cells.blocks, cells.spans, tuple(self.assumed))
 
     def _own(self, index: tuple[int, ...]) -> ThreadSets:
         """The accumulators before any step: each thread has its own. That each is set before it is joined is checked elsewhere."""
@@ -120,7 +130,7 @@ class CrossThreadReductions:
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
             of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
-            found = self.registers[self.accumulator, index] = ThreadSets(sets, np.ones(self.count, np.bool_), of, {}, {})
+            found = self.registers[self.accumulator, index] = ThreadSets(sets, np.ones(self.count, np.bool_), of, self.along, {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
@@ -142,10 +152,11 @@ class CrossThreadReductions:
             for arm in node.blocks:
                 if not any(self._is_mine(n) for n in _leaves(arm)):
                     continue
-                own, under = self._mask(arm.context.conditions[len(node.block.context.conditions) :], env)
-                around, self.under = self.under, self.under | under
+                own, under, above = self._mask(arm.context.conditions[len(node.block.context.conditions) :], env)
+                around = self.under, self.above
+                self.under, self.above = self.under | under, np.maximum(self.above, above)
                 self._body(arm, env, mask & own)
-                self.under = around
+                self.under, self.above = around
         elif self._is_mine(node):
             self._execute(node, env, mask)
 
@@ -157,20 +168,25 @@ class CrossThreadReductions:
         holds = held(node.stmt)
         return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART and self.first < node.number < self.last
 
-    def _mask(self, conditions: Iterable[Expr], env: Mapping[str, int]) -> tuple[Bools, frozenset[Expr]]:
-        """The threads at which conditions on threads hold, and the other conditions."""
+    def _mask(self, conditions: Iterable[Expr], env: Mapping[str, int]) -> tuple[Bools, frozenset[Expr], Ints]:
+        """The threads at which conditions on threads hold, the other conditions, and above which extent of the block each thread exists and these hold."""
         found = np.ones(self.count, np.bool_)
         others: set[Expr] = set()
+        above = self.along
         for c in conditions:
             for part in conjuncts(c):
                 part = self._at(part, env)
-                if part.free <= self.threads.keys():
-                    found = found & np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
+                needed = self.threads.needed(part)
+                if needed is not None:
+                    found = found & (needed <= self.along.max())
+                    above = np.maximum(above, needed)
+                elif self.threads.says(part):
+                    found = found & self.threads.values(part).astype(np.bool_)
                 else:
                     others.add(part)
-                    if not part.free.isdisjoint(self.threads):
+                    if not part.free.isdisjoint(self.threads.index):
                         self.assumed[part] = None
-        return found, frozenset(others)
+        return found, frozenset(others), above
 
     @staticmethod
     def _at(e: Expr, env: Mapping[str, int]) -> Expr:
@@ -191,16 +207,16 @@ class CrossThreadReductions:
             case Shuffle():
                 value = self._read(node, stmt.source, env, mask)
                 lanes = np.arange(self.count) ^ stmt.mask
-                if self.count % 32:
+                if not self.threads.is_whole_warps:
                     raise Open("a shuffle in a block that is not whole warps", node)
-                self._write(
-                    node, stmt.out, env, mask, ThreadSets(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under)
-                )
+                moved = ThreadSets(value.sets[lanes], value.known[lanes], value.of[lanes], value.above[lanes], value.blocks, value.spans, value.under)
+                self._write(node, stmt.out, env, mask, moved)
             case Compute(op=op, operands=(Immediate(),)) if op is COPY:
                 start = set_to(stmt, self.rule.dtype)
                 if start is None or not any(is_same_number(start, known) for known in (neutral_of(self.rule), partial_start(self.rule))):
                     raise Open(f"partial results start with {start}", node)
-                none = ThreadSets(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
+                sets, nobody = np.zeros((self.count, self.words), np.uint64), np.full(self.count, -1, np.int64)
+                none = ThreadSets(sets, np.ones(self.count, np.bool_), nobody, self.along, {}, {})
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
@@ -232,21 +248,19 @@ class CrossThreadReductions:
         if apart.any() and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
             raise Open("it joins partial results of different elements", node)
         full = a if a.sets[mask].any() else b
-        return ThreadSets(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
+        return ThreadSets(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), self.along, full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
         """The index of an element, of each thread; ``None`` if it depends on more."""
         found: list[Ints] = []
         for e in access.index:
             e = self._at(e, env)
-            if not e.free <= self.threads.keys():
+            if isinstance(e, Sym) and e.name in self.threads.fixed:  # a plane of the workspace, in which these threads are alone
+                e = const(0)
+            if not self.threads.says(e):
                 return None
-            found.append(self._index_of(e))
+            found.append(self.threads.values(e))
         return found
-
-    def _index_of(self, e: Expr) -> Ints:
-        """An expression of threads, of each of them."""
-        return np.broadcast_to(np.asarray(evaluate(e, self.threads), np.int64), self.count)
 
     def _only_parts(self, node: Node, access: Access) -> None:
         """Starts and terms are not steps of joining: of all that they write, only the accumulator is known. Raises :class:`Open`."""
@@ -266,34 +280,37 @@ class CrossThreadReductions:
             if found is None:
                 raise Open("it reads registers that were never written", node)
         else:
-            found = self._gathered(node, access, index)
+            found = self._gathered(access, index, mask)
         if not found.known[mask].all():
             t = int(np.flatnonzero(mask & ~found.known)[0])
             raise Open(f"thread {t} reads a partial result that was never written", node)
+        if self.threads.along and (late := mask & (found.above > self.above)).any():
+            t = int(np.flatnonzero(late)[0])
+            raise Open(f"thread {t} reads a partial result that nobody has written in a smaller block", node)
         return found
 
-    def _gathered(self, node: Node, access: Access, index: list[Ints]) -> ThreadSets:
+    def _gathered(self, access: Access, index: list[Ints], mask: Bools) -> ThreadSets:
         sets = np.zeros((self.count, self.words), np.uint64)
         known = np.zeros(self.count, np.bool_)
-        of = np.full(self.count, -1, np.int64)
+        of, above = np.full(self.count, -1, np.int64), np.zeros(self.count, np.int64)
         blocks: dict[str, Expr] = {}
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
         last = -1
-        readers = places(index, self.count)
+        readers = places(index, mask)
         for row, threads in readers.items():
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
-                sets[threads], known[threads], of[threads] = cell.sets[0], True, cell.of[0]
+                sets[threads], known[threads], of[threads], above[threads] = cell.sets[0], True, cell.of[0], cell.above[0]
                 under[cell.under] = None
                 end = self.count - 1 if isinstance(threads, slice) else threads[-1]
-                if cell.sets.any() and end > last:
+                if cell.of[0] >= 0 and end > last:
                     last, blocks, spans = end, cell.blocks, cell.spans
         for row, threads in readers.items():  # of how many blocks they are is one for all threads
             cell = self.shared.get((access.buffer, row))
-            if cell is not None and cell.sets.any() and not cell.is_of_blocks(blocks, spans):
+            if cell is not None and cell.of[0] >= 0 and not cell.is_of_blocks(blocks, spans):
                 known[threads] = False
-        return ThreadSets(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
+        return ThreadSets(sets, known, of, above, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: ThreadSets) -> None:
         self._only_parts(node, access)
@@ -301,8 +318,11 @@ class CrossThreadReductions:
         storage = self.storages[access.buffer]
         under = value.under | self.under
         if self._is_shared_by_blocks(access):
+            if self.threads.along:
+                raise Open("blocks of a symbolic extent store partial results of several threads for other blocks", node)
             place = tuple(self._at(e, env) for e in access.index)
-            self.workspace.setdefault(access.buffer, []).append((place, ThreadSets(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
+            stored = ThreadSets(value.sets, value.known & mask, value.of, value.above, value.blocks, value.spans, under)
+            self.workspace.setdefault(access.buffer, []).append((place, stored))
             return
         if index is None:
             raise Open("the place where it stores partial results depends on more than threads", node)
@@ -311,28 +331,49 @@ class CrossThreadReductions:
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
             old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
+            above = self.above
+            if old is not None and self.threads.along:
+                before = np.where(old.known, old.above, self.above)
+                self._same_below(node, np.flatnonzero(mask & (before < self.above)), old, value)
+                above = np.where(mask, np.minimum(before, self.above), old.above)
             if old is None or mask.all():
-                self.registers[key] = ThreadSets(value.sets.copy(), value.known & mask, value.of.copy(), value.blocks, value.spans, under)
+                self.registers[key] = ThreadSets(value.sets.copy(), value.known & mask, value.of.copy(), above, value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
                 full = value if value.sets[mask].any() else old
                 if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
                     known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
-                self.registers[key] = ThreadSets(sets, known, of, full.blocks, full.spans, under | old.under)
+                self.registers[key] = ThreadSets(sets, known, of, above, full.blocks, full.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
+        least: dict[tuple[int, ...], int] = {}
         writers = np.flatnonzero(mask)
         rows = zip(*(i[writers].tolist() for i in index), strict=True) if index else [()] * writers.size
         for t, row in zip(writers.tolist(), rows, strict=True):
             before = made.setdefault(row, t)
             if before != t and ((value.sets[before] != value.sets[t]).any() or value.of[before] != value.of[t]):
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
+            least[row] = min(int(self.above[t]), least.get(row, int(self.above[t])))
         for row, t in made.items():
             one = slice(t, t + 1)
+            above = least[row]
+            old = self.shared.get((access.buffer, row))
+            if old is not None and self.threads.along:
+                if old.above[0] < above:
+                    self._same_below(node, np.array([t]), old, value, above)
+                above = min(above, int(old.above[0]))
             self.shared[access.buffer, row] = ThreadSets(
-                value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), value.blocks, value.spans, under
+                value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), np.array([above]), value.blocks, value.spans, under
             )
+
+    def _same_below(self, node: Node, threads: Ints, old: ThreadSets, new: ThreadSets, below: int | None = None) -> None:
+        """What a statement writes is what was there before, of the threads of blocks in which it is not executed. Raises :class:`Open`."""
+        for t in threads.tolist():
+            before = old.sets[0 if len(old.sets) == 1 else t]
+            changed = np.unpackbits((before ^ new.sets[t]).view(np.uint8), bitorder="little")[: self.count]
+            if (self.along[changed != 0] < (self.above[t] if below is None else below)).any():
+                raise Open(f"thread {t} joins partial results of threads that exist in a block in which it does not", node)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
@@ -352,7 +393,7 @@ class CrossThreadReductions:
             found = taken(leaf.stmt, self.rule.combine) if isinstance(leaf.stmt, Compute) else None
             if not (isinstance(leaf.stmt, Compute) and isinstance(found, Access) and self._is_shared_by_blocks(found) and _names(found, loop.var)):
                 raise Open("a loop over the partial results of blocks has an unknown form", leaf)
-            own, under = self._mask(leaf.context.conditions[len(node.block.context.conditions) :], at)
+            own, under, _ = self._mask(leaf.context.conditions[len(node.block.context.conditions) :], at)
             around, self.under = self.under, self.under | under
             self._of_blocks(leaf, leaf.stmt.out, found, at, mask & own, spans)
             self.under = around
@@ -386,8 +427,8 @@ class CrossThreadReductions:
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.constraints.about(const(0))[0].facts  # of any thread and block
         for place, cells in reversed(self.workspace.get(b.buffer, [])):
-            of_threads = [k for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if x.free | y.free <= self.threads.keys()]
-            here, there = ([self._index_of(index[k]) for k in of_threads] for index in (place, wanted))
+            of_threads = [k for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if self.threads.says(x) and self.threads.says(y)]
+            here, there = ([self.threads.values(index[k]) for k in of_threads] for index in (place, wanted))
             writers, apart = writers_of(here, there, cells)
             if (writers[mask] < 0).all():  # all that this stores lies elsewhere
                 continue
@@ -412,7 +453,8 @@ class CrossThreadReductions:
             under = before.under.union(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
-            self._write(node, out, env, mask, ThreadSets(cells.sets[writers], writers >= 0, cells.of[writers], moved, {**cells.spans, **spans}, under))
+            taken_there = ThreadSets(cells.sets[writers], writers >= 0, cells.of[writers], self.along, moved, {**cells.spans, **spans}, under)
+            self._write(node, out, env, mask, taken_there)
             return
         raise Open("it reads partial results that were never written", node)
 

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.statement_tree import THREADS, StatementTree
 from taskfuse.check.values.accumulators import Term
+from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
 from taskfuse.check.values.runs import Span
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, children, conjuncts, const, evaluate, le, lt, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, Sym, children, conjuncts, const, le, lt, substitute, sym
 from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
 
 
-def members_of(tree: StatementTree, joined: Joined, group: list[Term], axes: list[int], want: Place) -> list[Mapping[str, Ints] | None]:
-    """The threads whose terms readers have, one set for each different set of terms; the terms of a set belong to one element."""
-    shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
-    count = shape[0] * shape[1] * shape[2]
-    linear = np.arange(count, dtype=np.int64)
-    threads = {"threadIdx.x": linear % shape[0], "threadIdx.y": linear // shape[0] % shape[1], "threadIdx.z": linear // (shape[0] * shape[1])}
-    readers = np.ones(count, np.bool_)
-    for c in want.node.conditions:
-        for part in conjuncts(c):
-            if part.free <= THREADS:
-                readers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
-    takers = np.ones(count, np.bool_)
-    for c in group[0].node.conditions:
-        for part in conjuncts(c):
-            if part.free <= THREADS:
-                takers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
-    atoms = {a for e in group[0].place.element for a in thread_atoms(e)} | {a for c in joined.assumed for a in thread_atoms(c)}
-    keys = [np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in sorted(atoms, key=str)]
+def members_of(joined: Joined, group: list[Term], axes: list[int], want: Place) -> list[Mapping[str, Ints]]:
+    """The threads whose terms readers have, one set for each different set of terms; the terms of a set belong to one element.
+
+    A set without the open thread index has all threads along it.
+    """
+    threads = joined.threads
+    count = threads.count
+    readers = threads.chosen(want.node.conditions)
+    takers = np.logical_or.reduce([threads.chosen(t.node.conditions) for t in group])
+    names = threads.index.keys()
+    atoms = {a for e in group[0].place.element for a in thread_atoms(e, names)} | {a for c in joined.assumed for a in thread_atoms(c, names)}
+    keys = [threads.values(a) for a in sorted(atoms, key=str)]
     seen: set[tuple[object, ...]] = set()
     for t in np.flatnonzero(readers).tolist():
         alike = joined.members[t].tobytes(), *(int(key[t]) for key in keys)
@@ -51,23 +46,41 @@ def members_of(tree: StatementTree, joined: Joined, group: list[Term], axes: lis
                 raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
     packed = np.packbits(joined.members[readers] & takers[None, :], axis=1)
     sets = [np.unpackbits(np.frombuffer(row, np.uint8), count=count) for row in sorted({row.tobytes() for row in packed})]
-    found: dict[bytes, Mapping[str, Ints] | None] = {}
+    found: dict[bytes, Mapping[str, Ints]] = {}
     said = [_said(t, axes, threads) for t in group]
     for s in sets:
         members = np.flatnonzero(s)
         if not members.size:
             raise Open("threads join partial results of threads that take no terms", want.node)
         rows = np.concatenate([values[:, members] for values in said])
-        found.setdefault(rows[:, np.lexsort(rows)].tobytes(), {n: v[members] for n, v in threads.items()})
+        found.setdefault(rows[:, np.lexsort(rows)].tobytes(), _rows(threads, members, want))
     return list(found.values())
 
 
-def _said(t: Term, axes: list[int], threads: Mapping[str, Ints]) -> Ints:
+def _rows(threads: BlockThreads, members: Ints, want: Place) -> Mapping[str, Ints]:
+    """The indices of some threads, without the open one if all threads along it are among them."""
+    rows = {n: v[members] for n, v in threads.index.items()}
+    if not threads.along or not rows[threads.along].any():  # the first exists in every block
+        return rows
+    others = np.stack([np.zeros(members.size, np.int64), *(v for n, v in rows.items() if n != threads.along)])
+    several = np.unique(others, axis=1)
+    if several.shape[1] * (int(threads.index[threads.along].max()) + 1) != members.size:
+        raise Open("threads join partial results of some of the threads of a symbolic extent of the block", want.node)
+    return dict(zip((n for n in rows if n != threads.along), several[1:], strict=True))
+
+
+def _said(t: Term, axes: list[int], threads: BlockThreads) -> Ints:
     """The parts of a thread's index that determine its points of the reduced axes: a row for each part of an expression, a column for each thread."""
-    bounds = [e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
-    atoms = sorted({a for e in (*(t.point[k] for k in axes), *t.node.conditions, *bounds) for a in thread_atoms(e)}, key=str)
-    count = next(iter(threads.values())).size
-    return np.array([np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in atoms] or [np.zeros(count, np.int64)])
+    atoms = sorted({a for e in taken_by(t, axes) for a in thread_atoms(e, threads.index.keys())}, key=str)
+    return np.array([threads.values(a) for a in atoms] or [np.zeros(threads.count, np.int64)])
+
+
+def taken_by(t: Term, axes: Iterable[int]) -> Iterator[Expr]:
+    """The expressions that say which terms a thread takes: indices of points along some axes, conditions, and bounds of loops."""
+    yield from (t.point[k] for k in axes)
+    for c in t.node.conditions:
+        yield from conjuncts(c)
+    yield from (e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
 
 
 def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
@@ -90,10 +103,10 @@ def row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
     return {} if row is None else {n: (const(0), const(int(v.max(initial=0)) + 1)) for n, v in row.items()}
 
 
-def thread_atoms(e: Expr) -> set[Expr]:
-    """The largest parts of an expression that depend on threads alone."""
-    if e.free.isdisjoint(THREADS):
+def thread_atoms(e: Expr, names: AbstractSet[str]) -> set[Expr]:
+    """The largest parts of an expression that depend on some thread indices alone."""
+    if e.free.isdisjoint(names):
         return set()
-    if e.free <= THREADS:
+    if e.free <= names:
         return {e}
-    return set[Expr]().union(*(thread_atoms(c) for c in children(e)))
+    return set[Expr]().union(*(thread_atoms(c, names) for c in children(e)))

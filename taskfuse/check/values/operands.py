@@ -87,18 +87,17 @@ class CheckedOperands:
 
     def read(self, want: Place, given: tuple[Expr, ...], *, past: bool = False) -> None:
         """A read finds what it must find; ``past``: or a zero where there is no such element."""
-        if want.buffer in self.reductions.terms and self._is_reduction(want.tensor):
+        definition = self.writes.definitions.get(want.tensor)
+        if want.buffer in self.reductions.terms and definition is not None and isinstance(definition.rule, Reduce | Iterate):
             if past:
                 raise Open("an accumulator is read past the end", want.node)
+            if definition.rule.dtype is not definition.dtype:
+                raise Open(f"it reads an accumulator of {definition.rule.dtype} in the place of an element of {definition.dtype}", want.node)
             self.reductions.complete(want, given)
             return
         for hit in self.reads.found(want, given, past=past):
             if past:
                 self.zero(hit)
-
-    def _is_reduction(self, tensor: str) -> bool:
-        definition = self.writes.definitions.get(tensor)
-        return definition is not None and isinstance(definition.rule, Reduce | Iterate)
 
     def copied(self, w: ClaimedWrite, source: Access, given: tuple[Expr, ...], *, past: bool) -> None:
         node, stmt, i = w.node, w.node.stmt, self.instructions

@@ -21,6 +21,7 @@ class ThreadSets:
 
     Attributes:
         of: the number of the accumulator that these are of, of each; -1 for the empty set.
+        above: they are there in blocks of which the open extent is greater than this.
         blocks, spans: the blocks whose results these are.
         under: conditions under which they have been joined, but for those of threads alone.
     """
@@ -28,6 +29,7 @@ class ThreadSets:
     sets: Words
     known: Bools
     of: Ints
+    above: Ints
     blocks: dict[str, Expr]
     spans: dict[str, tuple[Expr, Expr]]
     under: frozenset[Expr] = frozenset()
@@ -37,12 +39,13 @@ class ThreadSets:
         return self.blocks == blocks and self.spans == spans
 
 
-def places(index: list[Ints], count: int) -> dict[tuple[int, ...], slice | list[int]]:
-    """The threads that read each element; a slice: all of them read one."""
+def places(index: list[Ints], among: Bools) -> dict[tuple[int, ...], slice | list[int]]:
+    """The threads, of some, that read each element; a slice: all threads read one."""
     if all(not any(i.strides) for i in index):  # one number, spread over the threads
-        return {tuple(int(i[0]) for i in index): slice(count)}
+        return {tuple(int(i[0]) for i in index): slice(len(among))}
     readers: dict[tuple[int, ...], list[int]] = {}
-    for t, row in enumerate(zip(*(i.tolist() for i in index), strict=True)):
+    threads = np.flatnonzero(among)
+    for t, row in zip(threads.tolist(), zip(*(i[threads].tolist() for i in index), strict=True), strict=True):
         readers.setdefault(row, []).append(t)
     return {**readers}
 

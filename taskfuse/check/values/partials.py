@@ -101,8 +101,31 @@ class Accumulation:
         return (given != initial) & (constants(made, self.dtype).data == self.initial)
 
     @cached_property
+    def behind(self) -> Bools | None:
+        """The points of the iteration space where the definition has no term any more; ``None`` if there are none."""
+        if not isinstance(self.rule, Reduce) or not self.rule.ends:
+            return None
+        points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
+        return np.logical_or.reduce([np.broadcast_to(points[f"i{k}"] >= value(e, points), count) for k, e in self.rule.ends])
+
+    @cached_property
+    def last(self) -> Ints:
+        """Of a sum that is rescaled, the index of the last factor of each element."""
+        assert self.rescaled is not None
+        places, inside = self.places
+        inside = inside if self.behind is None else inside & ~self.behind
+        found = np.full(self.tensor.size, -1, np.int64)
+        np.maximum.at(found, places[inside], self.steps(np.flatnonzero(inside)))
+        return found
+
+    @cached_property
     def without(self) -> Bools | None:
-        """The points of the iteration space whose terms are neutral by definition, and may be left out; ``None`` if none is known."""
+        """The points of the iteration space that need not be visited: none has a term there, or one that is neutral by definition. ``None``: none is known."""
+        neutral, behind = self._neutral, self.behind
+        return neutral if behind is None else behind if neutral is None else neutral | behind
+
+    @cached_property
+    def _neutral(self) -> Bools | None:
         rule, definitions = self.rule, {t.name: t.definition for t in self.elements.tensors.values()}
         if not isinstance(rule, Reduce) or rule.body.name not in ("copy", "cast", "mul") or (rule.body.name == "mul" and self.neutral != 0):
             return None
@@ -273,7 +296,7 @@ class PartialNodes:
         """Which nodes have exactly the points of which elements."""
         found = self.sums[nodes] == fold.complete[elements]
         if fold.rescaled is not None:
-            found &= self._steps[nodes] == fold.tensor.space[fold.rescaled] - 1
+            found &= self._steps[nodes] == fold.last[elements]
         if fold.is_idempotent:
             for k in np.flatnonzero(~found).tolist():
                 found[k] = {point for point, _, _ in self.origins(fold, int(nodes[k]))} == fold.domain(int(elements[k])).keys()

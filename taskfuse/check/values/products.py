@@ -38,6 +38,9 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     fold = None if holds is None or holds.tensor not in state.elements.tensors else state.fold(holds.tensor)
     if holds is None or fold is None or not isinstance(fold.rule, Reduce) or (fold.rule.combine.op, fold.rule.body) != (ADD, MUL):
         return state.wrong(stmt, lanes.role, threads, lambda k: "multiplies what no definition says").reshape(groups, m, n)
+    if stmt.row.sums is not fold.dtype:
+        sums = f"sums in {stmt.row.sums} where {fold.tensor.name} is summed in {fold.dtype}"
+        return state.wrong(stmt, lanes.role, threads, lambda k: sums).reshape(groups, m, n)
     k: int = a.tag.shape[2]
     tile: dict[str, Ints] = {}
     for j, size in enumerate((m, n, k)):
@@ -49,6 +52,8 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     for at, extent in zip(index, fold.tensor.space, strict=True):
         inside = inside & (at >= np.int64(0)) & (at < np.int64(extent))
     symbols: dict[str, int | Ints] = dict(state.launch.symbols) | {f"i{j}": at for j, at in enumerate(index)}
+    for axis, end in fold.rule.ends:
+        inside = inside & (index[axis] < value(end, symbols))
     left, right = Terms(a.tag[:, :, None, :], a.data[:, :, None, :]), Terms(b.tag[:, None, :, :], b.data[:, None, :, :])
     dtypes = stmt.dtype, stmt.b_dtype or stmt.dtype
     first, second = _expected(state, fold.rule.terms, symbols)

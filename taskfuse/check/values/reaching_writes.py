@@ -199,7 +199,9 @@ class ReachingWrites:
     def _own_ring(self, want: Place, skip: int, slot: tuple[MultiBuffer, int], constraints: Constraints, *, past: bool) -> None:
         """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one.
 
-        Other code of the role may write the same storage, but not between a write and a read of one execution of the block.
+        Other code of the role may write the same storage, but not between a write and a read of one execution of the block. Where a slot is filled ahead, in
+        front of the loop or in an iteration before, other buffers may lie on the ring's storage if they are used before all or after all of its
+        accesses, and in none of the loops around these: so never between a fill and the read that it is for.
         """
         self.writes.overlaid.clear(want)
         for n in want.node.loops:
@@ -235,7 +237,9 @@ class ReachingWrites:
             return
         if elsewhere:
             raise Open(f"{want.buffer} is written at a position that is not known", elsewhere[0].node)
-        if loop is None or self.writes.overlaid.shared_with(want.buffer):
+        for n in {n for _, c in (*front, *within) for n in c.node.loops}:
+            self.writes.overlaid.keeps(want, n)
+        if loop is None:
             raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
         stmt = loop.stmt
         assert isinstance(stmt, For)

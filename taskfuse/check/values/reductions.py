@@ -8,6 +8,7 @@ reduction's domain that belongs to the element, once. A point past the end of an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
 
@@ -18,10 +19,11 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
+from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
-from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
+from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
@@ -37,6 +39,7 @@ from taskfuse.check.values.written import Writing
 from taskfuse.ir.scalar import (
     Const,
     Expr,
+    Facts,
     Select,
     Sym,
     conjuncts,
@@ -249,35 +252,39 @@ class Reductions:
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = determined(group[0], scope)
-        if joined is not None:  # of whichever thread and block
-            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(THREADS | joined.blocks.keys()))
-            constraints = constraints.about(const(0))[0].given(*assumptions)
+        listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         blocks: dict[str, Span] = {}
-        if joined is not None:
+        rows: list[Mapping[str, Ints] | None] = [None]
+        if joined is not None:  # of whichever thread and block
+            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
+            constraints = constraints.about(const(0))[0].given(*assumptions)
             grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
-        rows = members_of(self.writes.tree, joined, group, axes, want) if joined is not None else [None]
+            rows = [*members_of(joined, group, axes, want)]
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
         def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
             """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms."""
             visits: list[Visits] = []
+            along: dict[str, Span] = {}
+            if joined is not None and row is not None and joined.threads.along and joined.threads.along not in row:
+                along = {joined.threads.along: (const(0), joined.threads.extent)}
             extents: list[Expr] = [space[k] for k in axes]
             values: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space) if everywhere else ()
-                spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
+                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
-                conditions = [c for c in conditions if not c.free <= THREADS]
-                visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row))
+                conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
+                visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             element = {k: values[k] for k in range(len(space)) if k not in axes}
             there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there)
+            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there, group[-1].node.context.facts)
             return covered(visits, tuple(extents), there)
 
         for row in rows:
@@ -290,13 +297,20 @@ class Reductions:
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
 
-    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints) -> list[Expr]:
-        """The extents of the reduced axes as far as terms may be other than neutral, for one element."""
+    def _with_terms(
+        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
+    ) -> list[Expr]:
+        """The extents of the reduced axes as far as terms may be other than neutral, for one element.
+
+        Args:
+            facts: what holds wherever a term of the element is taken.
+        """
         if len(extents) != len(axes):  # the element fixes digits of them
             return extents
-        ends = [end_of_terms(definition, k, self.writes.definitions) for k in axes]
+        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+        ends = [given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes]
         return [
-            extent if end is None else simplify(minimum(extent, maximum(substitute(end, element), 0)), constraints.facts)
+            extent if end is None else simplify(minimum(extent, maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
             for extent, end in zip(extents, ends, strict=True)
         ]
 
@@ -319,7 +333,7 @@ class Reductions:
                     around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.writes.definitions[t.place.tensor].space))
                     if not proves(around, part):
                         raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
-                if holds or part.free <= THREADS:
+                if holds or (joined is None and part.free <= THREADS):
                     found.append(part)
         return found
 
@@ -338,14 +352,12 @@ class Reductions:
         if isinstance(self.writes.definitions[want.tensor].rule, Iterate):
             raise Open("states of a fold are joined", *parts)
         tree = self.writes.tree
-        shape = [e.value for e in tree.kernel.block if isinstance(e, Const)]
-        if len(shape) != 3:
-            raise Open("the extents of the block are not constant", want.node)
         definition = self.writes.definitions[want.tensor]
         storages = dict(self.writes.storages)
+        threads = BlockThreads.of(tree.kernel, parts, storages)
         others = frozenset(self.terms.keys() | self.starts.places.keys()) - {want.buffer}
         around = known_at(want).given(*inside(want.element, definition.shape))
-        joined_threads = CrossThreadReductions(definition, want.buffer, others, storages, (shape[0], shape[1], shape[2]), around)
+        joined_threads = CrossThreadReductions(definition, want.buffer, others, storages, threads, around)
         scope = [n for n in first.node.loops if n in want.node.loops]
         block = scope[-1].blocks[0] if scope else tree.root
         holders = {n for p in parts for n in p.path}
@@ -354,9 +366,8 @@ class Reductions:
         if again is not None:
             raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
-        takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
-        atoms = {a for e in first.point for a in thread_atoms(e)} | takers
-        joined_threads.take([np.broadcast_to(np.asarray(evaluate(a, joined_threads.threads), np.int64), joined_threads.count) for a in sorted(atoms, key=str)])
+        said = (e for t in group for e in taken_by(t, range(len(t.point))))
+        joined_threads.take([threads.values(a) for a in sorted({a for e in said for a in thread_atoms(e, threads.index.keys())}, key=str)])
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
@@ -380,3 +391,10 @@ class Reductions:
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
+
+
+def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:
+    """True if a condition on threads holds for all those of a row; without rows, it is one under which the result is read."""
+    if row is None:
+        return True
+    return condition.free <= row.keys() and bool(np.all(evaluate(condition, row)))

@@ -19,7 +19,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.scalar import Const, const, evaluate, not_, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, maximum, minimum, not_, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -69,10 +69,20 @@ class Rescaling:
             s = n.stmt
             if n in scope or not isinstance(s, For) or sym(s.var) is not first.point[axis]:
                 continue
-            if s.start is not const(0) or s.step is not const(1) or not equal(known_at(first.place), s.stop, definition.space[axis]):
+            if s.start is not const(0) or s.step is not const(1) or not self._ends_with_terms(s.stop, first, definition, axis):
                 raise Open("its loop does not run over all indices at which it is rescaled, in order", first.node)
             return n
         raise Open("the index at which it is rescaled is not a loop's", first.node)
+
+    @staticmethod
+    def _ends_with_terms(stop: Expr, first: Term, definition: Definition, axis: int) -> bool:
+        """True if a loop ends with the axis, or where the terms of its elements end."""
+        around, extent = known_at(first.place), definition.space[axis]
+        ends = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+        if axis not in ends:
+            return equal(around, stop, extent)
+        end = substitute(ends[axis], {f"i{k}": e for k, e in enumerate(first.point)})
+        return equal(around, stop, minimum(extent, maximum(end, 0)))
 
     @staticmethod
     def _once(factors: Sequence[Term], loop: Node) -> None:

@@ -355,7 +355,9 @@ class RunState:
         missing = [p for p in want if p not in seen]
         if missing:
             return f"{name} lacks {shown(missing[0])}{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}", ()
-        point = next(p for p, times in seen.items() if len(times) > 1)
+        point = next((p for p, times in seen.items() if len(times) > 1), None)
+        if point is None:  # of a sum that is rescaled: with all terms
+            return f"{name} was last rescaled at another index than {fold.last[element]}", ()
         threads = [self.launch.thread(t) for t, _ in seen[point] if t >= 0]
         often = "twice" if len(seen[point]) == 2 else f"{len(seen[point])} times"
         return f"{name} has {shown(point)} {often}{f': by {threads[0]} and {threads[1]}' if len(threads) > 1 else ''}", by(point)

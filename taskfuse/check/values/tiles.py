@@ -90,13 +90,15 @@ def tma_store(state: RunState, stmt: TmaStore, lanes: ExecutedLanes) -> None:
 def _gathered(held: Terms, fragment: Fragment) -> Terms:
     """The matrices ``[groups, rows, columns]`` that registers ``[threads, count]`` hold."""
     owners, registers = fragment.owners()
-    return held.reshape(-1, fragment.threads, fragment.count)[:, owners, registers]
+    members = fragment.members()
+    return held.reshape(-1, fragment.threads, fragment.count)[:, members].reshape(-1, members.shape[1], fragment.count)[:, owners, registers]
 
 
 def _scattered(matrix: Terms, fragment: Fragment) -> Terms:
     """The inverse."""
     rows, columns = fragment.table()
-    return matrix[:, rows, columns].reshape(-1, fragment.count)
+    found = matrix[:, rows, columns].reshape(-1, fragment.threads, fragment.count)
+    return found[:, np.argsort(fragment.members().reshape(-1))].reshape(-1, fragment.count)
 
 
 def _rows(state: RunState, access: Access, fragment: Fragment, lanes: ExecutedLanes, count: int) -> tuple[CellStore, Ints]:
@@ -134,14 +136,15 @@ def stmatrix(state: RunState, stmt: StMatrix, lanes: ExecutedLanes) -> None:
 
 
 def mma(state: RunState, stmt: Mma, lanes: ExecutedLanes) -> None:
-    """``acc += A @ B`` by each warp."""
+    """``acc += A @ B`` by each warp, or by each quad pair of it."""
     row = stmt.row
     assert row.a_registers is not None
     assert row.b_registers is not None
     shapes = stmt.accumulators, row.a_registers, row.b_registers
     acc, a, b = (_gathered(state.read_wide(r, lanes, f.count, stmt), f) for r, f in zip((stmt.acc, stmt.a, stmt.b), shapes, strict=True))
     b = Terms(b.tag.swapaxes(1, 2), b.data.swapaxes(1, 2))
-    made = multiply(state, stmt, lanes.some(np.arange(0, len(lanes), WARP)), acc, a, b)
+    first = np.arange(0, len(lanes), WARP)[:, None] + shapes[0].members()[:, 0]
+    made = multiply(state, stmt, lanes.some(first.reshape(-1)), acc, a, b)
     state.write_wide(stmt.acc, lanes, _scattered(made, shapes[0]), stmt)
 
 

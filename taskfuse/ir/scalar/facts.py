@@ -13,6 +13,21 @@ Interval = tuple[int | None, int | None]
 UNBOUNDED: Interval = (None, None)
 
 
+class FactFamily:
+    """What facts have in common with all that were derived from the same first ones.
+
+    Attributes:
+        size: how many were derived.
+        is_circular: two rules undid each other in an expression under one of them, so that what is remembered of it depends on what was asked before.
+    """
+
+    __slots__ = ("is_circular", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.is_circular = False
+
+
 class Facts:
     """An immutable set of facts, with the memory of what was derived from them.
 
@@ -26,6 +41,7 @@ class Facts:
         excluded: values that an assumption rules out, per atom or monomial.
         forms: expressions that are assumed to be >= 0.
         known: conditions assumed as a whole.
+        family: what these facts share with those that were derived from the same ones.
     """
 
     __slots__ = (
@@ -34,6 +50,7 @@ class Facts:
         "depth_memo",
         "divisor_memo",
         "excluded",
+        "family",
         "forms",
         "intervals",
         "known",
@@ -51,6 +68,7 @@ class Facts:
         self.excluded: dict[Expr, frozenset[int]] = {}
         self.forms: tuple[Expr, ...] = ()
         self.known: frozenset[Expr] = frozenset()
+        self.family = FactFamily()
         self._forget()
 
     def _forget(self) -> None:
@@ -65,7 +83,8 @@ class Facts:
     def _copy(self) -> Facts:
         copy = Facts()
         copy.ranges, copy.multiples, copy.intervals, copy.excluded = dict(self.ranges), dict(self.multiples), dict(self.intervals), dict(self.excluded)
-        copy.forms, copy.known = self.forms, self.known
+        copy.forms, copy.known, copy.family = self.forms, self.known, self.family
+        self.family.size += 1
         return copy
 
     def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:

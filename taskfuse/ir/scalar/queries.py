@@ -8,7 +8,7 @@ from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, FloorDiv, IntLike, Mod, ch
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
 from taskfuse.ir.scalar.logic import as_boolean, ge
-from taskfuse.ir.scalar.rewrite import Rewriter
+from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
 
 NO_FACTS = Facts()
 
@@ -28,7 +28,7 @@ def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
     """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules get it."""
     e = wrap(e)
     found = facts.strong_memo.get(e)
-    return _ProvingRewriter.of(facts)(e) if found is None else found
+    return _ProvingRewriter.of(facts)(e) if found is None or found is PENDING else found
 
 
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
+from typing import Final
 
 from taskfuse.ir.scalar.arithmetic import add, add_all, cancel, divide_exact, factors, floordiv, linear, linear_parts, mod, monomial, mul, scale, sub
 from taskfuse.ir.scalar.expr import FALSE, ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Or, Select, Sum, const
@@ -15,6 +16,9 @@ from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_, select
 from taskfuse.ir.scalar.transform import rebuild
+
+PENDING: Final = Expr()
+"""In the place of a result in a memory, while it is found."""
 
 
 class Rewriter:
@@ -44,8 +48,11 @@ class Rewriter:
         if isinstance(e, Const):
             return e
         found = self.memo.get(e)
+        if found is PENDING:  # two rules undo each other
+            self.facts.family.is_circular = True
+            return e
         if found is None:
-            self.memo[e] = e  # ends the recursion should two rules undo each other
+            self.memo[e] = PENDING
             found = self._step(e)
             if found is not e:
                 found = self(found)

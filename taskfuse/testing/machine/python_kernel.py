@@ -243,7 +243,9 @@ class _PythonCompiler(PythonWriter):
     def warp(self, s: Mma | LdMatrix | StMatrix | Shuffle) -> None:
         match s:
             case Mma(acc=acc, a=a, b=b):
-                parts = ((acc, 4), (a, PRODUCT_BYTES // s.dtype.itemsize), (b, PRODUCT_BYTES // 2 // (s.b_dtype or s.dtype).itemsize))
+                own = (PRODUCT_BYTES // s.dtype.itemsize, PRODUCT_BYTES // 2 // (s.b_dtype or s.dtype).itemsize)
+                counts = (4, *own) if s.layouts is None else (8, 4, 4)  # a quad pair: 8 lanes have 8 x 8 sums, 8 x 4 and 4 x 8 factors
+                parts = zip((acc, a, b), counts, strict=True)
                 for first, count in parts:
                     self.touch(first, "read", count)
                 self.sleeps(f"m.warp_comes(t, {self.site}, 32, None)")

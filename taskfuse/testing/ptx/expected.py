@@ -282,8 +282,9 @@ class _ThreadWalk:
                 yield Kind.WGMMA, self._wgmma(stmt), 0
             case Mma(k=k):
                 a, b = stmt.dtype, stmt.b_dtype or stmt.dtype
-                acc = "s32" if a.is_integer else "f32"
-                yield Kind.MMA, (f"m16n8k{k}.row.col.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
+                acc = "s32" if a.is_integer else "f32" if stmt.sums is None else _TYPES[str(stmt.sums)]
+                shape = f"m16n8k{k}.row.col" if stmt.layouts is None else f"m8n8k{k}.{stmt.layouts[0].value}.{stmt.layouts[1].value}"
+                yield Kind.MMA, (f"{shape}.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
             case AtomicUpdate(out=out):
                 yield Kind.UPDATE, (ANY, r.address(out, env), ANY), 0
             case LdMatrix(source=source):

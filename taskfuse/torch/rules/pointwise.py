@@ -243,12 +243,19 @@ def dropout_backward(call: AtenCall) -> Made:
     return ops.mul(ops.mul(g, converted(call.tensor("mask"), g.dtype)), float(call["scale"]))
 
 
-@rule("sgn", "isposinf", "isneginf")
-def refused_names(call: AtenCall) -> Made:
-    """Ops by other functions."""
+@rule("sign", "sgn")
+def signs(call: AtenCall) -> Made:
+    """-1, 0 or 1; 0 of NaN, of which :func:`taskfuse.sign` is NaN."""
     x = call.tensor("self")
-    if call.name == "sgn":
-        return ops.sign(x)
+    if x.dtype is bool_:
+        return ops.copy(x)
+    return ops.where(ops.isnan(x), _number(0, x.dtype), ops.sign(x)) if x.dtype.is_float else ops.sign(x)
+
+
+@rule("isposinf", "isneginf")
+def infinities(call: AtenCall) -> Made:
+    """Which elements are an infinity of one sign."""
+    x = call.tensor("self")
     if not x.dtype.is_float:
         return ops.full(list(x.shape), False, bool_)
     return ops.eq(converted(x, float32 if x.dtype.bits < 32 else x.dtype), math.inf if call.name == "isposinf" else -math.inf)

@@ -97,6 +97,8 @@ def concatenated(call: AtenCall) -> Made:
     rank = len(call.out.shape)
     parts = [x for x in parts if len(x.shape) == rank and (rank > 1 or x.shape[0] is not const(0))]
     axis = call.axis("dim", rank)
+    if not parts:
+        raise Refused("it is empty")
     return ops.cat(parts, axis) if len(parts) > 1 else ops.copy(parts[0])
 
 

@@ -19,10 +19,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import full, where
 from taskfuse.ops.registry import Op, OpKind, by_torch
 from taskfuse.torch.metadata import Refused, members
-from taskfuse.torch.rules import pointwise, reductions, shapes
+from taskfuse.torch.rules import pointwise, reductions, shapes, windows
 from taskfuse.torch.rules.call import RULES, AtenCall, Made, Rule, computed_in, converted, promoted
 
-MODULES = (pointwise, reductions, shapes)
+MODULES = (pointwise, reductions, shapes, windows)
 """The modules whose rules are in the table when this one is imported."""
 
 SAME = {"dim": "axis", "keepdim": "keepdims", "index": "indices"}

@@ -26,9 +26,10 @@ from taskfuse import MemoryType as M
 from taskfuse import ParallelType as P
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.values.execution import Finding, Witness, execute
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, float16, float32
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.matrix_instructions import OperandLayout
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr, sym
 from taskfuse.kir import Kernel, map_stmts, parse_kernel, stmt_text, walk
 from taskfuse.kir.nodes import Choose, Compute, For, GatherCopy, Stmt, TmaLoad, TmaStore
@@ -36,7 +37,7 @@ from taskfuse.kir.operands import Access, Content, Descriptor, Holds, Immediate,
 from taskfuse.kir.products import Mma, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 from taskfuse.location import Quote
-from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
+from tests.products import ALL_PRODUCTS, PRODUCTS, QUAD_PAIR_PRODUCTS, WARP_PRODUCTS, AnyProduct, Product, QuadPairProduct, WarpProduct
 from tests.random_cases import random_case_of
 
 Sizes = dict[str, int]
@@ -399,18 +400,21 @@ def witnessed(kernel: Kernel, rows: int, columns: int, k: int, dtype: DType, ind
     return replace(kernel, body=map_stmts(kernel.body, held), definitions=(d,))
 
 
-def held_product(product: Product | WarpProduct) -> Kernel:
+def held_product(product: AnyProduct) -> Kernel:
     kernel = product.kernel()
     dtype = kernel.outputs[0].dtype
     m, n, k = (sym(f"tile.{axis}") for axis in range(3))
     size = 32 // product.dtype.itemsize
     if isinstance(product, WarpProduct):
         return witnessed(kernel, 32, 8, product.steps * size, dtype, {Mma: (m + 16 * sym("threadIdx.y"), n, k + size * sym("t"))})
+    if isinstance(product, QuadPairProduct):
+        pair = 8 * (sym("threadIdx.x") // 4 % 4) + 32 * sym("threadIdx.y")
+        return witnessed(kernel, 64, 8, product.steps * 4, dtype, {Mma: (m + pair, n, k + 4 * sym("t"))})
     return witnessed(kernel, 64, product.n, product.steps * size, dtype, {Wgmma: (m, n, k + size * sym("t"))})
 
 
-@pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
-def test_every_form_of_product_holds(product: Product | WarpProduct) -> None:
+@pytest.mark.parametrize("product", ALL_PRODUCTS, ids=lambda p: p.name)
+def test_every_form_of_product_holds(product: AnyProduct) -> None:
     kernel = held_product(product)
     holds(kernel)
 
@@ -425,8 +429,24 @@ def test_every_form_of_product_holds(product: Product | WarpProduct) -> None:
         assert "where element" in found(replace(kernel, body=map_stmts(kernel.body, fault))).reason
 
 
+@pytest.mark.parametrize("product", QUAD_PAIR_PRODUCTS, ids=lambda p: p.name)
+def test_faults_of_quad_pairs(product: QuadPairProduct) -> None:
+    kernel = held_product(product)
+    a, b = product.layouts
+    other = {OperandLayout.ROW: OperandLayout.COLUMN, OperandLayout.COLUMN: OperandLayout.ROW}
+    for layouts in ((other[a], b), (a, other[b])):
+        assert "where element" in found(edited(kernel, "MMA", lambda s, layouts=layouts: replace(s, layouts=layouts))).reason
+    neighbour = edited(kernel, "MMA", lambda s: replace(s, holds=replace(s.holds, index=(s.holds.index[0] + 8, *s.holds.index[1:]))))
+    assert found(neighbour).reason
+    (d,) = kernel.definitions
+    assert isinstance(d.rule, Reduce)
+    summed = float16 if product.sums is float32 else float32
+    wrong = replace(kernel, definitions=(replace(d, rule=replace(d.rule, dtype=summed)),))
+    assert f"sums in {product.sums} where d is summed in {summed}" in found(wrong).reason
+
+
 def test_factors_may_change_places_in_a_definition() -> None:
-    for product in (PRODUCTS[0], WARP_PRODUCTS[0]):
+    for product in (PRODUCTS[0], WARP_PRODUCTS[0], QUAD_PAIR_PRODUCTS[0]):
         kernel = held_product(product)
         (d,) = kernel.definitions
         assert isinstance(d.rule, Reduce)

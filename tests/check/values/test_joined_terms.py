@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.accumulators import Term
+from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
 from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, thread_atoms
@@ -25,6 +26,7 @@ IF threadIdx.x == 0:
 TREE = StatementTree.of(parse_kernel(TEXT))
 ADDS, READS = TREE.leaves()
 THREADS = np.arange(8)
+FOUR_BY_TWO = BlockThreads.of(TREE.kernel, (), {})
 ROWS = THREADS[:, None] // 4 == THREADS[None, :] // 4
 """Each thread has the partial results of its row."""
 
@@ -32,9 +34,9 @@ ROWS = THREADS[:, None] // 4 == THREADS[None, :] // 4
 def sets(members: NDArray[np.bool_], point: str, element: str, assumed: tuple[Expr, ...] = ()) -> list[list[tuple[int, int]]]:
     """The threads of each set, as x and y."""
     term = Term(ADDS, Place(ADDS, "acc", (), "y", (parse_expr(element),)), (parse_expr(element), parse_expr(point)), ())
-    joined = Joined(members, {}, {}, assumed)
-    found = members_of(TREE, joined, [term], [1], Place(READS, "acc", (), "y", (parse_expr(element),)))
-    return [list(zip(rows["threadIdx.x"].tolist(), rows["threadIdx.y"].tolist(), strict=True)) for rows in found if rows is not None]
+    joined = Joined(FOUR_BY_TWO, members, {}, {}, assumed)
+    found = members_of(joined, [term], [1], Place(READS, "acc", (), "y", (parse_expr(element),)))
+    return [list(zip(rows["threadIdx.x"].tolist(), rows["threadIdx.y"].tolist(), strict=True)) for rows in found]
 
 
 def test_sets_that_take_the_same_points_are_one() -> None:
@@ -64,14 +66,14 @@ def test_a_reader_that_has_nothing() -> None:
 
 def test_other_blocks_are_those_of_the_loop_that_joined_them() -> None:
     b, n = parse_expr("b"), parse_expr("N")
-    joined = Joined(ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
+    joined = Joined(FOUR_BY_TWO, ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
     spans = {"blockIdx.x": (const(0), n), "i": (parse_expr("blockIdx.x"), const(8))}
     assert in_blocks(joined, {**spans}, [parse_expr("i < 2*blockIdx.x")]) == ({"i": (b, const(8)), "b": (const(0), n)}, [parse_expr("i < 2*b")])
 
 
 def test_blocks_that_are_not_all_that_were_joined_are_a_condition() -> None:
     b, n = parse_expr("b"), parse_expr("N")
-    joined = Joined(ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
+    joined = Joined(FOUR_BY_TWO, ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
     _, conditions = in_blocks(joined, {"blockIdx.x": (const(1), n)}, [])
     assert parse_expr("b < N") in conditions
     assert parse_expr("1 <= b") in conditions
@@ -80,5 +82,6 @@ def test_blocks_that_are_not_all_that_were_joined_are_a_condition() -> None:
 def test_rows_and_atoms() -> None:
     assert row_spans(None) == {}
     assert row_spans({"threadIdx.x": np.array([1, 3])}) == {"threadIdx.x": (const(0), const(4))}
-    assert thread_atoms(parse_expr("4*i + threadIdx.x//2 + N")) == {parse_expr("threadIdx.x//2")}
-    assert thread_atoms(parse_expr("i + N")) == set()
+    assert thread_atoms(parse_expr("4*i + threadIdx.x//2 + N"), {"threadIdx.x", "threadIdx.y"}) == {parse_expr("threadIdx.x//2")}
+    assert thread_atoms(parse_expr("i + N"), {"threadIdx.x"}) == set()
+    assert thread_atoms(parse_expr("threadIdx.x + threadIdx.z"), {"threadIdx.x"}) == {parse_expr("threadIdx.x")}

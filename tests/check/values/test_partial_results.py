@@ -13,7 +13,7 @@ numbers = st.lists(st.integers(0, 2), min_size=THREADS, max_size=THREADS)
 @given(st.lists(st.tuples(numbers, numbers), max_size=2), st.lists(st.booleans(), min_size=THREADS, max_size=THREADS), numbers, numbers)
 def test_writers(axes: list[tuple[list[int], list[int]]], wrote: list[bool], sets: list[int], of: list[int]) -> None:
     stored, read = [np.array(s) for s, _ in axes], [np.array(r) for _, r in axes]
-    cells = ThreadSets(np.array(sets, np.uint64)[:, None], np.array(wrote), np.array(of), {}, {})
+    cells = ThreadSets(np.array(sets, np.uint64)[:, None], np.array(wrote), np.array(of), np.zeros(THREADS, np.int64), {}, {})
     writers, apart = writers_of(stored, read, cells)
     for t, w in enumerate(writers.tolist()):
         found = [s for s in range(THREADS) if wrote[s] and all(there[s] == here[t] for there, here in zip(stored, read, strict=True))]
@@ -26,5 +26,5 @@ def test_writers(axes: list[tuple[list[int], list[int]]], wrote: list[bool], set
 
 
 def test_places() -> None:
-    assert places([np.array([0, 1, 0])], 3) == {(0,): [0, 2], (1,): [1]}
-    assert places([np.broadcast_to(np.int64(4), 3)], 3) == {(4,): slice(3)}
+    assert places([np.array([0, 1, 0])], np.ones(3, np.bool_)) == {(0,): [0, 2], (1,): [1]}
+    assert places([np.broadcast_to(np.int64(4), 3)], np.ones(3, np.bool_)) == {(4,): slice(3)}

@@ -118,3 +118,51 @@ def test_storage_that_is_written_between_a_write_and_its_read(read: str) -> None
 
 def test_another_ring_without_a_barrier_between_the_two() -> None:
     assert not parse_kernel(TWO.replace("  c.advance(1)\nSYNC block\n", "  c.advance(1)\n")).verify().is_proved
+
+
+OVER = """\
+KERNEL over(x: float32[N, 32]) -> (y: float32[N, 32], z: float32[32])
+  DIM N min 2
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[3, 32] align 16 @ 0
+  SHARED o: float32[32] align 16 @ 0
+  DEFINE t: float32[N, 32] = copy(x[i0, i1])
+  DEFINE y: float32[N, 32] = exp(t[i0, i1])
+  DEFINE u: float32[32] = copy(x[1, i0])
+  DEFINE z: float32[32] = exp(u[i0])
+
+c = CURSOR(slots 3, slot 0, parity 0)
+BEFORE
+FOR p in 0..2 UNROLL:
+  FILLING
+  s[(p + c.slot) % 3, threadIdx.x] = copy(x[p, threadIdx.x])  ~ value t[p, threadIdx.x]
+BETWEEN
+FOR i in 0..N:
+  WITHIN
+  IF i + 2 < N:
+    s[(c.slot + 2) % 3, threadIdx.x] = copy(x[i + 2, threadIdx.x])  ~ value t[i + 2, threadIdx.x]
+  y[i, threadIdx.x] = exp(s[c.slot, threadIdx.x])  ~ value y[i, threadIdx.x]
+  c.advance(1)
+AFTER
+"""
+
+
+def over(where: str) -> str:
+    """A ring of which the first slot lies on another buffer, which is used in one place."""
+    text = OVER
+    for place in ("BEFORE", "FILLING", "BETWEEN", "WITHIN", "AFTER"):
+        indent = "  " if place in ("FILLING", "WITHIN") else ""
+        use = ["o[threadIdx.x] = copy(x[1, threadIdx.x])  ~ value u[threadIdx.x]", "z[threadIdx.x] = exp(o[threadIdx.x])  ~ value z[threadIdx.x]"]
+        lines = ["SYNC block", *use, "SYNC block"]
+        text = text.replace(f"{indent}{place}\n", "".join(f"{indent}{line}\n" for line in lines) if place == where else "")
+    return text
+
+
+@pytest.mark.parametrize("where", ["BEFORE", "AFTER"])
+def test_another_buffer_may_lie_on_a_ring_before_and_after_its_use(where: str) -> None:
+    parse_kernel(over(where)).verify().require()
+
+
+@pytest.mark.parametrize("where", ["FILLING", "BETWEEN", "WITHIN"])
+def test_another_buffer_must_not_be_written_between_a_fill_and_its_read(where: str) -> None:
+    assert parse_kernel(over(where)).verify().verdict is Verdict.REFUTED

@@ -109,6 +109,35 @@ def test_all_lanes_rescale_their_parts() -> None:
     assert finding(bad, N=3) != ""
 
 
+MASKED = """\
+KERNEL k(x: float32[4, N], d: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (4, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL t: float32[]
+  LOCAL m: float32[]
+  DEFINE m: float32[4, N] = pick(x[i0, i1] if i1 < min(i0 + 2, N), otherwise 0.0)
+  DEFINE y: float32[4] over (4, N) at (i0) = reduce add of copy(m[i0, i1]) from 0.0 rescaled 1 by d[i0, i1]
+
+t = copy(0.0)  ~ start y
+FOR c in 0..N:
+  t = mul(t, d[blockIdx.x, c])  ~ rescaled y[blockIdx.x, c]
+  m = pick(x[blockIdx.x, c] if c < min(blockIdx.x + 2, N), otherwise 0.0)  ~ value m[blockIdx.x, c]
+  t = add(t, m)  ~ term y[blockIdx.x, c]
+y[blockIdx.x] = copy(t)  ~ value y[blockIdx.x]
+"""
+
+
+def test_behind_the_last_term_factors_count() -> None:
+    """A term that is neutral by definition may be left out of a sum, and the factor at its index may not."""
+    assert gaps(MASKED) == []
+    lines = MASKED.split("\n")
+    first = next(k for k, line in enumerate(lines) if "~ rescaled" in line)
+    lines[first : first + 3] = ["  IF c < min(blockIdx.x + 2, N):", *("  " + line for line in lines[first : first + 3])]
+    bad = "\n".join(lines)
+    assert gaps(bad)
+    assert finding(bad, N=8) == "y[0]: element [0] of y was last rescaled at another index than 7"
+
+
 def test_a_sum_that_is_not_rescaled_is_not_multiplied() -> None:
     bad = changed(changed(KERNEL, " rescaled 1 by d[i0, i1]", ""), "~ rescaled y[threadIdx.x, c, 0]", "~ part y")
     assert gaps(bad)

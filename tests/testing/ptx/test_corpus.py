@@ -10,7 +10,7 @@ from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import walk
 from taskfuse.testing.options import Mix
-from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
+from tests.products import ALL_PRODUCTS, AnyProduct
 from tests.random_cases import random_case_of
 from tests.testing.ptx.compiled import TESTS, compared
 
@@ -42,8 +42,8 @@ def is_event(site: str) -> bool:
     return site.split()[-1].split(".")[0] not in ("ld", "st")
 
 
-@pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
-def test_products(product: Product | WarpProduct) -> None:
+@pytest.mark.parametrize("product", ALL_PRODUCTS, ids=lambda p: p.name)
+def test_products(product: AnyProduct) -> None:
     report = compared(product.kernel())
     assert report.difference is None
     assert [u for u in report.unseen if is_event(u)] == []

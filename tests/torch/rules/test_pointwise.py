@@ -1,5 +1,6 @@
 """Elementwise ops with torch's signatures: the values of torch, on dtypes that promote."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.torch.settings import Settings
-from tests.torch.graphs import check
+from tests.torch.graphs import check, report
 
 ALONE = Settings(strict=True, run="reference", cache=False, least=1)
 
@@ -64,3 +66,29 @@ def test_special_functions() -> None:
     check(lambda x: (torch.lgamma(x), torch.digamma(x), torch.erfinv(x / 4), torch.polygamma(2, x)), x.abs() + 0.1, settings=ALONE)
     check(lambda x: (torch.round(x, decimals=2), torch.logcumsumexp(x, 0)), x, settings=ALONE)
     check(torch.gcd, torch.arange(-9, 9), torch.arange(18), settings=ALONE)
+
+
+SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -1.5, 2.5, 3.0, -3.0, 1e-40, -1e-40, 3e38, -3e38, 88.0, -104.0, 1 - 6e-8, 1e8]
+OTHERWISE = {"special_zeta"}
+"""Of NaN and of huge numbers torch's gives infinities or NaN, by the order of its tests."""
+
+
+def test_values_that_are_no_usual_numbers() -> None:
+    """Every elementwise op by its names in torch, of infinities, NaN, signed zeros, subnormal and huge numbers; of pairs of them."""
+    one = torch.tensor(SPECIAL)
+    pairs = one.repeat_interleave(len(SPECIAL)), one.repeat(len(SPECIAL))
+    names = {name for row in ELEMENTWISE.values() for name in (row.torch or "").split()} - OTHERWISE
+    tried = 0
+    for name in sorted(names):
+        function: Any = getattr(torch, name, None) or getattr(torch.special, name.removeprefix("special_"), None)
+        for args in ((one,), pairs):
+            try:
+                want = function(*args)
+            except (TypeError, RuntimeError, NotImplementedError):
+                continue
+            if isinstance(want, torch.Tensor):
+                found = report(function, *args, settings=ALONE)
+                tried += bool(found.fusions)
+                got = found.program(list(args))[0]
+                torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}")
+    assert tried > 60

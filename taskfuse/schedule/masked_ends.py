@@ -1,0 +1,158 @@
+"""Where a mask ends the terms of a reduction: from where on along an axis they are what its combine leaves as it is.
+
+Behind its end a mask puts a constant in the place of an element, ``s[i, j] if j <= i, otherwise -inf``, and functions of constants are constants. Of other
+numbers nothing is known but that they are finite: -inf less a number is -inf, 0 times a number is 0, and so is 0 by a number.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskfuse.dtypes import int64
+from taskfuse.ir.elementwise_function import Elementwise
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, const, ge, gt, le, lt, maximum, not_, simplify, substitute, sym
+
+ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
+"""Operands that decide the result, whatever finite number the other one is."""
+ARITHMETIC: dict[str, Callable[..., Expr]] = {"copy": simplify, "cast": simplify, "add": operator.add, "sub": operator.sub, "mul": operator.mul}
+COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge}
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What an operand is from some index on.
+
+    Attributes:
+        value: a constant; ``None``: some number.
+        end: the index, over the other symbols; ``None``: it is so everywhere.
+    """
+
+    value: float | None = None
+    end: Expr | None = None
+
+
+def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
+    """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
+    behind = [_behind(fusion, o, f"i{axis}") for o in expr.terms]
+    found = _applied(expr.body, behind)
+    neutral = expr.combine.neutral(expr.output.dtype)
+    return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None
+
+
+def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
+    if isinstance(operand, Literal):
+        return Behind(float(operand.value))
+    if not isinstance(operand, Read):
+        return Behind()
+    point = {f"i{k}": e for k, e in enumerate(operand.index)}
+
+    def moved(inner: Operand) -> Behind:
+        return _behind(fusion, _moved(inner, point), axis)
+
+    match fusion.definition(operand.tensor):
+        case View(operand=inner):
+            return moved(inner)
+        case Pointwise(op=op, operands=(a, b)) if op.name in COMPARISONS:
+            left, right = (_integer(fusion, _moved(o, point)) for o in (a, b))
+            if left is None or right is None:
+                return Behind()
+            condition = COMPARISONS[op.name](left, right)
+            ends = ((value, next(_bounds(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
+            return next((Behind(value, end) for value, end in ends if end is not None), Behind())
+        case Pointwise(op=op, operands=operands):
+            found = _applied(op, [moved(o) for o in operands])
+            return found if found.value is None or operand.tensor.dtype.holds(found.value) else Behind()
+        case FirstValid(operands=operands):
+            return _masked(operands, point, axis)
+        case _:
+            return Behind()
+
+
+def _moved(operand: Operand, point: dict[str, Expr]) -> Operand:
+    """An operand at the point of a reader."""
+    match operand:
+        case Read():
+            return Read(operand.tensor, tuple(substitute(e, point) for e in operand.index))
+        case IndexValue():
+            return IndexValue(substitute(operand.index, point))
+        case _:
+            return operand
+
+
+def _integer(fusion: Fusion, operand: Operand) -> Expr | None:
+    """The value of an operand that is a function of its index, without its elements; ``None`` if it is not."""
+    match operand:
+        case IndexValue():
+            return operand.index
+        case Literal(value=int() as value) if not isinstance(value, bool):
+            return const(value)
+        case Read():
+            expr = fusion.definition(operand.tensor)
+            point = {f"i{k}": e for k, e in enumerate(operand.index)}
+            if isinstance(expr, View):
+                return _integer(fusion, _moved(expr.operand, point))
+            if not isinstance(expr, Pointwise) or expr.op.name not in ARITHMETIC or operand.tensor.dtype is not int64:  # others wrap
+                return None
+            found = [_integer(fusion, _moved(o, point)) for o in expr.operands]
+            known = [e for e in found if e is not None]
+            return ARITHMETIC[expr.op.name](*known) if len(known) == len(found) else None
+        case _:
+            return None
+
+
+def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) -> Behind:
+    """A choice between elements that end, and a constant behind them."""
+    ends: list[Expr] = []
+    for o in operands:
+        if isinstance(o, Literal):
+            return Behind(float(o.value), maximum(*ends)) if ends else Behind()
+        end = next(_bounds(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+        if end is None:
+            return Behind()
+        ends.append(end)
+    return Behind()
+
+
+def _applied(op: Elementwise, operands: list[Behind]) -> Behind:
+    """A function of operands of which some are constants from some index on."""
+    if op.name == "where" and operands[0].value is not None:
+        chosen = operands[1] if operands[0].value else operands[2]
+        return _joined(chosen.value, [operands[0], chosen])
+    if op.name == "where" and operands[1].value is not None and operands[1].value == operands[2].value:
+        return _joined(operands[1].value, operands[1:])
+    values = [b.value for b in operands if b.value is not None]
+    if len(values) == len(operands):
+        with np.errstate(all="ignore"):
+            made = float(np.asarray(op.function(*(np.float64(v) for v in values))))
+        return Behind() if math.isnan(made) else _joined(made, operands)
+    decisive = [b for b in operands if b.value is not None and b.value in ABSORBING.get(op.name, ())]
+    if op.name == "div" and operands[0].value == 0 and operands[1].value is None:
+        return operands[0]
+    if len(operands) != 2 or len(decisive) != 1:
+        return Behind()
+    (one,) = decisive
+    assert one.value is not None
+    is_negated = op.name == "sub" and one is operands[1]
+    return Behind(-one.value if is_negated else one.value, one.end)
+
+
+def _joined(value: float | None, of: list[Behind]) -> Behind:
+    ends = [b.end for b in of if b.end is not None]
+    return Behind() if value is None else Behind(value, maximum(*ends) if ends else None)
+
+
+def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
+    """Ends of an axis past which a condition does not hold."""
+    for part in condition.args if isinstance(condition, And) else (condition,):
+        if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):
+            room = part.b - part.a + (1 if part.op is CompareOp.LE else 0)  # > 0 where it holds
+            rest = room + sym(axis)
+            if axis in room.free and axis not in rest.free:
+                yield rest

@@ -1,0 +1,159 @@
+"""The parameters of ``tf.schedulers.attention``, what they need of a multiprocessor, and how long a walk over the keys takes with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.matrix_instructions import SHAPES, Family
+from taskfuse.ir.scalar import Const, Expr, substitute
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Option, Sizes, refuse
+from taskfuse.target import Target
+
+WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
+ITEMSIZE = 2
+"""Bytes of an element of the factors."""
+STEP = 16
+"""Terms of an instruction."""
+OTHERS = 32
+"""Registers of a thread for other values than tiles."""
+REGISTERS = {1: 240, 2: 240, 3: 160}
+"""Registers of a thread that multiplies, by warpgroups."""
+EXPONENTIALS_PER_CYCLE = 16
+"""Of a multiprocessor (CUDA C++ programming guide, "Arithmetic Instructions")."""
+SAMPLES = 8
+"""Blocks whose trips are counted to tell the mean."""
+BARRIER_BYTES = 1024
+"""Shared memory left for mbarriers and alignment."""
+INSTRUCTIONS = 4.5
+"""For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
+LATENCY = {1: 1500, 2: 990, 3: 750}
+"""Cycles of a chunk beside the longer one of products and softmax, by warpgroups: 4 x 16 x 4224 with heads of 64 and 128 and chunks of 64 to 128, on an H100;
+of one warpgroup, a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig(Parameters):
+    """The parameters of a schedule of two products with a cascade of reductions between them.
+
+    Attributes:
+        warpgroups: that multiply, each 64 rows of a block.
+        chunk: keys between two repairs of the sums.
+        stages: chunks of keys, and of values, in Shared memory.
+    """
+
+    warpgroups: int = 3
+    chunk: int = 128
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        if self.warpgroups > max(REGISTERS):
+            raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
+        if self.chunk % STEP or self.chunk > 256:
+            raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
+
+    @property
+    def words(self) -> str:
+        """The parameters as readable text."""
+        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.warpgroups * WGMMA_ROWS
+
+    def shared_bytes(self, depth: int, columns: int) -> int:
+        """Shared memory of a block: queries, and the rings of keys and values."""
+        return ITEMSIZE * (self.rows * depth + self.stages * self.chunk * (depth + columns))
+
+    def registers(self, columns: int) -> int:
+        """Registers of a thread: scores, in whose place their exponentials come, and the sums."""
+        return self.chunk // 2 + columns // 2 + OTHERS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """Two products with reductions between them.
+
+    Attributes:
+        scores: the first product.
+        reductions: those of its elements along its columns, in order; the last one is the second product.
+        batch, m, n, d: positions of axes in the iteration space of ``scores``.
+        columns: extent of the columns of the second product.
+        queries, keys: which operands of ``scores`` have its rows, and its columns.
+        end: the key from which on a mask leaves nothing, over ``row``, the symbol of a row; ``None``: no such key is known.
+    """
+
+    scores: TensorView
+    reductions: tuple[TensorView, ...]
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    d: int
+    columns: int
+    queries: int
+    keys: int
+    end: Expr | None
+    row: str
+
+
+def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[AttentionConfig], ...]:
+    """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
+    target = extent.target
+    if not target.has(WGMMA_ARCH, feature=True):
+        raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
+    root = found.scores.root
+    depth = extent(root[found.d].extent)
+    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
+    fit = [c for c in every if _problem(found, c, depth, target) is None]
+    m, n = extent(root[found.m].extent), extent(root[found.n].extent)
+    batch = 1
+    for p in found.batch:
+        batch *= extent(root[p].extent)
+    options = sorted((Option(c, _us(found, c, batch, m, n, depth, extent)) for c in fit), key=lambda o: o.us)
+    if not options:
+        raise refuse(fusion, "attention", f"tiles of {depth} and {found.columns} columns do not fit a multiprocessor")
+    return tuple(options)
+
+
+def _problem(found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
+    """Why parameters do not fit; ``None`` if they do."""
+    if config.registers(found.columns) > REGISTERS[config.warpgroups]:
+        return f"{config.registers(found.columns)} registers of a thread, of {REGISTERS[config.warpgroups]}"
+    shared = config.shared_bytes(depth, found.columns)
+    room = target.limits.block_shared
+    return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
+
+
+def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target: Target) -> None:
+    """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
+    depth = found.scores.root[found.d].extent
+    assert isinstance(depth, Const)
+    problem = _problem(found, config, depth.value, target)
+    if problem is not None:
+        raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+
+
+def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, extent: Sizes) -> float:
+    """Microseconds: of a chunk the longer one of products and softmax, and what its warpgroups wait for."""
+    target = extent.target
+    scores = config.rows * config.chunk
+    products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
+    softmax = scores * (1 / EXPONENTIALS_PER_CYCLE + INSTRUCTIONS / target.lanes)
+    cycles = max(products, softmax) + LATENCY[config.warpgroups]
+    tiles = -(-m // config.rows)
+    waves = -(-batch * tiles // target.sms)
+    return target.kernel_us(waves * (_chunks(found, config, tiles, n, extent) + 1) * cycles / target.clock_mhz)
+
+
+def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
+    """Chunks of keys that a block walks, on average over some blocks."""
+    if found.end is None:
+        return -(-n // config.chunk)
+    some = range(0, tiles, max(1, tiles // SAMPLES))
+    ends = [extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in some]
+    return sum(-(-min(n, max(0, end)) // config.chunk) for end in ends) / len(ends)

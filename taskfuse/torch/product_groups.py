@@ -1,0 +1,163 @@
+"""Products of matrices, and attention, that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
+
+torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
+product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex
+wherever its operands come from; for the levels of the partition it is like a node left to torch.
+
+Expected are: of the group, the time by the cost models of the schedulers; of torch, at least the products alone, and for the rest one kernel, or where the
+group's result has readers with which the rest would be one kernel anyway, a read of the products (:mod:`taskfuse.torch.worth`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import getitem
+from typing import Final
+
+import torch
+from torch.fx import Graph, Node
+
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, mutates, op_name
+from taskfuse.torch.importer import imported
+from taskfuse.torch.metadata import Refused
+from taskfuse.torch.rules.attention import ATTENTION
+from taskfuse.torch.rules.reductions import PRODUCTS
+from taskfuse.torch.worth import attention_times, product_times
+
+JOINED: Final = dict.fromkeys(PRODUCTS, "a product of matrices") | dict.fromkeys(ATTENTION, "attention")
+"""The ops that groups are made around, and what reports say where torch computes them."""
+
+MOST: Final = 8
+"""Nodes that follow a product, at most."""
+
+Times = tuple[float, float]
+
+
+def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
+    """Groups of nodes, each in the order of the graph; they are :attr:`NodeKind.MATH` from then on.
+
+    Args:
+        plan: the fate of every node; of products, that of torch's.
+    """
+    known: dict[tuple[str, ...], Times | None] = {}
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    writes = [k for node, k in place.items() if mutates(node)]
+    found: list[list[Node]] = []
+    for node in graph.nodes:
+        if not _is_free(node, plan):
+            continue
+        for group in _alone(node) if op_name(node) in ATTENTION else _around(node, plan):
+            group.sort(key=place.__getitem__)
+            if any(place[group[0]] < k < place[group[-1]] for k in writes):
+                continue
+            times = _times(group, plan, known)
+            if times is None:
+                continue
+            ours, theirs = times
+            if ours <= theirs:
+                for member in group:
+                    plan.kinds[member] = NodeKind.MATH
+                    plan.reasons.pop(member, None)
+                found.append(group)
+                break
+            plan.reasons[node] = f"{JOINED[op_name(node)]}, expected times: {ours:.0f} us as a fusion, {theirs:.0f} us by torch"
+    return found
+
+
+def _is_free(node: Node, plan: GraphPartition) -> bool:
+    """Whether a node is a product that torch would compute and a fusion can be made of."""
+    return plan.kinds[node] is NodeKind.TORCH and node in plan.able and plan.reasons.get(node, "").startswith(JOINED.get(op_name(node), "-"))
+
+
+def _alone(node: Node) -> list[list[Node]]:
+    return [[node, *(u for u in node.users if u.target is getitem)]]
+
+
+def _around(node: Node, plan: GraphPartition) -> list[list[Node]]:
+    """The groups of a product to try, the greatest first: with what follows it, and what that reads besides, if nothing else reads it."""
+    chain = [node]
+    while len(chain) <= MOST and (reader := _reader(chain[-1], node, plan)) is not None:
+        chain.append(reader)
+    found: list[list[Node]] = []
+    for length in range(len(chain), 1, -1):
+        group = dict.fromkeys(chain[:length])
+        stack = list(chain[1:length])
+        while stack:
+            for arg in _operands(stack.pop(), plan):
+                is_part = arg not in group and (_is_math(arg, node, plan) or (_is_free(arg, plan) and elements(arg) == elements(node)))
+                if is_part and _readers(arg, plan) <= group.keys():
+                    group[arg] = None
+                    if not _is_free(arg, plan):
+                        stack.append(arg)
+        found.append(list(group))
+        if len(group) > length:
+            found.append(chain[:length])
+    return found
+
+
+def _is_math(node: Node, product: Node, plan: GraphPartition) -> bool:
+    """Whether a node may compute one element of each of a product's."""
+    same = isinstance(node.meta.get("val"), torch.Tensor) and elements(node) == elements(product)
+    return plan.kinds[node] is NodeKind.MATH and node.target is not getitem and same
+
+
+def _reader(node: Node, product: Node, plan: GraphPartition) -> Node | None:
+    """The only reader of a node, through views, if it may follow a product."""
+    readers = _readers(node, plan)
+    only = next(iter(readers)) if len(readers) == 1 else None
+    return only if only is not None and _is_math(only, product, plan) else None
+
+
+def _readers(node: Node, plan: GraphPartition) -> set[Node]:
+    """Who reads a node, also through views."""
+    found: set[Node] = set()
+    stack = list(node.users)
+    while stack:
+        user = stack.pop()
+        if plan.kinds[user] is NodeKind.GLUE:
+            stack += user.users
+        else:
+            found.add(user)
+    return found
+
+
+def _operands(node: Node, plan: GraphPartition) -> list[Node]:
+    """What a node reads, also through views."""
+    found: list[Node] = []
+    stack = list(node.all_input_nodes)
+    while stack:
+        arg = stack.pop()
+        if plan.kinds[arg] is NodeKind.GLUE:
+            stack += arg.all_input_nodes
+        else:
+            found.append(arg)
+    return found
+
+
+def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, ...], Times | None]) -> Times | None:
+    """Expected microseconds of a group, and of torch's ops; ``None`` if no scheduler of products takes it."""
+
+    def fusion(nodes: Sequence[Node], outputs: Sequence[Node]) -> Fusion:
+        return imported(nodes, outputs, lambda n: plan.kinds[n] is NodeKind.GLUE).fusion
+
+    def remembered(fusions: Sequence[Fusion], more: str, times: Callable[[], Times | None]) -> Times | None:
+        key = (*map(str, fusions), more)
+        if key not in known:
+            known[key] = times()
+        return known[key]
+
+    try:
+        if op_name(group[0]) in ATTENTION:
+            whole = fusion(group, [n for n in group if n.target is getitem and n.users])
+            is_causal = argument(group[0], "is_causal") is True
+            return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: attention_times(whole, op_name(group[0]), is_causal))
+        last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS]
+        whole = fusion(group, [last])
+        alone = [fusion([n], [n]) for n in products]
+        rest = fusion([n for n in group if n not in products], [last])
+        joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
+        return remembered([whole, *alone, rest], str(joins), lambda: product_times(whole, alone, rest, joins))
+    except (Refused, TaskfuseError):
+        return None

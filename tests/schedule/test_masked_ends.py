@@ -1,0 +1,105 @@
+"""Masks end the terms of reductions: what is found, in which words of the math, and what must not be."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.ir.expr import Reduction
+from taskfuse.schedule.masked_ends import masked_end
+
+T = tf.TensorView
+
+
+def ends(build: Callable[[T, T, T], T]) -> str:
+    """Of a reduction of x [M, N], with the numbers of its rows and columns."""
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["M", "N"])
+        rows, columns = tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0)
+        out = build(x, rows, columns)
+        fusion.add_output(out)
+    expr = fusion.definition(out)
+    assert isinstance(expr, Reduction)
+    return str(masked_end(fusion, expr, 1))
+
+
+def top(x: T) -> T:
+    return tf.expand_dims(tf.max(x, axis=1), 1)
+
+
+FOUND: dict[str, tuple[Callable[[T, T, T], T], str]] = {
+    "a choice": (lambda x, i, j: tf.max(tf.where(j <= i, x, -math.inf), axis=1), "i0 + 1"),
+    "a choice the other way round": (lambda x, i, j: tf.max(tf.where(i < j, -math.inf, x), axis=1), "i0 + 1"),
+    "filled": (lambda x, i, j: tf.max(tf.masked_fill(x, j > i * 2, -math.inf), axis=1), "2*i0 + 1"),
+    "arithmetic": (lambda x, i, j: tf.max(tf.where(j - 3 < i * 2, x, -math.inf), axis=1), "2*i0 + 3"),
+    "a constant": (lambda x, i, j: tf.max(tf.where(j < 5, x, -math.inf), axis=1), "5"),
+    "a triangle": (lambda x, i, j: tf.sum(tf.tril(x), axis=1), "i0 + 1"),
+    "exponentials": (lambda x, i, j: tf.sum(tf.exp(tf.where(j <= i, x, -math.inf) * 0.5 - top(x)), axis=1), "i0 + 1"),
+    "a cast, and a product": (lambda x, i, j: tf.matmul(tf.cast(tf.tril(x), tf.bfloat16), tf.cast(x, tf.bfloat16).T, dtype=tf.float32), "None"),
+    "0 by a number": (lambda x, i, j: tf.sum(tf.tril(x) / top(x), axis=1), "i0 + 1"),
+    "both of a choice": (lambda x, i, j: tf.sum(tf.where(x > 0.0, tf.tril(x), tf.tril(-x)), axis=1), "i0 + 1"),
+    "not neutral": (lambda x, i, j: tf.max(tf.where(j <= i, x, 0.0), axis=1), "None"),
+    "infinity": (lambda x, i, j: tf.sum(tf.exp(tf.where(j <= i, x, math.inf)), axis=1), "None"),
+    "an unknown sum": (lambda x, i, j: tf.max(tf.where(j <= i, x, -1e30) + x, axis=1), "None"),
+    "another axis": (lambda x, i, j: tf.max(tf.where(i < 5, x, -math.inf), axis=1), "None"),
+    "integers that wrap": (lambda x, i, j: tf.max(tf.where(tf.cast(j, tf.int32) * 65536 <= tf.cast(i, tf.int32), x, -math.inf), axis=1), "None"),
+    "no integers": (lambda x, i, j: tf.max(tf.where(tf.cast(j, tf.float32) <= tf.cast(i, tf.float32), x, -math.inf), axis=1), "None"),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_ends(name: str) -> None:
+    build, wanted = FOUND[name]
+    assert ends(build) == wanted
+
+
+def causal() -> tuple[tf.Fusion, list[T]]:
+    with tf.Fusion("causal") as fusion:
+        x, v = tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["N", 3], name="v")
+        rows, columns = tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0)
+        s = tf.where(columns <= rows, x, -math.inf)
+        most = tf.max(s, axis=1)
+        p = tf.exp(s - tf.expand_dims(most, 1))
+        total = tf.sum(p, axis=1)
+        fusion.add_output(tf.matmul(p, v) / tf.expand_dims(total, 1))
+        out = fusion.tensors()[-2]
+    return fusion, [most, total, out]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_chunks_that_are_left_out_are_not_read(rows: int) -> None:
+    """NaN stands where no block of rows comes to."""
+    fusion, reductions = causal()
+    sums = [e.output for e in fusion.exprs() if isinstance(e, Reduction)]
+    walk = tf.cascade(sums, 4, rows=rows)
+    assert walk
+    assert reductions
+    every = [e for e in fusion.exprs() if isinstance(e, Reduction) and e.ends]
+    assert len(every) == 3
+    assert tf.parse_fusion(str(fusion)) is not None
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    rng = np.random.default_rng(rows)
+    x, v = rng.standard_normal((7, 19)).astype(np.float32), rng.standard_normal((19, 3)).astype(np.float32)
+    (wanted,) = causal()[0].evaluate(x, v)
+    last = -(-(6 // rows * rows + rows) // 4) * 4
+    v[last:] = np.nan
+    np.testing.assert_allclose(fusion.evaluate(x, v)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_refused() -> None:
+    _, (most, *_) = causal()
+    for rows in (0, True, 1.5):
+        with pytest.raises(tf.errors.ScheduleError, match="use a positive integer"):
+            tf.cascade([most], 4, rows=rows)
+    with pytest.raises(tf.errors.ScheduleError, match="without parts"):
+        tf.cascade([most], 4, 2, rows=8)
+
+
+def test_loops_must_know_the_end() -> None:
+    """Where a block has all rows, its loop runs to the end of the axis, and the sums do not."""
+    fusion, _ = causal()
+    tf.cascade([e.output for e in fusion.exprs() if isinstance(e, Reduction)], 4, rows=2)
+    with pytest.raises(tf.errors.LoweringError, match="its terms end along axis"):
+        tf.lower(fusion)

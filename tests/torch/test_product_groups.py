@@ -1,0 +1,89 @@
+"""Products join what follows them where that is expected to take no longer; what they compute is torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F
+
+from taskfuse.torch.fates import GraphPartition, op_name
+from taskfuse.torch.partition import PartitionLimits, planned
+from tests.torch.graphs import check, foreign, traced
+
+
+def half(*shape: int) -> Any:
+    """A tensor as graphs see it: no memory is touched."""
+    return torch.empty(1, dtype=torch.bfloat16).expand(shape).clone(memory_format=torch.contiguous_format)
+
+
+def plan(function: Callable[..., Any], *inputs: Any) -> GraphPartition:
+    """The partition of a function's graph."""
+    return planned(traced(function, *inputs).graph, PartitionLimits("cpu"))
+
+
+def names(nodes: list[Any]) -> list[str]:
+    """The ops of nodes."""
+    return [op_name(n) for n in nodes]
+
+
+def test_what_follows_is_computed_with_the_product() -> None:
+    found = plan(lambda x, w, b: F.gelu(torch.addmm(b, x, w)), half(2048, 512), half(512, 2048), half(2048))
+    assert [names(g) for g in found.groups] == [["addmm", "gelu"]]
+
+
+def test_a_product_alone_is_left_to_torch() -> None:
+    found = plan(lambda x, w: x @ w, half(2048, 512), half(512, 2048))
+    assert found.groups == []
+    assert list(found.reasons.values()) == ["a product of matrices"]
+
+
+def test_two_products_whose_elements_meet() -> None:
+    found = plan(lambda x, a, b: F.silu(x @ a) * (x @ b), half(1024, 512), half(512, 1024), half(512, 1024))
+    assert [sorted(names(g)) for g in found.groups] == [["mm", "mm", "mul", "silu"]]
+
+
+def test_what_torch_splits_better_is_left_to_it() -> None:
+    found = plan(lambda x, w: (x @ w).relu(), half(384, 3072), half(3072, 256))
+    assert found.groups == []
+    assert "expected times" in " ".join(found.reasons.values())
+
+
+def test_several_readers_of_a_product_read_it_from_memory() -> None:
+    found = plan(lambda x, w: [(y := x @ w).relu(), y.exp()], half(2048, 512), half(512, 2048))
+    assert found.groups == []
+
+
+def test_no_group_crosses_a_mutation() -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = x @ w
+        x.add_(1)
+        return y.relu() + foreign(x).sum()
+
+    graph = traced(function, half(512, 512), half(512, 512)).graph
+    assert all(
+        not any(op_name(n) in ("add_", "copy_") for n in graph.nodes if place[g[0]] < place[n] < place[g[-1]])
+        for place in [{n: k for k, n in enumerate(graph.nodes)}]
+        for g in planned(graph, PartitionLimits("cpu")).groups
+    )
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_results_are_those_of_torch(view: bool) -> None:
+    """Also where views are between, and where what a group adds is made of what another one computed."""
+    torch.manual_seed(0)
+
+    def function(x: Any, a: Any, b: Any) -> Any:
+        h = x + 1
+        y = (h @ a).view(4, 8, 32).relu().view(32, 32) if view else (h @ a).relu()
+        z = (y @ b) * 0.5 + foreign(h)
+        return [z, torch.softmax((z @ a).float() + x.float(), -1)]
+
+    x, a, b = (torch.randn(32, 32, dtype=torch.bfloat16) for _ in range(3))
+    found = check(function, x, a, b)
+    fused = {name for name, op, where, _ in found.ops if where.startswith("fusion") and "mm" in op}
+    assert fused
