@@ -246,9 +246,7 @@ class Schedule:
         held.inline_at(7)
         held.circular_buffer(self.tiles.ahead[2])
 
-    def epilogue(
-        self, sums: list[TensorView], wide: list[TensorView], rounded: TensorView, turned: TensorView, chunks: TensorView, result: TensorView
-    ) -> None:
+    def epilogue(self, sums: list[TensorView], wide: list[TensorView], rounded: TensorView, turned: TensorView, chunks: TensorView, result: TensorView) -> None:
         """From the sums through Shared memory to Global memory."""
         tiles, (m, n, _) = self.tiles, self.atom.tile or (0, 0, 0)
         pairs = 2 if self.is_of_pairs else 1

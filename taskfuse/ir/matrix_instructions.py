@@ -222,9 +222,7 @@ MATRIX_INSTRUCTIONS = tuple(_row(shape, *types) for shape in SHAPES for types in
 
 
 @cache
-def find(
-    family: Family, a: DType, b: DType, k: int, layouts: OperandLayouts | None = None, sums: DType | None = None
-) -> MatrixInstruction | None:
+def find(family: Family, a: DType, b: DType, k: int, layouts: OperandLayouts | None = None, sums: DType | None = None) -> MatrixInstruction | None:
     """The row for operands of two types with k terms.
 
     Args:
