@@ -1,0 +1,54 @@
+"""Orders of attention that went wrong elsewhere: each is planted in a right kernel, and refuted."""
+
+from functools import cache
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.check import Verdict
+from taskfuse.kir import parse_kernel, to_text
+from taskfuse.schedulers import AttentionConfig
+from tests.executions import changed
+from tests.schedulers.attentions import attention
+
+
+@cache
+def right() -> str:
+    fusion = attention(is_causal=True)
+    tf.schedulers.attention(fusion, AttentionConfig(2, 32, 1))
+    return to_text(tf.lower(fusion), witness=True)
+
+
+KEYS = "WAIT ch1.full[ch1.c.slot] parity ch1.c.parity\n"
+VALUES = "WAIT ch2.full[ch2.c.slot] parity ch2.c.parity\n"
+READ = "WAIT_GROUP wgmma <= 0\n      SYNC warp  # before one lane arrives for the warp\n      IF threadIdx.x % 32 == 0:\n        ARRIVE ch{k}.empty"
+TRIPS = "FOR i9 in 0..min(ceildiv(N, 32), 4*blockIdx.x + 4):"
+WRONG = {
+    "a warpgroup relies on the wait of another": (KEYS, "IF threadIdx.y == 1:\n        " + KEYS),
+    "nobody waits for the values": (VALUES, "PASS\n"),
+    "keys are released while they are read": (READ.format(k=1), READ.format(k=1).replace("WAIT_GROUP wgmma <= 0", "WAIT_GROUP wgmma <= 1")),
+    "values are released while they are read": (READ.format(k=2), READ.format(k=2).replace("WAIT_GROUP wgmma <= 0", "WAIT_GROUP wgmma <= 1")),
+    "one warpgroup releases the keys": ("  ARRIVE ch1.empty[ch1.c.slot]", "  IF threadIdx.y == 1:\n          ARRIVE ch1.empty[ch1.c.slot]"),
+    "values arrive as keys": ("on ch2.full[ch2.p.slot]", "on ch1.full[ch1.p.slot]"),
+}
+
+
+def test_it_is_right() -> None:
+    assert parse_kernel(right()).verify().is_proved
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_refuted(name: str) -> None:
+    old, new = WRONG[name]
+    assert parse_kernel(changed(right(), old, new)).verify().verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize("trips", ["4*blockIdx.x + 3", "4*blockIdx.x + 5"])
+def test_all_roles_walk_as_far(trips: str) -> None:
+    """The loads or the products alone end elsewhere; or both do, and the sums are others."""
+    text = right()
+    head, loads, tail = text.partition(TRIPS)
+    assert TRIPS in tail
+    other = TRIPS.replace("4*blockIdx.x + 4", trips)
+    for bad in (head + other + tail, head + loads + tail.replace(TRIPS, other), text.replace(TRIPS, other)):
+        assert parse_kernel(bad).verify().verdict is Verdict.REFUTED
