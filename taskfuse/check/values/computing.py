@@ -14,7 +14,7 @@ from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, claimed, folded, inherited, matches
 from taskfuse.check.values.partials import Accumulation
 from taskfuse.check.values.state import NUMBERS, RunState, points
-from taskfuse.check.values.terms import WRONG, Terms, converted, is_constant
+from taskfuse.check.values.terms import WRONG, Terms, converted, converts_once, is_constant
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Content
 from taskfuse.kir.witness import Apply
@@ -83,7 +83,8 @@ def _applied(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: lis
     places, inside = claimed(state, stmt.holds, tensor, lanes)
     out = state.cells.stores[stmt.out.buffer].dtype
     n = len(lanes)
-    converts = stmt.op in MOVES and rule.op in MOVES and stmt.dtype in (tensor.dtype, *map(state.elements.operand_dtype, rule.operands))
+    given = tuple(map(state.elements.operand_dtype, rule.operands))
+    converts = stmt.op in MOVES and rule.op in MOVES and all(converts_once(d, given[0], tensor.dtype) for d in (stmt.dtype, rule.dtype))
     if not (converts or (stmt.op is rule.op and stmt.dtype is rule.dtype)) or out is not tensor.dtype:
         said = f"{rule.op} in {rule.dtype}, a {tensor.dtype}" if rule.op is stmt.op else str(rule.op)
         made = f"{stmt.op} in {stmt.dtype}, a {out}" if rule.op is stmt.op else str(stmt.op)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.refuted import TooLarge
-from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, tensor_tag
+from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, converts_once, tensor_tag
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, compile_expr, evaluate
@@ -148,10 +148,12 @@ class Elements:
         if tensor.definition is None:
             return None
         match tensor.definition.rule:
-            case Apply(op=op, operands=(operand,)) if op in MOVES and self.operand_dtype(operand) is tensor.dtype:
+            case Apply(op=op, operands=(operand,), dtype=dtype) if (
+                op in MOVES and self.operand_dtype(operand) is tensor.dtype and converts_once(dtype, tensor.dtype, tensor.dtype)
+            ):
                 return self.operand(operand, self.points(tensor.extents), tensor.size)
-            case Apply(op=op, operands=(Immediate() | IndexOf() as operand,)) if op in MOVES:
-                return converted(self.operand(operand, self.points(tensor.extents), tensor.size), tensor.dtype)
+            case Apply(op=op, operands=(Immediate() | IndexOf() as operand,), dtype=dtype) if op in MOVES:
+                return converted(converted(self.operand(operand, self.points(tensor.extents), tensor.size), dtype), tensor.dtype)
             case Pick(cases=cases):
                 found, left = Terms.full((tensor.size,), NOTHING), np.ones(tensor.size, np.bool_)
                 points = self.points(tensor.extents)

@@ -12,6 +12,7 @@ from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.terms import converts_once
 from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, substitute, sym
@@ -102,6 +103,7 @@ class CheckedStatements:
                 self.scans.complete(w.node, stmt.operands[0], w.holds)
             case Apply() as rule:
                 if isinstance(stmt, Choose):
+                    self._identical(w, rule, definition.dtype)
                     self.choices.padded(w, stmt, rule, exists)
                 elif isinstance(stmt, Compute):
                     if stmt.op is not rule.op or stmt.dtype is not rule.dtype:
@@ -122,7 +124,14 @@ class CheckedStatements:
         """A copy by an instruction of its own."""
         if rule.op is not COPY or not isinstance(rule.operands[0], Access):
             raise Open(f"it is a copy, and {w.holds.tensor} is {rule.op.name}", w.node)
+        self._identical(w, rule, self.writes.definitions[w.holds.tensor].dtype)
         self.operands.copied(w, rule.operands[0], given, past=False)
+
+    def _identical(self, w: ClaimedWrite, rule: Apply, dtype: DType) -> None:
+        """What is copied by no computation is not computed in a dtype that changes it."""
+        source = rule.operands[0]
+        if isinstance(source, Access) and not converts_once(rule.dtype, self.writes.dtype(source.buffer), dtype):
+            raise Open(f"it copies, and {w.holds.tensor} is {rule.op.name} in {rule.dtype}", w.node)
 
     # -- values that say an index -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from taskfuse.check.values.overlaid_storage import OverlaidStorage
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.written import BufferStorage
+from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, not_, substitute
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir.declarations import TensorParam
@@ -103,6 +104,10 @@ class Writes:
                 if behind is not None and not behind.empty and not any(proves(behind, not_(o)) for o in others):
                     raise Open(f"it may be past the end of {place.tensor}, where {whole.tensor} has elements of another part", place.node)
             place = whole
+
+    def dtype(self, tensor: str) -> DType:
+        """The dtype of a tensor's elements."""
+        return self.inputs[tensor].dtype if tensor in self.inputs else self.definitions[tensor].dtype
 
     def shape(self, tensor: str, content: Content = Content.VALUE) -> tuple[Expr, ...]:
         """The extents of a tensor, or of its iteration space."""
