@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.values.elements import Elements, Tensor, row_major, value
+from taskfuse.check.values.elements import MOVES, Elements, Tensor, row_major, value
 from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.scalar import Sym
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operands import Access
-from taskfuse.kir.witness import Accumulate, Iterate, Pick, Reduce
+from taskfuse.kir.operands import Access, Operand
+from taskfuse.kir.witness import Accumulate, Apply, Iterate, Pick, Reduce
 
 Words = NDArray[np.uint64]
 INITIAL = -1
@@ -126,18 +126,28 @@ class Accumulation:
 
     @cached_property
     def _neutral(self) -> Bools | None:
-        rule, definitions = self.rule, {t.name: t.definition for t in self.elements.tensors.values()}
+        rule = self.rule
         if not isinstance(rule, Reduce) or rule.body.name not in ("copy", "cast", "mul") or (rule.body.name == "mul" and self.neutral != 0):
             return None
         if self.is_signed_zero:
             return None
-        picked = (definitions.get(o.buffer) if isinstance(o, Access) else None for o in rule.terms)
-        if not all(d is not None and isinstance(d.rule, Pick) for d in picked):
+        if not all(map(self._is_chosen, rule.terms)):
             return None
         points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
         terms = [converted(self.elements.operand(o, points, count), self.dtype) for o in rule.terms]
         found = np.logical_and.reduce([(t.tag == constant_tag(self.dtype)) & (t.data == self.neutral) for t in terms])
         return found if found.any() else None
+
+    def _is_chosen(self, operand: Operand) -> bool:
+        """True for an element that is chosen by its index, or a copy of one."""
+        definition = self.elements.tensors[operand.buffer].definition if isinstance(operand, Access) else None
+        match None if definition is None else definition.rule:
+            case Pick():
+                return True
+            case Apply(op=op, operands=(inner,)) if op in MOVES:
+                return self._is_chosen(inner)
+            case _:
+                return False
 
     def hashes(self, points: Ints) -> Words:
         """The numbers of points, given by their places; 0 of those that may be left out."""

@@ -12,6 +12,7 @@ from taskfuse.check.values.partials import INITIAL, Accumulation, PartialNodes
 from taskfuse.check.values.terms import Terms, constant, tensor_tag
 from taskfuse.dtypes import float16, float32
 from taskfuse.kir import parse_kernel
+from tests.executions import finding
 
 TEXT = """\
 KERNEL k(x: float32[3, 4]) -> (total: float32[3])
@@ -125,3 +126,23 @@ def test_elements_without_points_are_the_initial_value() -> None:
     assert parse_kernel(text.format(rows=3, taken=3)).verify().is_proved
     assert not parse_kernel(text.format(rows=3, taken=2)).verify().is_proved
     assert parse_kernel(text.format(rows=1, taken=1)).verify().is_proved
+
+
+COPIED = """\
+KERNEL k(x: float32[4, 8]) -> (y: float32[4])
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE p: float32[4, 8] = pick(x[i0, i1] if i1 < i0 + 2, otherwise 0.0)
+  DEFINE q: float32[4, 8] = copy(p[i0, i1])
+  DEFINE y: float32[4] over (4, 8) at (i0) = reduce add of copy(q[i0, i1]) from 0.0
+
+t = copy(0.0)  ~ start y
+FOR j in 0..threadIdx.x + 2:
+  t = add(t, x[threadIdx.x, j])  ~ term y[threadIdx.x, j]
+y[threadIdx.x] = copy(t)  ~ value y[threadIdx.x]
+"""
+
+
+def test_terms_are_neutral_through_copies() -> None:
+    assert finding(COPIED) == ""
+    assert finding(COPIED.replace("threadIdx.x + 2:", "threadIdx.x + 1:")) != ""
