@@ -1,6 +1,7 @@
 """What one run of a kernel's text shows of its values."""
 
 import taskfuse as tf
+from taskfuse.check import Layer, Verdict
 from taskfuse.check.refuted import WorkBudget
 from taskfuse.check.values.execution import Witness, execute
 
@@ -19,3 +20,10 @@ def changed(text: str, old: str, new: str) -> str:
     """A text with something else in it."""
     assert old in text
     return text.replace(old, new)
+
+
+def gaps(text: str) -> list[str]:
+    """Why the proof of values does not accept a kernel that obeys the rules of kernel IR; empty if it does."""
+    kernel = tf.parse_kernel(text)
+    kernel.check_ir()
+    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]

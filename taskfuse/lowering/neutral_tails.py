@@ -7,7 +7,7 @@ from the same, so rings make as many fills as there are reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
@@ -15,9 +15,6 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import (
     TRUE,
-    And,
-    Compare,
-    CompareOp,
     Expr,
     Facts,
     and_,
@@ -42,6 +39,7 @@ from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.lowering.unread_results import condition_of_reads, somewhere
+from taskfuse.schedule.masked_ends import ends_of
 from taskfuse.schedule.shared_loops import Loop
 
 _SAME = (ELEMENTWISE["copy"],)
@@ -79,23 +77,13 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
             for o in operands:
                 if isinstance(o, Literal) and is_same_number(o.value, neutral):
                     continue
-                found = next(_bounds(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+                found = next(ends_of(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
                 if found is None:
                     return None
                 ends.append(found)
             return maximum(*ends) if ends else None
         case _:
             return None
-
-
-def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
-    """Ends of an axis past which a condition does not hold."""
-    for part in condition.args if isinstance(condition, And) else (condition,):
-        if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):
-            room = part.b - part.a + (1 if part.op is CompareOp.LE else 0)  # > 0 where it holds
-            rest = room + sym(axis)
-            if axis in room.free and axis not in rest.free:
-                yield rest
 
 
 def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Loop], bool]) -> dict[Loop, Expr]:

@@ -64,7 +64,7 @@ def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
             if left is None or right is None:
                 return Behind()
             condition = COMPARISONS[op.name](left, right)
-            ends = ((value, next(_bounds(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
+            ends = ((value, next(ends_of(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
             found = _applied(op, [moved(o) for o in operands])
@@ -113,7 +113,7 @@ def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) ->
     for o in operands:
         if isinstance(o, Literal):
             return Behind(float(o.value), maximum(*ends)) if ends else Behind()
-        end = next(_bounds(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+        end = next(ends_of(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
         if end is None:
             return Behind()
         ends.append(end)
@@ -148,7 +148,7 @@ def _joined(value: float | None, of: list[Behind]) -> Behind:
     return Behind() if value is None else Behind(value, maximum(*ends) if ends else None)
 
 
-def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
+def ends_of(condition: Expr, axis: str) -> Iterator[Expr]:
     """Ends of an axis past which a condition does not hold."""
     for part in condition.args if isinstance(condition, And) else (condition,):
         if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):

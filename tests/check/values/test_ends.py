@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check import Layer, Verdict
 from taskfuse.ir.values import NATIVE
 from taskfuse.testing.meaning import meaning
-from tests.executions import changed, finding
+from tests.executions import changed, finding, gaps
 
 PLAIN = """\
 KERNEL k(x: float32[4, N]) -> (y: float32[4])
@@ -66,12 +65,6 @@ FOR c in 0..min(N, blockIdx.x):
 y[blockIdx.x] = copy(t)  ~ value y[blockIdx.x]
 """
 KERNELS = {"maximum": PLAIN, "rescaled": RESCALED, "lanes": BY_LANES, "product": PRODUCT}
-
-
-def gaps(text: str) -> list[str]:
-    kernel = tf.parse_kernel(text)
-    kernel.check_ir()
-    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
 
 
 def wanted(name: str, arrays: list[np.ndarray]) -> np.ndarray:

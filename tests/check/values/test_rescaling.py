@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check import Layer, Verdict
-from tests.executions import changed, finding
+from tests.executions import changed, finding, gaps
 
 KERNEL = """\
 KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
@@ -41,12 +40,6 @@ IF threadIdx.x % 4 == 0:
   y[threadIdx.x//4] = copy(t)  ~ value y[threadIdx.x//4]
 """
 RESCALE = "  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]\n"
-
-
-def gaps(text: str) -> list[str]:
-    kernel = tf.parse_kernel(text)
-    kernel.check_ir()
-    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
 
 
 @pytest.mark.parametrize("text", [KERNEL, BY_LANES])
