@@ -183,6 +183,18 @@ class RowFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionFigures:
+    """Costs of kernels of attention besides their products and exponentials: figures of :mod:`taskfuse.schedulers.attention_cost`.
+
+    Attributes:
+        chunk_cycles: of a chunk of keys beside the longer one of products and softmax, for one warpgroup, two, and three: 4 x 16 x 4224 with heads of 64 and
+            128 and chunks of 64 to 128, on an H100; that of one warpgroup is an estimate.
+    """
+
+    chunk_cycles: tuple[float, float, float] = (1500, 990, 750)
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A GPU.
 
@@ -197,12 +209,13 @@ class Target:
         l2_bytes_per_cycle: from there, to each multiprocessor.
         shared_bytes_per_cycle: between a multiprocessor and its Shared memory: 32 banks of 4 bytes.
         lanes: scalar instructions that a multiprocessor issues per cycle.
+        functions_per_cycle: exponentials and other special functions of a multiprocessor (CUDA C++ Programming Guide, "Arithmetic Instructions").
         tensor_bytes_per_cycle: multiply-adds of dense products on the tensor cores of a multiprocessor per cycle, times the bytes of an operand (NVIDIA
             H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz).
         busy_threads: threads of a multiprocessor, each with one load of 16 bytes in flight, that saturate DRAM: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
-        products, rows: further figures, for the cost models of matrix products and of rows.
+        products, rows, attention: further figures, for the cost models of matrix products, of rows, and of attention.
     """
 
     name: str
@@ -219,8 +232,10 @@ class Target:
     busy_threads: int
     shared_bytes_per_cycle: int = 128
     lanes: int = 128
+    functions_per_cycle: int = 16
     products: ProductFigures = ProductFigures()
     rows: RowFigures = RowFigures()
+    attention: AttentionFigures = AttentionFigures()
 
     def __post_init__(self) -> None:
         capability(self.arch)
@@ -270,7 +285,7 @@ H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 40
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
-figures of products and rows that were fitted on an H200."""
+figures of products and rows that were fitted on an H200, and those of attention that were fitted on an H100."""
 
 DEFAULT: Final = H200
 """The target if the machine has no GPU."""

@@ -22,17 +22,12 @@ OTHERS = 32
 """Registers of a thread for other values than tiles."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
-EXPONENTIALS_PER_CYCLE = 16
-"""Of a multiprocessor (CUDA C++ programming guide, "Arithmetic Instructions")."""
 SAMPLES = 8
 """Blocks whose trips are counted to tell the mean."""
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
 INSTRUCTIONS = 4.5
 """For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
-LATENCY = {1: 1500, 2: 990, 3: 750}
-"""Cycles of a chunk beside the longer one of products and softmax, by warpgroups: 4 x 16 x 4224 with heads of 64 and 128 and chunks of 64 to 128, on an H100;
-of one warpgroup, a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +138,8 @@ def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, d
     target = extent.target
     scores = config.rows * config.chunk
     products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
-    softmax = scores * (1 / EXPONENTIALS_PER_CYCLE + INSTRUCTIONS / target.lanes)
-    cycles = max(products, softmax) + LATENCY[config.warpgroups]
+    softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes)
+    cycles = max(products, softmax) + target.attention.chunk_cycles[config.warpgroups - 1]
     tiles = -(-m // config.rows)
     waves = -(-batch * tiles // target.sms)
     return target.kernel_us(waves * (_chunks(found, config, tiles, n, extent) + 1) * cycles / target.clock_mhz)

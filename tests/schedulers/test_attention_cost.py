@@ -1,10 +1,13 @@
 """Parameters of attention: those that fit a multiprocessor, and what the cost model counts."""
 
+from dataclasses import replace
+
 import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import AttentionConfig
+from taskfuse.target import H100, AttentionFigures
 from tests.schedulers.attentions import attention
 
 
@@ -27,6 +30,12 @@ def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
 def test_causal_walks_cost_what_they_walk() -> None:
     causal, all_keys = (tf.schedulers.attention(attention(128, is_causal=c), sizes={"M": 8192, "N": 8192}).us for c in (True, False))
     assert 0.45 < causal / all_keys < 0.7
+
+
+@pytest.mark.parametrize("slower", [replace(H100, functions_per_cycle=4), replace(H100, attention=AttentionFigures((3000, 3000, 3000)))])
+def test_the_figures_are_those_of_the_target(slower: tf.Target) -> None:
+    fast, slow = (tf.schedulers.attention(attention(64), target=t).us for t in (H100, slower))
+    assert slow > 1.2 * fast
 
 
 def test_the_fastest_stands_first() -> None:
