@@ -10,7 +10,7 @@ group's result has readers with which the rest would be one kernel anyway, a rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import getitem
 from typing import Final
 
@@ -112,28 +112,23 @@ def _reader(node: Node, product: Node, plan: GraphPartition) -> Node | None:
 
 def _readers(node: Node, plan: GraphPartition) -> set[Node]:
     """Who reads a node, also through views."""
-    found: set[Node] = set()
-    stack = list(node.users)
-    while stack:
-        user = stack.pop()
-        if plan.kinds[user] is NodeKind.GLUE:
-            stack += user.users
-        else:
-            found.add(user)
-    return found
+    return set(_through_views(node, lambda n: n.users, plan))
 
 
 def _operands(node: Node, plan: GraphPartition) -> list[Node]:
     """What a node reads, also through views."""
-    found: list[Node] = []
-    stack = list(node.all_input_nodes)
+    return list(_through_views(node, lambda n: n.all_input_nodes, plan))
+
+
+def _through_views(node: Node, neighbors: Callable[[Node], Iterable[Node]], plan: GraphPartition) -> Iterator[Node]:
+    """The neighbors of a node; in place of a view, the neighbors of that."""
+    stack = list(neighbors(node))
     while stack:
-        arg = stack.pop()
-        if plan.kinds[arg] is NodeKind.GLUE:
-            stack += arg.all_input_nodes
+        found = stack.pop()
+        if plan.kinds[found] is NodeKind.GLUE:
+            stack += neighbors(found)
         else:
-            found.append(arg)
-    return found
+            yield found
 
 
 def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, ...], Times | None]) -> Times | None:

@@ -7,13 +7,18 @@ solved for; then its element must be the wanted one, and its conditions must hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.match_tables import joined
 from taskfuse.check.values.questions import proves
 from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Expr, const, eq, ne, substitute
+from taskfuse.ir.scalar import Expr, const, eq, ne, not_, substitute
+
+W = TypeVar("W")
 
 
 def where_found(pair: WriteAndRead) -> Found | None:
@@ -31,6 +36,31 @@ def where_found(pair: WriteAndRead) -> Found | None:
     if isinstance(outcome, Open):
         raise outcome
     return outcome
+
+
+def is_left_by_one(writes: Iterable[W], ask: Callable[[W, Constraints, ValueTable | None], Found | None], constraints: Constraints) -> bool:
+    """Whether the element is left at every point by one of several writes.
+
+    Args:
+        writes: asked in this order, each about the points where no earlier one is known to leave the element.
+        ask: :func:`where_found` for one of them, under the constraints on these points, among those of a table.
+        constraints: on all points.
+
+    Raises:
+        Open: ``ask`` raises it.
+    """
+    among: ValueTable | None = None
+    for write in writes:
+        found = ask(write, constraints, among)
+        if found is None:
+            continue
+        if found.rest is not None:
+            among = found.rest
+        elif not found.under:
+            return True
+        elif len(found.under) == 1:
+            constraints = constraints.given(not_(found.under[0]))
+    return False
 
 
 def _tried(pair: WriteAndRead) -> Found | Open | None:

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.claims import Place
-from taskfuse.check.values.match import where_found
+from taskfuse.check.values.match import is_left_by_one, where_found
 from taskfuse.check.values.questions import equal, inside, known_at
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.write_and_read import WriteAndRead
+from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, maximum, minimum, not_, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, maximum, minimum, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -111,19 +112,13 @@ class Rescaling:
         storage = self.writes.storages[t.place.buffer]
         shape = self.writes.shape(t.place.tensor)
         around = known_at(t.place).given(*inside(t.place.element, shape))
-        among: ValueTable | None = None
-        for f in factors:
+
+        def found(f: Term, constraints: Constraints, among: ValueTable | None) -> Found | None:
             same = {n.stmt.var: sym(n.stmt.var) for n in f.node.loops if isinstance(n.stmt, For) and n in t.node.loops}
-            found = where_found(WriteAndRead(Writing(f.place, storage.memory, same), _wanted(t), storage, shape, None, around, among, past=False))
-            if found is None:
-                continue
-            if found.rest is not None:
-                among = found.rest
-                continue
-            if not found.under:
-                return
-            around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
-        raise Open("not every accumulator is rescaled before it takes terms", t.node)
+            return where_found(WriteAndRead(Writing(f.place, storage.memory, same), _wanted(t), storage, shape, None, constraints, among, past=False))
+
+        if not is_left_by_one(factors, found, around):
+            raise Open("not every accumulator is rescaled before it takes terms", t.node)
 
 
 def _wanted(t: Term) -> Place:

@@ -11,7 +11,7 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
-from taskfuse.check.values.match import where_found
+from taskfuse.check.values.match import is_left_by_one, where_found
 from taskfuse.check.values.neutral_terms import initial_of, partial_start, set_to
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
@@ -140,22 +140,14 @@ class Starts:
         """Every accumulator that ``user`` uses has been set before it."""
         target = replace(user, element=(), content=Content.START)
         shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
-        around = known_at(user).given(*given)
-        among: ValueTable | None = None
-        for s in reversed(starts):
+
+        def found(s: Place, constraints: Constraints, among: ValueTable | None) -> Found | None:
             common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
             same = {name: e for name, e in shared.items() if name in common}
-            claim = replace(s, element=(), content=Content.START)
-            found = self._sets(claim, target, same, around, among)
-            if found is None:
-                continue
-            if found.rest is not None:
-                among = found.rest
-                continue
-            if not found.under:
-                return
-            around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
-        raise Open(f"not every accumulator is set before {what}", user.node)
+            return self._sets(replace(s, element=(), content=Content.START), target, same, constraints, among)
+
+        if not is_left_by_one(reversed(starts), found, known_at(user).given(*given)):
+            raise Open(f"not every accumulator is set before {what}", user.node)
 
     def set_for_all(self, starts: list[Place], parts: list[Node], want: Place, given: Iterable[Expr]) -> None:
         """Every thread that joins an accumulator has set it, in every block, also those that take no term. Raises :class:`Open`."""

@@ -10,7 +10,14 @@ import taskfuse as tf
 from taskfuse import MemoryType as M
 from taskfuse import ParallelType as P
 from taskfuse.check import Layer, Verdict
-from taskfuse.ir.scalar import const, minimum, parse_expr, substitute, sym
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.ranges import Ranges
+from taskfuse.check.tables import ValueTable
+from taskfuse.check.values.match import is_left_by_one
+from taskfuse.check.values.questions import proves
+from taskfuse.check.values.solve import Open
+from taskfuse.check.values.write_and_read import Found
+from taskfuse.ir.scalar import Facts, const, ge, lt, minimum, parse_expr, substitute, sym
 from taskfuse.kir import Kernel, map_expressions, map_stmts
 from taskfuse.kir.nodes import Branch, Choose, Compute, For, If, Stmt
 from taskfuse.kir.operands import Access, ChoiceCase, Content
@@ -242,3 +249,24 @@ def test_places_between_those_that_are_written() -> None:
     spaced("2*(i1//2)").verify().require()
     (gap,) = gaps(spaced("i1"))
     assert "the symbols of its index have too many values" in gap
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_left"),
+    [
+        ((), False),
+        ((None, Found()), True),
+        ((Found(), Open("is not asked")), True),
+        ((Found((lt(sym("i"), 4),)), None), False),
+        ((Found((lt(sym("i"), 4),)), Found((ge(sym("i"), 4),))), True),
+        ((Found((lt(sym("i"), 4),)), Found((ge(sym("i"), 5),))), False),
+    ],
+)
+def test_one_of_several_writes(answers: tuple[Found | Open | None, ...], is_left: bool) -> None:
+    def ask(answer: Found | Open | None, constraints: Constraints, among: ValueTable | None) -> Found | None:
+        assert among is None
+        if isinstance(answer, Open):
+            raise answer
+        return Found() if answer is not None and all(proves(constraints, c) for c in answer.under) else answer
+
+    assert is_left_by_one(answers, ask, Constraints(Ranges({}), Facts())) == is_left
