@@ -24,7 +24,7 @@ def search_by(tv: TensorView, how: object, divisor: object) -> TensorView:
         raise call.error(f"{tv.name} is not a table", "declare it with tf.table(...)")
     if not isinstance(how, PlaceSearch):
         raise call.error(f"{how!r} is not a kind of search", f"give one of {', '.join(map(str, PlaceSearch))}")
-    if not isinstance(divisor, int) or divisor < 1:
+    if not isinstance(divisor, int) or isinstance(divisor, bool) or divisor < 1:
         raise call.error(f"{divisor!r} rows of a tile", "give a positive integer")
     if how is not PlaceSearch.TABLE:
         if divisor != 1:
