@@ -4,6 +4,7 @@ A page is one program: its blocks marked ``python`` run in order. A block marked
 stands for anything); ``make golden`` rewrites those that show the output in full.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,11 @@ def test_the_map_has_a_line_for_every_module() -> None:
     modules = [p for p in sorted((ROOT / "taskfuse").rglob("*.py")) if p.name != "__init__.py"]
     missing = [name(p) for p in modules if f"`{name(p)}`" not in text]
     assert missing == [], "ARCHITECTURE.md says in one line what each module decides: add these"
+
+
+def test_stored_figures_begin_with_when_or_how_they_were_taken() -> None:
+    heads = {name(p): p.read_text(encoding="utf-8").split("\n")[0] for p in (ROOT / "benchmarks" / "results").glob("*.txt")}
+    assert {file: head for file, head in heads.items() if re.match(r"20\d\d-\d\d-\d\d, |python ", head) is None} == {}
 
 
 def test_the_index_has_a_line_for_every_page() -> None:
