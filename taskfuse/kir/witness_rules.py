@@ -123,7 +123,9 @@ def _wrong_factor(d: Definition, rule: Reduce, axis: int) -> str | None:
     factor = rule.operands[-1] if rule.operands else None
     used = {name for e in factor.index for name in e.free} if isinstance(factor, Access) else set[str]()
     others = {f"i{k}" for k in range(len(d.space))} - kept - {f"i{axis}"}
-    return f"'{d.tensor}' is rescaled by what is not one element for all terms at an index" if not isinstance(factor, Access) or used & others else None
+    return (
+        f"'{d.tensor}' is rescaled by an operand that is not one element for all terms at an index" if not isinstance(factor, Access) or used & others else None
+    )
 
 
 def _wrong_end(d: Definition, rule: Reduce, extents: frozenset[str]) -> str | None:

@@ -52,7 +52,7 @@ def target(i: PtxInstruction) -> str:
         case (Symbol(name),):
             return name
         case _:
-            raise PtxError(i.line, "a branch to what is not a label")
+            raise PtxError(i.line, "the target of a branch is not a label")
 
 
 def joins(found: Sequence[BasicBlock]) -> tuple[int, ...]:

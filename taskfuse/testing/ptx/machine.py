@@ -122,10 +122,10 @@ class _MachineBuilder:
         return PtxMachine(self.function, scope["run"], self.sites, frozenset(events))
 
     def _check_call(self, call: PtxInstruction, callers: frozenset[str]) -> None:
-        """That what is called computes, and does no more."""
+        """Check that the called function only computes."""
         name = next((o.name for o in call.operands if isinstance(o, Symbol) and o.name in self.function.callees), None)
         if name is None or name in callers:
-            raise PtxError(call.line, "a call of what is not there, or of itself")
+            raise PtxError(call.line, "a call of itself, or of a function that does not exist")
         for i in self.function.callees[name]:
             if i.opcode[0] == "call":
                 self._check_call(i, callers | {name})

@@ -39,5 +39,5 @@ def test_a_loop_is_behind_its_own_branch() -> None:
 
 
 def test_a_branch_jumps_to_a_label() -> None:
-    with pytest.raises(PtxError, match="PTX line 4: a branch to what is not a label"):
+    with pytest.raises(PtxError, match="PTX line 4: the target of a branch is not a label"):
         target(PtxInstruction(4, ("bra",), (Integer(3),)))
