@@ -1,14 +1,14 @@
 """The forms of barriers: the statements by which all threads of a node wait for each other.
 
 The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
-mbarrier and waits for its phase. Blocks of a grid count in Global memory.
+mbarrier and waits for its phase. Blocks of a cluster have a barrier of all their threads; blocks of a grid count in Global memory.
 """
 
 from __future__ import annotations
 
 from taskfuse.ir.scalar import Const, Expr, const, simplify
 from taskfuse.ir.tasks import Node
-from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, ParallelType
 from taskfuse.kir.operands import BarrierSlot
 from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, Wait
 from taskfuse.lowering.plan import Origin, PSync
@@ -46,6 +46,9 @@ class PlanBarriers:
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
         threads = self._ranges.count(node)
         all_threads = frozenset(THREAD_TYPES)
+        if not types.isdisjoint(CLUSTER_TYPES) and types.isdisjoint(BLOCK_TYPES) and self._ranges.is_whole_block(node) and self._is_whole_cluster(node):
+            everyone = simplify(threads * self._ranges.count(node, CLUSTER_TYPES), self._ranges.facts)
+            return PSync((Barrier(BarrierScope.CLUSTER, everyone, note=note),), of, True, all_threads | frozenset(CLUSTER_TYPES))
         if any(p in GRID_TYPES for p in types):
             counter = self._counter.get(node)
             if counter is None:
@@ -54,6 +57,10 @@ class PlanBarriers:
             total = simplify(threads * self._ranges.count(node, GRID_TYPES), self._ranges.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
         return self._slice(node, types, of, note) or self.in_block(node, of, note)
+
+    def _is_whole_cluster(self, node: Node) -> bool:
+        """True if a node runs in every block of each cluster that it runs in."""
+        return all(self._ranges.range(node, p).extent is self._ranges.launch[p] for p in CLUSTER_TYPES)
 
     def has_whole_warps(self, node: Node) -> bool:
         """Whether each warp of a node's thread range lies along TIDx: 32 neighbors are one."""
