@@ -14,7 +14,7 @@ from taskfuse.check.paths import PathRegion, Paths, PathStep, common_loops
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
 from taskfuse.check.threads import Threads
-from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
@@ -94,7 +94,8 @@ class AccessOrder:
         for u in (a, b):
             if not self._threads.implies(u.context.conditions, m.participants, u.context):
                 return False
-        return ordered_by(m, shared, equal, lambda: self.pairs(a, b, equal), self._threads)
+        in_cluster = MEDIA[a.memory].reach is Reach.CLUSTER  # both, as they touch one element
+        return ordered_by(m, shared, equal, lambda: self.pairs(a, b, equal), self._threads, in_cluster=in_cluster)
 
     def pairs(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         """The pairs of threads that may make the two accesses; ``equal``: the equalities of their relation."""

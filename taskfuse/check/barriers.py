@@ -361,13 +361,16 @@ def _product(a: Expr | None, b: Expr | None) -> str:
     return "an unknown number" if a is None or b is None else str(simplify(a * b))
 
 
-def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
+def ordered_by(
+    site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads, *, in_cluster: bool = False
+) -> bool:
     """True only if a barrier synchronizes two of its participants that satisfy ``shared`` and agree on some indices.
 
     Args:
         pairs: which threads the two may be, if known.
+        in_cluster: they are of one cluster.
     """
-    if site.scope is BarrierScope.GRID:
+    if site.scope is BarrierScope.GRID or (site.scope is BarrierScope.CLUSTER and in_cluster):
         return True
     if not equal >= BLOCKS:
         return False

@@ -68,6 +68,9 @@ class Relation:
         if MEDIA[a.memory].reach is Reach.BLOCK:
             self.equal |= BLOCKS
         self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ
+        if MEDIA[a.memory].reach is Reach.CLUSTER:  # what blocks of different clusters access is not one element
+            for name, extent in zip(BLOCK_NAMES, a.context.kernel.cluster, strict=True):
+                self._learn(simplify(sym(name) // extent))
         self._fix()
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, const, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.declarations import Dim3
+from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt, TmaLoad
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope
+from taskfuse.kir.walk import walk
 
 Int3 = tuple[int, int, int]
 
@@ -70,6 +73,16 @@ def needs_cluster(stmt: Stmt) -> bool:
             return scope is BarrierScope.CLUSTER
         case _:
             return False
+
+
+def by_rank(kernel: Kernel) -> frozenset[str]:
+    """The buffers that the blocks of a cluster share: a part of each block's Shared memory."""
+    return frozenset(b.name for b in kernel.buffers if MEDIA[b.memory].is_by_rank)
+
+
+def is_of_clusters(kernel: Kernel) -> bool:
+    """True for a kernel whose blocks reach others of their cluster, or wait for them."""
+    return bool(by_rank(kernel)) or any(map(needs_cluster, walk(kernel)))
 
 
 def remote_barriers(stmts: Iterable[Stmt]) -> frozenset[str]:

@@ -234,7 +234,7 @@ class CrossThreadReductions:
             raise Open(f"it joins partial results in {stmt.dtype}", node)
 
     def _is_shared_by_blocks(self, access: Access) -> bool:
-        return MEDIA[self.storages[access.buffer].memory].reach is Reach.GRID
+        return MEDIA[self.storages[access.buffer].memory].reach in (Reach.CLUSTER, Reach.GRID)
 
     def _sum(self, node: Node, a: ThreadSets, b: ThreadSets, mask: Bools) -> ThreadSets:
         if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
@@ -432,7 +432,11 @@ class CrossThreadReductions:
             writers, apart = writers_of(here, there, cells)
             if (writers[mask] < 0).all():  # all that this stores lies elsewhere
                 continue
-            equations = [(substitute(x, rename), y) for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if k not in of_threads]
+            pairs = [(x, y) for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if k not in of_threads]
+            if MEDIA[self.storages[b.buffer].memory].is_by_rank:  # they are of one cluster
+                clusters = [sym(name) // extent for name, extent in zip(BLOCK_NAMES, node.context.kernel.cluster, strict=True)]
+                pairs += [(e, e) for e in clusters]
+            equations = [(substitute(x, rename), y) for x, y in pairs]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             fixed = [(x, y) for x, y in left if x.free.isdisjoint(unknown)]
             if any(proves(self.constraints, ne(x, y)) for x, y in fixed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from taskfuse.check.normalize import CLUSTER_NAMES
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation
@@ -48,10 +49,16 @@ class Writing:
         hardware: dict[str, Expr] = {}
         if not MEDIA[memory].is_private:
             hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        peers: dict[str, Expr] = {}
         if MEDIA[memory].reach is Reach.GRID:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        elif MEDIA[memory].reach is Reach.CLUSTER:  # the blocks of the reader's cluster, by their places in it
+            for block, place, extent in zip(BLOCK_NAMES, CLUSTER_NAMES, kernel.cluster, strict=True):
+                if extent is not const(1) and block not in same:
+                    hardware[place] = extent
+                    peers[block] = sym(block) // extent * extent + sym(W + place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})
+        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
         self.element = tuple(map(self.named, claim.element))
         self.index = tuple(map(self.named, claim.index))
         self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
