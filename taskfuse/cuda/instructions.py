@@ -258,6 +258,17 @@ __device__ __forceinline__ void cluster_barrier() {
 }""",
     arch=90,
 )
+OF_RANK = Helper(
+    "cluster_address",
+    """\
+// the same place in Shared memory of the block of this rank in the cluster
+template <class T> __device__ __forceinline__ T* cluster_address(T* here, unsigned rank) {
+  T* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
+  return there;
+}""",
+    arch=90,
+)
 # "mapa", "mbarrier.arrive" with the default scope, the block: the arrival orders reads only and publishes no writes (docs/memory-model.md, assumption 6)
 ARRIVE_AT = Helper(
     "mbarrier_arrive_at",

@@ -34,7 +34,7 @@ gridDim threadIdx warpSize Divisor Report TensorMap min max report shared counte
 _HELPERS = re.compile(
     r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
     r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|queue_\w+|grid_barrier_\w+"
-    r"|named_barrier|wait_for_stream|cluster_(barrier|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
+    r"|named_barrier|wait_for_stream|cluster_(barrier|address|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
 )
 
 

@@ -426,6 +426,7 @@ class CrossThreadReductions:
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.constraints.about(const(0))[0].facts  # of any thread and block
+        around = self.constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
         for place, cells in reversed(self.workspace.get(b.buffer, [])):
             of_threads = [k for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if self.threads.says(x) and self.threads.says(y)]
             here, there = ([self.threads.values(index[k]) for k in of_threads] for index in (place, wanted))
@@ -439,10 +440,10 @@ class CrossThreadReductions:
             equations = [(substitute(x, rename), y) for x, y in pairs]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             fixed = [(x, y) for x, y in left if x.free.isdisjoint(unknown)]
-            if any(proves(self.constraints, ne(x, y)) for x, y in fixed):
+            if any(proves(around, ne(x, y)) for x, y in fixed):
                 continue
             for x, y in fixed:
-                if not equal(self.constraints, x, y):
+                if not equal(around, x, y):
                     raise Open(f"whether the place that is read at {y} is the one that is written at {x} is not known", node)
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("the threads whose partial results it takes are unknown", node)

@@ -254,11 +254,11 @@ class Reductions:
         own = determined(group[0], scope)
         listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         blocks: dict[str, Span] = {}
+        grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
         rows: list[Mapping[str, Ints] | None] = [None]
         if joined is not None:  # of whichever thread and block
             assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
             constraints = constraints.about(const(0))[0].given(*assumptions)
-            grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
@@ -277,7 +277,7 @@ class Reductions:
                 spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
                 values = list(t.point)
                 if joined is not None:
-                    spans, conditions = in_blocks(joined, spans, conditions)
+                    spans, conditions = in_blocks(joined, spans, conditions, grid)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
