@@ -61,7 +61,7 @@ class AccessOrder:
             m = self._barriers.at.get(s.node)
             if m is not None and self._joins(m, s, a, b, common, shared, equal):
                 return True
-        return a.memory is MemoryType.Global and self.chains.across_blocks(steps[start:], a, b, common)
+        return MEDIA[a.memory].reach is not Reach.BLOCK and self.chains.across_blocks(steps[start:], a, b, common, equal)
 
     def over(self, steps: list[PathStep], a: Use, b: Use, *, fenced: bool = True) -> int | None:
         """The number of statements passed until ``a`` is complete and visible to ``b``: past a wait_group, and a fence if required. ``None``: never."""
@@ -94,8 +94,7 @@ class AccessOrder:
         for u in (a, b):
             if not self._threads.implies(u.context.conditions, m.participants, u.context):
                 return False
-        in_cluster = MEDIA[a.memory].reach is Reach.CLUSTER  # both, as they touch one element
-        return ordered_by(m, shared, equal, lambda: self.pairs(a, b, equal), self._threads, in_cluster=in_cluster)
+        return ordered_by(m, shared, equal, lambda: self.pairs(a, b, equal), self._threads)
 
     def pairs(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         """The pairs of threads that may make the two accesses; ``equal``: the equalities of their relation."""

@@ -14,12 +14,13 @@ from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.index_bounds import box_count
 from taskfuse.check.paths import SyncPoint
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Conditions, Node, StatementTree
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
+from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
+from taskfuse.kir.clusters import cluster_blocks
 from taskfuse.kir.nodes import For, TmaLoad
-from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, MbarrierScope, Wait
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 from taskfuse.target import WARP
 
@@ -30,7 +31,7 @@ class BarrierSite:
 
     Attributes:
         node: the barrier, or the arrival of a pair of arrival and wait.
-        scope: BLOCK also for such a pair: its participants are one group.
+        scope: BLOCK also for such a pair: its participants are one group; CLUSTER for one whose arrivals reach all blocks of the cluster.
         participants: conditions on thread indices.
         uniform: the other conditions around it, on which all participants agree.
         id: of a named barrier, per thread.
@@ -71,7 +72,7 @@ class Barriers:
         self.at: dict[Node, BarrierSite] = {}
         self.mbarriers: set[str] = set()
         self.obligations: list[Obligation] = []
-        clusters = Clusters(tree)
+        self._clusters = clusters = Clusters(tree)
         named: list[BarrierSite] = []
         counters: dict[str, list[BarrierSite]] = {}
         for node in tree.leaves():
@@ -257,18 +258,34 @@ class Barriers:
             for arrive in found:
                 split = self.threads.split(arrive.conditions)
                 reason = f"the set of threads that reach it varies: {_text(split.varying)}" if split.varying else uneven(arrive)
-                site = BarrierSite(arrive, BarrierScope.BLOCK, split.threads, split.uniform)
+                stmt, blocks = arrive.stmt, const(1)
+                assert isinstance(stmt, Arrive)
+                if stmt.across:
+                    reason, blocks = reason or self._apart_in_cluster(arrive, stmt), cluster_blocks(self.tree.kernel.cluster)
+                site = BarrierSite(arrive, BarrierScope.CLUSTER if stmt.across else BarrierScope.BLOCK, split.threads, split.uniform)
                 first = first or site
                 if not reason and not self.threads.same(first.participants, split.threads):
                     reason = f"threads with {_text(first.participants)} synchronize at it, too"
                 if not reason and len(counts) == 1:
                     count = self.threads.count(split.threads)
+                    count = None if count is None else count * blocks
                     if count is None or not prove(eq(count, counts[0]), self.threads.context.facts):
                         reason = f"{'an unknown number of' if count is None else count} threads arrive, but {counts[0]} are expected"
                 if reason:
                     self._fail(arrive, reason)
                 else:
                     self._hold(site)
+
+    def _apart_in_cluster(self, arrive: Node, stmt: Arrive) -> str:
+        """Why arrivals of several blocks and the waits for them do not bring all blocks of the cluster together; empty if they do."""
+        extents = zip(CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
+        if not {p for p, e in extents if e is not const(1)} <= {*stmt.across}:
+            return "it does not reach all blocks of the cluster"
+        wait = arrive.block.nodes[arrive.index + 1].stmt
+        assert isinstance(wait, Wait)
+        if not stmt.scope is wait.scope is MbarrierScope.CLUSTER:
+            return "an arrival or a wait at the scope of a block orders nothing that threads of other blocks store"
+        return self._clusters.uneven(arrive, CLUSTER_TYPES)
 
     def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
         """The arrivals, if arrival, wait and advance of one cursor always stand together; or arrival and wait, each executed once, and parities alternate."""
@@ -297,7 +314,7 @@ class Barriers:
             if n in seen:
                 continue
             block = n.block.nodes
-            if not isinstance(n.stmt, Arrive) or n.stmt.across or n.index + 2 >= len(block):
+            if not isinstance(n.stmt, Arrive) or n.index + 2 >= len(block):
                 return []
             match block[n.index + 1].stmt, block[n.index + 2].stmt:
                 case Wait(barrier=slot, parity=parity), Advance(cursor=c, count=Const(value=1)) if (
@@ -361,16 +378,13 @@ def _product(a: Expr | None, b: Expr | None) -> str:
     return "an unknown number" if a is None or b is None else str(simplify(a * b))
 
 
-def ordered_by(
-    site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads, *, in_cluster: bool = False
-) -> bool:
+def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
     """True only if a barrier synchronizes two of its participants that satisfy ``shared`` and agree on some indices.
 
     Args:
         pairs: which threads the two may be, if known.
-        in_cluster: they are of one cluster.
     """
-    if site.scope is BarrierScope.GRID or (site.scope is BarrierScope.CLUSTER and in_cluster):
+    if site.scope is BarrierScope.GRID or (site.scope is BarrierScope.CLUSTER and SAME_CLUSTER in equal):
         return True
     if not equal >= BLOCKS:
         return False

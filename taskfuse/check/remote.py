@@ -119,9 +119,9 @@ def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: It
     """Every arrival and copy at another block is part of a ring, and a cluster barrier follows it, so that no block exits before.
 
     Args:
-        rings: the mbarriers of rings across blocks.
+        rings: the mbarriers of rings across blocks. At others all blocks arrive and wait.
     """
-    held = set(rings)
+    held = {*rings, *barriers.mbarriers}
     found: list[Obligation] = []
     count = 0
     for n in tree.leaves():
@@ -131,7 +131,7 @@ def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: It
         count += 1
         reason = ""
         if stmt.barrier.name not in held:
-            reason = "it accesses other blocks of the cluster outside a ring"
+            reason = "it accesses other blocks of the cluster outside a ring, and they do not all wait for it"
         elif not any((m := barriers.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in paths.to_end(n)):
             reason = "no barrier of the cluster follows it: a block that it accesses may have exited"
         if reason:

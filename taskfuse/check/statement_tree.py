@@ -16,7 +16,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import Expr, Facts, IntLike, conjuncts, ge, le, lt, not_, sym
+from taskfuse.ir.scalar import Expr, Facts, IntLike, conjuncts, ge, le, lt, not_, private, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
@@ -25,6 +25,8 @@ from taskfuse.kir.synchronization import CursorInit
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
+SAME_CLUSTER = str(private("cluster"))
+"""Among the names that have one value in two threads: the cluster of their blocks."""
 
 
 # Every statement has some of these: a generic alias that is called takes ten times as long.

@@ -6,11 +6,13 @@ mbarrier and waits for its phase. Blocks of a cluster have a barrier of all thei
 
 from __future__ import annotations
 
-from taskfuse.ir.scalar import Const, Expr, const, simplify
+from taskfuse.errors import LoweringError
+from taskfuse.ir.scalar import Const, Expr, and_, const, eq, simplify
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, ParallelType
+from taskfuse.kir.nodes import Branch, If
 from taskfuse.kir.operands import BarrierSlot
-from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, MbarrierScope, Wait
 from taskfuse.lowering.plan import Origin, PSync
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.target import MAX_NAMED, WARP
@@ -33,6 +35,7 @@ class PlanBarriers:
         self._cursors: list[str] = []
         self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
         self._stand_in: dict[Node, str] = {}
+        self._one_of_each: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
 
     def between(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin, *, within_warps: bool = False) -> PSync:
@@ -46,9 +49,8 @@ class PlanBarriers:
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
         threads = self._ranges.count(node)
         all_threads = frozenset(THREAD_TYPES)
-        if not types.isdisjoint(CLUSTER_TYPES) and types.isdisjoint(BLOCK_TYPES) and self._ranges.is_whole_block(node) and self._is_whole_cluster(node):
-            everyone = simplify(threads * self._ranges.count(node, CLUSTER_TYPES), self._ranges.facts)
-            return PSync((Barrier(BarrierScope.CLUSTER, everyone, note=note),), of, True, all_threads | frozenset(CLUSTER_TYPES))
+        if not types.isdisjoint(CLUSTER_TYPES) and types.isdisjoint(BLOCK_TYPES):
+            return self._in_cluster(node, of, note)
         if any(p in GRID_TYPES for p in types):
             counter = self._counter.get(node)
             if counter is None:
@@ -57,6 +59,34 @@ class PlanBarriers:
             total = simplify(threads * self._ranges.count(node, GRID_TYPES), self._ranges.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
         return self._slice(node, types, of, note) or self.in_block(node, of, note)
+
+    def _in_cluster(self, node: Node, of: Origin, note: str) -> PSync:
+        """A barrier of all threads of a node's thread range in all blocks of a cluster.
+
+        Where it is not all threads of these blocks, those of each block meet before one of them meets those of the other blocks, and after it.
+        """
+        covered = frozenset((*THREAD_TYPES, *CLUSTER_TYPES))
+        blocks = self._ranges.count(node, CLUSTER_TYPES)
+        if not self._is_whole_cluster(node):
+            raise LoweringError(
+                what=node.name,
+                reason="a part of the blocks of a cluster would wait for each other, which only all of them can",
+                help="bind the same axes of all members to the cluster types, or set_memory_type(Global)",
+            )
+        if self._ranges.is_whole_block(node):
+            everyone = simplify(self._ranges.threads * blocks, self._ranges.facts)
+            return PSync((Barrier(BarrierScope.CLUSTER, everyone, note=note),), of, True, covered)
+        name = self._one_of_each.get(node)
+        if name is None:
+            name = self._one_of_each[node] = f"sync{len(self.mbarriers)}"
+            self.mbarriers.append((name, blocks))
+            self._cursors.append(f"{name}.c")
+        slot, cursor = BarrierSlot(name, const(0)), f"{name}.c"
+        across = tuple(p for p in CLUSTER_TYPES if self._ranges.launch[p] is not ONE)
+        meet = Arrive(slot, across, MbarrierScope.CLUSTER), Wait(slot, Cursor(cursor).parity, MbarrierScope.CLUSTER), Advance(cursor, ONE)
+        first = and_(*(eq(hardware_index(p), self._ranges.range(node, p).start) for p in THREAD_TYPES if self._ranges.launch[p] is not ONE))
+        own = self.in_block(node, of, note).stmts
+        return PSync((*own, If((Branch(first, meet),)), *self.in_block(node, of, "and of the other blocks of the cluster").stmts), of, True, covered)
 
     def _is_whole_cluster(self, node: Node) -> bool:
         """True if a node runs in every block of each cluster that it runs in."""
