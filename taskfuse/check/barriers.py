@@ -19,7 +19,7 @@ from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_blocks
-from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.nodes import For, If, TmaLoad
 from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, MbarrierScope, Wait
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 from taskfuse.target import WARP
@@ -281,7 +281,7 @@ class Barriers:
         extents = zip(CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
         if not {p for p, e in extents if e is not const(1)} <= {*stmt.across}:
             return "it does not reach all blocks of the cluster"
-        wait = arrive.block.nodes[arrive.index + 1].stmt
+        (wait,) = (n.stmt for n in _behind(arrive, 1))
         assert isinstance(wait, Wait)
         if not stmt.scope is wait.scope is MbarrierScope.CLUSTER:
             return "an arrival or a wait at the scope of a block orders nothing that threads of other blocks store"
@@ -305,23 +305,23 @@ class Barriers:
                     return []
         return nodes[::2]
 
-    @staticmethod
-    def _by_cursor(nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
+    def _is_advanced_with(self, arrive: Node, advance: Node) -> bool:
+        """True only if the threads that arrive advance a cursor each time: that others do, too, changes nothing."""
+        return self.threads.split(arrive.conditions).uniform == self.threads.split(advance.conditions).uniform
+
+    def _by_cursor(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
         arrivals: list[Node] = []
         cursor: str | None = None
         seen: set[Node] = set()
         for n in nodes:
             if n in seen:
                 continue
-            block = n.block.nodes
-            if not isinstance(n.stmt, Arrive) or n.index + 2 >= len(block):
-                return []
-            match block[n.index + 1].stmt, block[n.index + 2].stmt:
-                case Wait(barrier=slot, parity=parity), Advance(cursor=c, count=Const(value=1)) if (
+            match n.stmt, _behind(n, 2):
+                case Arrive(), [Node(stmt=Wait(barrier=slot, parity=parity)) as wait, Node(stmt=Advance(cursor=c, count=Const(value=1))) as advance] if (
                     slot.name == n.stmt.barrier.name and slot.slot is ZERO and parity is sym(f"{c}.parity") and cursor in (None, c)
-                ):
+                ) and wait.block is n.block and self._is_advanced_with(n, advance):
                     cursor = c
-                    seen |= {n, block[n.index + 1], block[n.index + 2]}
+                    seen |= {n, wait, advance}
                     arrivals.append(n)
                 case _:
                     return []
@@ -333,6 +333,21 @@ class Barriers:
                 return arrivals
             case _:
                 return []
+
+
+def _behind(node: Node, count: int) -> list[Node]:
+    """The next statements that the threads of a statement come to: behind the only arm of a branch, those after it."""
+    found: list[Node] = []
+    while len(found) < count:
+        block, index = node.block, node.index + 1
+        while index == len(block.nodes):
+            owner = block.owner
+            if owner is None or not isinstance(owner.stmt, If) or len(owner.blocks) > 1:
+                return found
+            block, index = owner.block, owner.index + 1
+        node = block.nodes[index]
+        found.append(node)
+    return found
 
 
 def never(_: Expr) -> bool:

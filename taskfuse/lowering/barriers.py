@@ -83,10 +83,11 @@ class PlanBarriers:
             self._cursors.append(f"{name}.c")
         slot, cursor = BarrierSlot(name, const(0)), f"{name}.c"
         across = tuple(p for p in CLUSTER_TYPES if self._ranges.launch[p] is not ONE)
-        meet = Arrive(slot, across, MbarrierScope.CLUSTER), Wait(slot, Cursor(cursor).parity, MbarrierScope.CLUSTER), Advance(cursor, ONE)
+        meet = Arrive(slot, across, MbarrierScope.CLUSTER), Wait(slot, Cursor(cursor).parity, MbarrierScope.CLUSTER)
         first = and_(*(eq(hardware_index(p), self._ranges.range(node, p).start) for p in THREAD_TYPES if self._ranges.launch[p] is not ONE))
         own = self.in_block(node, of, note).stmts
-        return PSync((*own, If((Branch(first, meet),)), *self.in_block(node, of, "and of the other blocks of the cluster").stmts), of, True, covered)
+        after = self.in_block(node, of, "and of the other blocks of the cluster").stmts
+        return PSync((*own, If((Branch(first, meet),)), Advance(cursor, ONE), *after), of, True, covered)
 
     def _is_whole_cluster(self, node: Node) -> bool:
         """True if a node runs in every block of each cluster that it runs in."""
