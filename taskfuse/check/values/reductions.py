@@ -95,7 +95,8 @@ class Reductions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
-                    place = replace(place, element=tuple(simplify(e, node.context.facts) for e in place.element))
+                    facts = node.context.facts.with_ranges({f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)})
+                    place = replace(place, element=tuple(simplify(e, facts) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
