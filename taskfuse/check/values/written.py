@@ -10,7 +10,7 @@ from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -59,8 +59,13 @@ class Writing:
                     peers[block] = sym(block) // extent * extent + sym(W + place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
-        self.element = tuple(map(self.named, claim.element))
-        self.index = tuple(map(self.named, claim.index))
+        facts = claim.node.context.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
+
+        def named(e: Expr) -> Expr:
+            return simplify(self.named(e), facts) if peers and not e.free.isdisjoint(peers) else self.named(e)
+
+        self.element = tuple(map(named, claim.element))
+        self.index = tuple(map(named, claim.index))
         self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
         self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
         for loop in loops:
