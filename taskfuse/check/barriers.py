@@ -318,8 +318,10 @@ class Barriers:
                 continue
             match n.stmt, _behind(n, 2):
                 case Arrive(), [Node(stmt=Wait(barrier=slot, parity=parity)) as wait, Node(stmt=Advance(cursor=c, count=Const(value=1))) as advance] if (
-                    slot.name == n.stmt.barrier.name and slot.slot is ZERO and parity is sym(f"{c}.parity") and cursor in (None, c)
-                ) and wait.block is n.block and self._is_advanced_with(n, advance):
+                    (slot.name == n.stmt.barrier.name and slot.slot is ZERO and parity is sym(f"{c}.parity") and cursor in (None, c))
+                    and wait.block is n.block
+                    and self._is_advanced_with(n, advance)
+                ):
                     cursor = c
                     seen |= {n, wait, advance}
                     arrivals.append(n)

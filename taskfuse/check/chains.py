@@ -1,7 +1,7 @@
 """Order through several barriers: a grid or cluster barrier between block barriers, and mbarriers that complete once.
 
-Some threads of each block synchronize at a barrier of the grid, or of the cluster. What another thread did precedes it if a block barrier synchronized the two in between, and
-what a thread does follows it if a block barrier synchronizes the two afterwards: order is transitive.
+Some threads of each block synchronize at a barrier of the grid, or of the cluster. What another thread did precedes it if a block barrier synchronized the
+two in between, and what a thread does follows it if a block barrier synchronizes the two afterwards: order is transitive.
 
 An mbarrier that completes once has all its arrivals in one phase. What a thread did before it arrived, or before a barrier with a thread that then
 arrived, precedes what a thread does after it waited, or after a barrier with a thread that had.

@@ -276,7 +276,6 @@ class Run:
         if block != t // self.per:
             self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[component], t, e))
 
-
     def _access(self, t: int, e: Event, of_rank: int) -> None:
         """Elements of a buffer by rank are accessed: the blocks that have them have begun, and must not have exited."""
         for block in np.unique(np.asarray(e.values) // of_rank).tolist():

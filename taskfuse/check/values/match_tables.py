@@ -74,7 +74,11 @@ def _near(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], min
     for d in (*differences, *elements):
         terms, _ = terms_of(d)
         for term, _ in terms:
-            if term.free.isdisjoint(mine) and pair.countable(term.free) and not term.free.isdisjoint(_own_names(pair.want.node, pair.want) | pair.places.keys()):
+            if (
+                term.free.isdisjoint(mine)
+                and pair.countable(term.free)
+                and not term.free.isdisjoint(_own_names(pair.want.node, pair.want) | pair.places.keys())
+            ):
                 found |= term.free
     return found
 
