@@ -94,11 +94,7 @@ SYNC cluster
 
 def exchange(*changes: tuple[str, str], symbolic: bool = False) -> tf.Kernel:
     """A kernel whose blocks read what the other block of their cluster has stored in its Shared memory; with some changes of its text."""
-    text = XOR.format(rows="2*C", dims="  DIM C min 1\n") if symbolic else XOR.format(rows=4, dims="")
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return tf.parse_kernel(text)
+    return _changed(XOR.format(rows="2*C", dims="  DIM C min 1\n") if symbolic else XOR.format(rows=4, dims=""), changes)
 
 
 UNORDERED = ("SYNC cluster\ny", "y")
@@ -107,3 +103,44 @@ EARLY_EXIT = ("~ value y[blockIdx.x, threadIdx.x]\nSYNC cluster\n", "~ value y[b
 OWN = ("copy(s[1 - clusterIdx.x", "copy(s[clusterIdx.x")
 OUTSIDE = ("copy(s[1 - clusterIdx.x", "copy(s[2 - clusterIdx.x")
 STORED_THERE = (("\ns[clusterIdx.x, threadIdx.x]", "\ns[1 - clusterIdx.x, threadIdx.x]"), OWN)
+
+
+MEET = """KERNEL meet(x: float32[4, 64]) -> (y: float32[4, 64])
+  GRID (4, 1, 1)  BLOCK (64, 1, 1)  CLUSTER (2, 1, 1)
+  CLUSTER s: float32[2, 64] align 16 @ 0
+  MBARRIER m[1]
+  DEFINE s: float32[4, 64] = copy(x[i0, i1])
+  DEFINE y: float32[4, 64] = copy(s[i0 + 1 - 2*(i0 % 2), 63 - i1])
+
+IF threadIdx.x == 0:
+  INIT m[0] count 2
+SYNC cluster
+m.c = CURSOR(slots 1, slot 0, parity 0)
+FOR i in 0..2:
+  s[clusterIdx.x, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])  ~ value s[blockIdx.x, threadIdx.x]
+  SYNC block  # before
+  IF threadIdx.x == 0:
+    ARRIVE m[0] across CIDx scope cluster
+    WAIT m[0] parity m.c.parity scope cluster
+  m.c.advance(1)
+  SYNC block  # after
+  IF i == 1:
+    y[blockIdx.x, threadIdx.x] = copy(s[1 - clusterIdx.x, 63 - threadIdx.x])  ~ value y[blockIdx.x, threadIdx.x]
+  SYNC cluster
+"""
+NOT_BEFORE, NOT_AFTER = ("  SYNC block  # before\n", ""), ("  SYNC block  # after\n", "")
+RELEASE_IN_BLOCK, ACQUIRE_IN_BLOCK = ("across CIDx scope cluster", "across CIDx"), ("m.c.parity scope cluster", "m.c.parity")
+TOO_FEW = ("count 2", "count 1")
+SOMETIMES = ("IF threadIdx.x == 0:\n    ARRIVE", "IF threadIdx.x == 0 && i == 0:\n    ARRIVE")
+
+
+def meet(*changes: tuple[str, str]) -> tf.Kernel:
+    """A kernel of which one thread of each block meets that of the other one, and all others through it; with some changes of its text."""
+    return _changed(MEET, changes)
+
+
+def _changed(text: str, changes: tuple[tuple[str, str], ...]) -> tf.Kernel:
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return tf.parse_kernel(text)
