@@ -234,7 +234,12 @@ class Barriers:
     # -- arrival and wait ---------------------------------------------------------------------------------------------------------
 
     def _pairs(self) -> None:
-        """mbarriers of one slot at which the same threads arrive and wait, one right after the other, each time; the parity is a cursor's, or a number."""
+        """mbarriers at which the same threads arrive and wait, one right after the other, each time; the parity is a cursor's, or a number.
+
+        Those of one block have one slot. Where all blocks of a cluster meet there are two, which take turns: a thread that has passed a round arrives for the
+        next one at mbarriers of which none counts arrivals of the round before, which other threads may be in the middle of; and when it comes back to
+        the first slot, all have arrived for the round between, hence at all mbarriers of the first one.
+        """
         names = {m.name: m.slots for m in self.tree.kernel.mbarriers}
         uses: dict[str, list[Node]] = {name: [] for name in names}
         cursors: dict[str, list[Node]] = {}
@@ -247,9 +252,10 @@ class Barriers:
                 case _:
                     pass
         for name, nodes in uses.items():
-            if names[name] != 1:
+            of_cluster = any(isinstance(n.stmt, Arrive) and n.stmt.across for n in nodes)
+            if names[name] != (2 if of_cluster else 1):
                 continue
-            found = self._as_pairs([n for n in nodes if not isinstance(n.stmt, InitBarrier)], cursors)
+            found = self._as_pairs([n for n in nodes if not isinstance(n.stmt, InitBarrier)], cursors, names[name])
             if not found:
                 continue
             counts = [n.stmt.count for n in nodes if isinstance(n.stmt, InitBarrier)]
@@ -266,11 +272,12 @@ class Barriers:
                 first = first or site
                 if not reason and not self.threads.same(first.participants, split.threads):
                     reason = f"threads with {_text(first.participants)} synchronize at it, too"
-                if not reason and len(counts) == 1:
+                if not reason:
                     count = self.threads.count(split.threads)
                     count = None if count is None else count * blocks
-                    if count is None or not prove(eq(count, counts[0]), self.threads.context.facts):
-                        reason = f"{'an unknown number of' if count is None else count} threads arrive, but {counts[0]} are expected"
+                    other = next((c for c in counts if count is None or not prove(eq(count, c), self.threads.context.facts)), None)
+                    if other is not None:
+                        reason = f"{'an unknown number of' if count is None else count} threads arrive, but {other} are expected"
                 if reason:
                     self._fail(arrive, reason)
                 else:
@@ -287,9 +294,9 @@ class Barriers:
             return "an arrival or a wait at the scope of a block orders nothing that threads of other blocks store"
         return self._clusters.uneven(arrive, CLUSTER_TYPES)
 
-    def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
+    def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]], slots: int) -> list[Node]:
         """The arrivals, if arrival, wait and advance of one cursor always stand together; or arrival and wait, each executed once, and parities alternate."""
-        return self._counted(nodes) or self._by_cursor(nodes, cursors)
+        return self._counted(nodes) or self._by_cursor(nodes, cursors, slots)
 
     def _counted(self, nodes: list[Node]) -> list[Node]:
         """Arrivals and waits outside loops and uniform conditions: the wait for phase k has the parity of k."""
@@ -309,7 +316,7 @@ class Barriers:
         """True only if the threads that arrive advance a cursor each time: that others do, too, changes nothing."""
         return self.threads.split(arrive.conditions).uniform == self.threads.split(advance.conditions).uniform
 
-    def _by_cursor(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
+    def _by_cursor(self, nodes: list[Node], cursors: dict[str, list[Node]], slots: int) -> list[Node]:
         arrivals: list[Node] = []
         cursor: str | None = None
         seen: set[Node] = set()
@@ -318,7 +325,9 @@ class Barriers:
                 continue
             match n.stmt, _behind(n, 2):
                 case Arrive(), [Node(stmt=Wait(barrier=slot, parity=parity)) as wait, Node(stmt=Advance(cursor=c, count=Const(value=1))) as advance] if (
-                    (slot.name == n.stmt.barrier.name and slot.slot is ZERO and parity is sym(f"{c}.parity") and cursor in (None, c))
+                    slot == n.stmt.barrier
+                    and slot.slot is (ZERO if slots == 1 else Cursor(c).slot)
+                    and (parity is Cursor(c).parity and cursor in (None, c))
                     and wait.block is n.block
                     and self._is_advanced_with(n, advance)
                 ):
@@ -331,7 +340,7 @@ class Barriers:
             return []
         others = [n for n in cursors[cursor] if n not in seen]
         match [n.stmt for n in others]:
-            case [CursorInit(slots=1, slot=0, parity=0)] if not others[0].loops:
+            case [CursorInit(slots=number, slot=0, parity=0)] if number == slots and not others[0].loops:
                 return arrivals
             case _:
                 return []

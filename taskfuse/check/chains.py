@@ -72,7 +72,15 @@ class Chains:
 
     def _tells(self, u: Use, wide: BarrierSite, m: BarrierSite) -> bool:
         """True only if the accessing thread synchronizes with the participants of a barrier of several blocks at one of its block."""
-        of_all = m.scope is BarrierScope.BLOCK or (m.id is not None and m.id.free.isdisjoint(THREADS))
+        match m.scope:
+            case BarrierScope.BLOCK:
+                of_all = True
+            case BarrierScope.NAMED:
+                of_all = m.id is not None and m.id.free.isdisjoint(THREADS)
+            case BarrierScope.WARP:
+                of_all = self.threads.one_warp(m.participants, m.node.context, frozenset())
+            case _:
+                of_all = False
         return of_all and self._takes_part(u, m) and self.threads.implies(wide.participants, m.participants)
 
     # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------

@@ -24,15 +24,16 @@ class PlanBarriers:
     """The barriers of one plan.
 
     Attributes:
-        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps: name, arrivals.
+        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps, and at which blocks of a cluster meet: name,
+            slots, arrivals.
         counters: counters of barriers across blocks.
     """
 
     def __init__(self, ranges: ThreadRanges) -> None:
-        self.mbarriers: list[tuple[str, Expr]] = []
+        self.mbarriers: list[tuple[str, int, Expr]] = []
         self.counters: list[str] = []
         self._ranges = ranges
-        self._cursors: list[str] = []
+        self._cursors: list[tuple[str, int]] = []
         self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
         self._stand_in: dict[Node, str] = {}
         self._one_of_each: dict[Node, str] = {}
@@ -63,7 +64,8 @@ class PlanBarriers:
     def _in_cluster(self, node: Node, of: Origin, note: str) -> PSync:
         """A barrier of all threads of a node's thread range in all blocks of a cluster.
 
-        Where it is not all threads of these blocks, those of each block meet before one of them meets those of the other blocks, and after it.
+        Where it is not all threads of these blocks, those of each block meet before one of them meets those of the other blocks, and after it. The mbarriers
+        of these have two slots in turn: a block that is a round ahead arrives at the one while others are still to arrive at the other.
         """
         covered = frozenset((*THREAD_TYPES, *CLUSTER_TYPES))
         blocks = self._ranges.count(node, CLUSTER_TYPES)
@@ -79,9 +81,10 @@ class PlanBarriers:
         name = self._one_of_each.get(node)
         if name is None:
             name = self._one_of_each[node] = f"sync{len(self.mbarriers)}"
-            self.mbarriers.append((name, blocks))
-            self._cursors.append(f"{name}.c")
-        slot, cursor = BarrierSlot(name, const(0)), f"{name}.c"
+            self.mbarriers.append((name, 2, blocks))
+            self._cursors.append((f"{name}.c", 2))
+        cursor = f"{name}.c"
+        slot = BarrierSlot(name, Cursor(cursor).slot)
         across = tuple(p for p in CLUSTER_TYPES if self._ranges.launch[p] is not ONE)
         meet = Arrive(slot, across, MbarrierScope.CLUSTER), Wait(slot, Cursor(cursor).parity, MbarrierScope.CLUSTER)
         first = and_(*(eq(hardware_index(p), self._ranges.range(node, p).start) for p in THREAD_TYPES if self._ranges.launch[p] is not ONE))
@@ -155,12 +158,12 @@ class PlanBarriers:
         name = self._stand_in.get(node)
         if name is None:
             name = self._stand_in[node] = f"sync{len(self.mbarriers)}"
-            self.mbarriers.append((name, threads))
-            self._cursors.append(f"{name}.c")
+            self.mbarriers.append((name, 1, threads))
+            self._cursors.append((f"{name}.c", 1))
         slot = BarrierSlot(name, const(0))
         cursor = f"{name}.c"
         return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
 
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""
-        return [CursorInit(c, 1, 0, 0) for c in self._cursors]
+        return [CursorInit(c, slots, 0, 0) for c, slots in self._cursors]

@@ -4,7 +4,7 @@ import pytest
 
 from taskfuse.check import Verdict
 from taskfuse.kir import parse_kernel
-from tests.lowering.over_clusters import ACQUIRE_IN_BLOCK, NOT_AFTER, NOT_BEFORE, RELEASE_IN_BLOCK, SOMETIMES, TOO_FEW, meet
+from tests.lowering.over_clusters import ACQUIRE_IN_BLOCK, NOT_AFTER, NOT_BEFORE, ONE_SLOT, RELEASE_IN_BLOCK, SOMETIMES, TOO_FEW, meet
 
 GRID = """\
 KERNEL grid(x: float32[4, 64]) -> (y: float32[4, 64])
@@ -264,6 +264,11 @@ def test_all_threads_of_a_cluster_meet_through_one_of_each_block() -> None:
 @pytest.mark.parametrize("change", [NOT_BEFORE, NOT_AFTER, TOO_FEW, SOMETIMES])
 def test_what_keeps_the_threads_of_a_cluster_apart(change: tuple[str, str]) -> None:
     assert meet(change).verify().verdict is Verdict.REFUTED
+
+
+def test_rounds_take_turns_between_two_slots() -> None:
+    """A thread that is a round ahead would arrive in the round of others."""
+    assert meet(ONE_SLOT).verify().verdict is Verdict.OUTSIDE
 
 
 @pytest.mark.parametrize("change", [RELEASE_IN_BLOCK, ACQUIRE_IN_BLOCK])

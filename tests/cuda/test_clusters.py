@@ -88,9 +88,9 @@ def test_elements_of_other_blocks() -> None:
 def test_arrivals_and_waits_at_the_scope_of_the_cluster() -> None:
     text = meet().cuda_source()
     lines = [line.strip() for line in body(text).splitlines()]
-    at = lines.index("mbarrier_publish_at(&m[0], 0);")
-    assert lines[at + 1] == "mbarrier_publish_at(&m[0], 1);"
-    assert lines[at + 2] == "mbarrier_wait_in_cluster(&m[0], m_c_parity);"
+    at = lines.index("mbarrier_publish_at(&m[m_c_slot], 0);")
+    assert lines[at + 1] == "mbarrier_publish_at(&m[m_c_slot], 1);"
+    assert lines[at + 2] == "mbarrier_wait_in_cluster(&m[m_c_slot], m_c_parity);"
     assert "mbarrier.arrive.release.cluster.shared::cluster.b64" in text
     assert "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64" in text
 

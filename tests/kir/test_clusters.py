@@ -139,8 +139,8 @@ def test_scopes_of_arrivals_and_waits() -> None:
     kernel = meet()
     kernel.check_ir()
     assert [s.scope for s in walk(kernel) if isinstance(s, Arrive | Wait)] == [MbarrierScope.CLUSTER] * 2
-    assert "ARRIVE m[0] across CIDx scope cluster\n" in str(kernel)
-    assert "WAIT m[0] parity m.c.parity scope cluster\n" in str(kernel)
+    assert "ARRIVE m[m.c.slot] across CIDx scope cluster\n" in str(kernel)
+    assert "WAIT m[m.c.slot] parity m.c.parity scope cluster\n" in str(kernel)
     assert tf.parse_kernel(kernel.text(witness=True)) == kernel
     with pytest.raises(VerifyError, match="an arrival at the scope of the cluster reaches other blocks: across"):
         meet(("across CIDx scope", "scope")).check_ir()

@@ -108,20 +108,21 @@ STORED_THERE = (("\ns[clusterIdx.x, threadIdx.x]", "\ns[1 - clusterIdx.x, thread
 MEET = """KERNEL meet(x: float32[4, 64]) -> (y: float32[4, 64])
   GRID (4, 1, 1)  BLOCK (64, 1, 1)  CLUSTER (2, 1, 1)
   CLUSTER s: float32[2, 64] align 16 @ 0
-  MBARRIER m[1]
+  MBARRIER m[2]
   DEFINE s: float32[4, 64] = copy(x[i0, i1])
   DEFINE y: float32[4, 64] = copy(s[i0 + 1 - 2*(i0 % 2), 63 - i1])
 
 IF threadIdx.x == 0:
   INIT m[0] count 2
+  INIT m[1] count 2
 SYNC cluster
-m.c = CURSOR(slots 1, slot 0, parity 0)
+m.c = CURSOR(slots 2, slot 0, parity 0)
 FOR i in 0..2:
   s[clusterIdx.x, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])  ~ value s[blockIdx.x, threadIdx.x]
   SYNC block  # before
   IF threadIdx.x == 0:
-    ARRIVE m[0] across CIDx scope cluster
-    WAIT m[0] parity m.c.parity scope cluster
+    ARRIVE m[m.c.slot] across CIDx scope cluster
+    WAIT m[m.c.slot] parity m.c.parity scope cluster
   m.c.advance(1)
   SYNC block  # after
   IF i == 1:
@@ -130,7 +131,8 @@ FOR i in 0..2:
 """
 NOT_BEFORE, NOT_AFTER = ("  SYNC block  # before\n", ""), ("  SYNC block  # after\n", "")
 RELEASE_IN_BLOCK, ACQUIRE_IN_BLOCK = ("across CIDx scope cluster", "across CIDx"), ("m.c.parity scope cluster", "m.c.parity")
-TOO_FEW = ("count 2", "count 1")
+TOO_FEW = ("INIT m[0] count 2", "INIT m[0] count 1")
+ONE_SLOT = ("CURSOR(slots 2", "CURSOR(slots 1")
 SOMETIMES = ("IF threadIdx.x == 0:\n    ARRIVE", "IF threadIdx.x == 0 && i == 0:\n    ARRIVE")
 
 

@@ -194,7 +194,7 @@ def test_roles_meet_across_the_blocks_of_a_cluster() -> None:
     kernel = proved(in_a_role(), numbers(8, 4, 64))
     assert [(s.across, s.scope) for s in walk(kernel) if isinstance(s, Arrive) and s.across] == [((CX,), MbarrierScope.CLUSTER)]
     assert [s.scope for s in walk(kernel) if isinstance(s, Wait) and s.barrier.name == "sync0"] == [MbarrierScope.CLUSTER]
-    assert [str(s.count) for s in walk(kernel) if isinstance(s, InitBarrier) and s.barrier.name == "sync0"] == ["4"]  # one thread of each block
+    assert [str(s.count) for s in walk(kernel) if isinstance(s, InitBarrier) and s.barrier.name == "sync0"] == ["4"] * 2  # one thread of each block
 
 
 def test_what_other_blocks_access_has_bytes_of_its_own() -> None:
