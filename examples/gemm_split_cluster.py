@@ -13,7 +13,7 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 
 
-def build(k: int = 320, parts: int = 4, tile_m: int = 128, tile_n: int = 64, stages: int = 4) -> tf.Fusion:
+def build(k: int = 512, parts: int = 4, tile_m: int = 128, tile_n: int = 64, stages: int = 4) -> tf.Fusion:
     """The product of bfloat16 [M, k] and [N, k], summed in float32; N and k are multiples of 8.
 
     Args:
@@ -32,10 +32,11 @@ def build(k: int = 320, parts: int = 4, tile_m: int = 128, tile_n: int = 64, sta
     a_s, b_s = a.cache_after(), b.cache_after()
     for tv in (a_s, b_s):
         tv.set_memory_type(MemoryType.Shared)
-    total.split(2, tile_k).split(2, -(-k // tile_k // parts))  # [m, n, part, ko, k]
+    total.split(2, -(-k // tile_k // parts) * tile_k).split(3, tile_k)  # [m, n, part, ko, k]; past the end of k copies bring zeros
     acc = total.rfactor([3, 4])  # the sum of one part
     part = acc.cache_after()
     part.set_memory_type(MemoryType.Cluster)
+    held = part.cache_before()  # all of it is read from the accumulators under no branch
     near = part.cache_after()  # vectors of the parts, in registers
     d_r = d.cache_before()
 
@@ -54,12 +55,14 @@ def build(k: int = 320, parts: int = 4, tile_m: int = 128, tile_n: int = 64, sta
     acc.in_flight(1)
 
     # The part of a block, from registers as the tensor cores hold it; rows begin in different banks.
-    part.split(0, tile_m).split(2, tile_n).reorder([0, 2, 4, 1, 3])  # [mo, no, part, m, n]
-    part.set_allocation_domain(tf.layouts.padded(8))
-    part.split(3, tile_m // warpgroups)
-    for axis, p in enumerate((P.BIDy, P.BIDx, P.CIDx, P.TIDy)):
-        part.axis(axis).parallelize(p)
-    part.fragment((4, 5))
+    for tv in (held, part):
+        tv.split(0, tile_m).split(2, tile_n).reorder([0, 2, 4, 1, 3])  # [mo, no, part, m, n]
+        if tv is part:
+            tv.set_allocation_domain(tf.layouts.padded(8))
+        tv.split(3, tile_m // warpgroups)
+        for axis, p in enumerate((P.BIDy, P.BIDx, P.CIDx, P.TIDy)):
+            tv.axis(axis).parallelize(p)
+        tv.fragment((4, 5))
     part.axis(-1).parallelize(P.Vectorize)
 
     # The sum: each block has a share of the rows, each thread vectors of them.
@@ -82,7 +85,7 @@ def build(k: int = 320, parts: int = 4, tile_m: int = 128, tile_n: int = 64, sta
     near.inline_at(8)
     total.inline_at(7)
     d_r.inline_at(7)
-    load, mma = fusion.task([a_s, b_s], name="load"), fusion.task([acc, part], name="mma")
+    load, mma = fusion.task([a_s, b_s], name="load"), fusion.task([acc, held, part], name="mma")
     epilogue = fusion.task([near, total, d_r, d], name="epilogue")
     consumer = fusion.group([mma, epilogue], name="consumer")
     fusion.group([load, consumer], name="roles").parallelize(P.TIDy)
@@ -97,11 +100,11 @@ def main() -> None:
     print(kernel)
     rng = np.random.default_rng()
     for m, n in ((128, 128), (100, 136)):
-        a, b = (rng.standard_normal((rows, 320)).astype(ml_dtypes.bfloat16) for rows in (m, n))
+        a, b = (rng.standard_normal((rows, 512)).astype(ml_dtypes.bfloat16) for rows in (m, n))
         (out,) = kernel.simulate(a, b, seed=1)
         exact = a.astype(np.float64) @ b.astype(np.float64).T
         ulp = np.exp2(np.floor(np.log2(np.maximum(np.abs(exact), 2.0**-20))) - 7)  # of bfloat16
-        print(f"{m} x {n} x 320: largest difference from NumPy {np.max(np.abs(out.astype(np.float64) - exact) / ulp):.3f} ulp of bfloat16")
+        print(f"{m} x {n} x 512: largest difference from NumPy {np.max(np.abs(out.astype(np.float64) - exact) / ulp):.3f} ulp of bfloat16")
 
 
 if __name__ == "__main__":

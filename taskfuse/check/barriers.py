@@ -16,7 +16,7 @@ from taskfuse.check.index_bounds import box_count
 from taskfuse.check.paths import SyncPoint
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
+from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_blocks
 from taskfuse.kir.nodes import For, If, TmaLoad

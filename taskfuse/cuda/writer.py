@@ -132,6 +132,10 @@ class Writer:
         """The loop whose head comes next is unrolled."""
         self.lines.append("#pragma unroll")
 
+    def keep(self) -> None:
+        """The loop whose head comes next stays one."""
+        self.lines.append("#pragma unroll 1")
+
     def call(self, scope: TextScope, helper: Helper, *arguments: str, template: str = "") -> None:
         """A line that calls a helper."""
         self.helpers.add(helper)
