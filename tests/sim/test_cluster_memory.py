@@ -34,9 +34,13 @@ def test_blocks_store_in_others() -> None:
 )
 def test_what_goes_wrong(changes: tuple[tuple[str, str], ...], message: str) -> None:
     kernel = exchange(*changes)
-    with pytest.raises(SimulationError, match=message):
+
+    def run() -> None:
         for seed in range(8):
             kernel.simulate(X, seed=seed)
+
+    with pytest.raises(SimulationError, match=message):
+        run()
 
 
 def test_every_interleaving_of_an_exchange() -> None:
