@@ -139,7 +139,7 @@ class Partials:
         It is one for the threads that have it.
         """
         if memory is MemoryType.Cluster:
-            at = dict(zip(CLUSTER_TYPES, self._indices(CLUSTER_TYPES, index_map, replace), strict=True))
+            at: dict[ParallelType, Expr] = dict(zip(CLUSTER_TYPES, self._indices(CLUSTER_TYPES, index_map, replace), strict=True))
             blocks = [simplify(ranks.rank(self.indexer.ranges, self.indexer.tree.place[self.tv], at), index_map.facts)]
         else:
             blocks = self._indices(self._types(memory)[0], index_map, replace)

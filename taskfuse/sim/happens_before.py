@@ -265,7 +265,7 @@ class HappensBefore(Observer):
             return
         medium = MEDIA[region.memory]
         shared = medium.is_placed and not medium.is_by_rank
-        what = ("shared", memory.number) if shared else ("cluster", memory.cluster, region.number) if medium.is_by_rank else ("global", region.array)
+        what = ("shared", memory.number) if shared else (f"cluster {region.number}", memory.cluster) if medium.is_by_rank else ("global", region.array)
         bits = self._shared_bits(region, index) if shared else self._bits(index, 1, 1)
         uses = self.steps[-1].writes if write else self.steps[-1].reads
         uses[what] = uses.get(what, 0) | bits

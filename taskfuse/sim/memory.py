@@ -258,7 +258,7 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
     if memory.observer is not None:
         memory.observer.access(memory, memory.regions[site.buffer], place.index, write=False)
     if store.of_rank:
-        _reach(memory, store.of_rank, place.index)
+        _reach(memory, store, place.index)
     if store.proxy is not None:
         check_incoming(store.proxy, place.index, memory.regions[site.buffer])
     if store.published is not None:
@@ -283,7 +283,7 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
     if memory.observer is not None:
         memory.observer.access(memory, memory.regions[site.buffer], place.index, write=True)
     if store.of_rank:
-        _reach(memory, store.of_rank, place.index)
+        _reach(memory, store, place.index)
     if store.owned is not None:
         memory.unfenced.update((lanes.ids // WARP).tolist())
         if memory.busy:
@@ -301,11 +301,11 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
         memory.known.add(place)
 
 
-def _reach(memory: Memory, of_rank: int, index: Index) -> None:
+def _reach(memory: Memory, store: Store, index: Index) -> None:
     """Elements of a buffer by rank are accessed: the blocks that have them exist."""
     assert memory.peers is not None
-    elements = np.arange(index.start, index.stop, index.step) if isinstance(index, slice) else np.asarray(index)
-    memory.peers.access(np.unique(elements // of_rank).tolist())
+    elements = np.arange(*index.indices(store.data.size)) if isinstance(index, slice) else np.asarray(index)
+    memory.peers.access(np.unique(elements // store.of_rank).tolist())
 
 
 def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combined: Callable[[Array, Array], Array]) -> None:
