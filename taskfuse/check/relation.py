@@ -208,9 +208,9 @@ class Relation:
         """Equalities that follow from one of a digit that others shift around or mirror: ``(a + r) % b``, ``select(c, r, a - r)``, of what is known but r."""
         match e:
             case Mod(a, b) if self.known(b):
-                terms, _ = terms_of(a)
+                terms, constant = terms_of(a)
                 moving = [(t, k) for t, k in terms if not self.known(t)]
-                if len(moving) < len(terms):
+                if moving and (len(moving) < len(terms) or constant):
                     sign = -1 if all(k < 0 for _, k in moving) else 1
                     rest = sum((t * (sign * k) for t, k in moving), const(0)) % b
                     if not isinstance(rest, Const) and not self.known(rest):

@@ -125,8 +125,7 @@ FOR i in 0..2:
     WAIT m[m.c.slot] parity m.c.parity scope cluster
   m.c.advance(1)
   SYNC block  # after
-  IF i == 1:
-    y[blockIdx.x, threadIdx.x] = copy(s[1 - clusterIdx.x, 63 - threadIdx.x])  ~ value y[blockIdx.x, threadIdx.x]
+  y[blockIdx.x, threadIdx.x] = copy(s[1 - clusterIdx.x, 63 - threadIdx.x])  ~ value y[blockIdx.x, threadIdx.x]
   SYNC cluster
 """
 NOT_BEFORE, NOT_AFTER = ("  SYNC block  # before\n", ""), ("  SYNC block  # after\n", "")
