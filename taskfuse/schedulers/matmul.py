@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
@@ -147,7 +148,8 @@ def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf
         swapped = _swapped(fusion, usual, sizes, tf32)
     except UnsupportedError:
         return Plan((usual,), ranked)
-    return Plan((usual, swapped), tuple(sorted((*rank(swapped.problem), *ranked), key=lambda e: e.us)))  # of equals, what loads fewer rows outside
+    both = (*ranked, *rank(swapped.problem)) if problem.m >= WGMMA_ROWS else (*rank(swapped.problem), *ranked)  # of equals, what loads fewer rows outside
+    return Plan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
 
 
 def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: bool) -> Way:
