@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
@@ -449,6 +449,11 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
 
 @lru_cache(maxsize=256)
 def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
-    """All candidates, the fastest first; ties go to more blocks, then to the larger tile, then to the shorter steps."""
+    """All candidates, the fastest first; ties, as where all wait for memory, go to what has less to do beside that, then to more blocks, then to the larger tile."""
     found = [estimate(problem, config) for config in candidates(problem)]
-    return tuple(sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n)), e.config.tile_k)))
+
+    def key(e: Estimate) -> tuple[float, ...]:
+        c = e.config
+        return e.us, e.waves * tile_time(problem, c).products, -c.blocks, -c.tile_m * c.tile_n, c.tile_k
+
+    return tuple(sorted(found, key=key))

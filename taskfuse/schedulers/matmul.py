@@ -159,7 +159,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
         UnsupportedError: more than one product of inputs makes the tiles, or what is made of them is no tile.
     """
     product, problem = usual
-    if problem.ragged is not None or product.blocks is not None or product.beside or product.reductions:
+    if problem.ragged is not None or product.blocks is not None or product.reductions:
         raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
     found = find(fusion, is_swapped=True)
     check_types(fusion, found, tf32)
