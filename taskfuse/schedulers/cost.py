@@ -449,7 +449,7 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
 
 @lru_cache(maxsize=256)
 def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
-    """All candidates, the fastest first; ties, as where all wait for memory, go to what has less to do beside that, then to more blocks, then to the larger tile."""
+    """All candidates, the fastest first; ties, as where all wait for memory, go to what has less to do beside that, then to more blocks and larger tiles."""
     found = [estimate(problem, config) for config in candidates(problem)]
 
     def key(e: Estimate) -> tuple[float, ...]:
