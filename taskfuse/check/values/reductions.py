@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
@@ -95,7 +96,7 @@ class Reductions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
-                    place = replace(place, element=tuple(simplify(e, node.context.facts) for e in place.element))
+                    place = replace(place, element=tuple(_decided(e, node) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
@@ -208,7 +209,8 @@ class Reductions:
                     self._in_all(n, t)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group)
-        key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
+        last = max((s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number), default=-1)
+        key = (tuple(map(id, group)), tuple(scope), definition.tensor, constraints, last, want.node if joined is not None else None)
         if key not in self._known:
             try:
                 self.starts.check(want, group, scope, constraints, definition, joined)
@@ -391,6 +393,17 @@ class Reductions:
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
+
+
+def _decided(e: Expr, node: Node) -> Expr:
+    """An axis of a term's element, by what is known of the loops around, or by the conditions as well where loops leave it a part of another number.
+
+    Whether or not a term is taken, the accumulator is of one element: conditions would have those that take none be of another one.
+    """
+    constraints = node.context.constraints
+    loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr)))
+    plain = simplify(e, loops.facts)
+    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts)
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:

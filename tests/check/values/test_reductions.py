@@ -407,3 +407,42 @@ IF threadIdx.x == 0:
 def test_a_digit_of_a_point_behind_the_end_is_no_digit_of_one_that_exists() -> None:
     rejected(BEHIND, "i + 2*threadIdx.x < 4", "i + 2*threadIdx.x < 3", "lacks the term at [3]")
     assert not any(o.subject == "launch" for o in verify(parse_kernel(BEHIND)).argument)
+
+
+FEW = """\
+KERNEL k(x: float32[3, N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  SHARED s: float32[8, N] align 16
+  LOCAL s.acc: float32[]
+  LOCAL y.acc: float32[]
+  DEFINE s: float32[8, N] over (3, N) at (i0 % 8, i1) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE y: float32[N] over (8, N) at (i1) = reduce add of copy(s[i0, i1]) from 0.0
+
+FOR i0 in 0..8:
+  FOR i1 in 0..N:
+    IF i0 < 8:
+      s.acc = copy(0.0)  ~ start s
+    IF i0 < 3:
+      s.acc = add(s.acc, x[i0, i1])  ~ term s[i0, i1]
+    s[i0, i1] = copy(s.acc)  ~ value s[i0, i1]
+FOR i1 in 0..N:
+  y.acc = copy(0.0)  ~ start y
+  FOR i0 in 0..8:
+    y.acc = add(y.acc, s[i0, i1])  ~ term y[i0, i1]
+  y[i1] = copy(y.acc)  ~ value y[i1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("IF i0 < 8:", "IF i0 < 3:", "not every accumulator is set before it is read"),
+        ("IF i0 < 3:", "IF i0 < 2:", "lacks the term at [2, 0]"),
+        ("copy(s.acc)  ~ value s[i0, i1]", "copy(s.acc)  ~ value s[7 - i0, i1]", "it may find index"),
+    ],
+)
+def test_an_accumulator_of_digits_of_an_axis_may_take_no_term(good: str, bad: str, reason: str) -> None:
+    rejected(FEW, good, bad, reason)
+    few = FEW.replace("i0 < 3:", "i0 < 1:").replace("over (3, N)", "over (1, N)").replace("x: float32[3, N]", "x: float32[1, N]")
+    verify(parse_kernel(few)).require()
