@@ -210,7 +210,7 @@ class Reductions:
         scope = [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group)
         last = max((s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number), default=-1)
-        key = (tuple(map(id, group)), tuple(scope), definition.tensor, constraints, last, want.node if joined is not None else None)
+        key = (tuple(map(id, group)), tuple(scope), definition.tensor, constraints, last, want.index, want.node if joined is not None else None)
         if key not in self._known:
             try:
                 self.starts.check(want, group, scope, constraints, definition, joined)
@@ -254,6 +254,8 @@ class Reductions:
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = determined(group[0], scope)
+        said = determined(group[0], [n for n in scope if n in want.node.loops])
+        at = {e.name: w for e, w in zip(group[0].place.index, want.index, strict=True) if isinstance(e, Sym) and e.name in said}
         listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         blocks: dict[str, Span] = {}
         rows: list[Mapping[str, Ints] | None] = [None]
@@ -276,7 +278,7 @@ class Reductions:
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space) if everywhere else ()
-                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
+                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = in_blocks(joined, spans, conditions)
@@ -316,21 +318,24 @@ class Reductions:
             for extent, end in zip(extents, ends, strict=True)
         ]
 
-    def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
+    def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
         """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
 
         Conditions of terms that are joined are checked thread by thread.
+
+        Args:
+            at: the loops whose variables the accumulator's place says, by what they are where it is read.
         """
         stops = [n.stmt.stop for n in t.node.loops if isinstance(n.stmt, For)]
         found: list[Expr] = []
         while stops:
             stop = stops.pop()
             if isinstance(stop, Select):
-                found += (part for part in conjuncts(stop.cond) if proves(constraints, part))
+                found += (part for part in conjuncts(stop.cond) if proves(constraints, substitute(part, at)))
                 stops.append(stop.a)
         for c in t.node.conditions:
             for part in conjuncts(c):
-                holds = proves(constraints, part)
+                holds = proves(constraints, substitute(part, at))
                 if joined is None and part.free <= THREADS and not holds:
                     around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.writes.definitions[t.place.tensor].space))
                     if not proves(around, part):
