@@ -6,7 +6,8 @@ by nobody: lowering need not sum it up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from taskfuse.ir.scalar import Expr, Sym, conjuncts, substitute, sym
 from taskfuse.kir.operands import Access, Operand
@@ -54,7 +55,7 @@ def _reads(definition: Definition) -> Iterator[tuple[str, tuple[Expr, ...]]]:
     yield from ((o.buffer, ()) for o in everything if isinstance(o, Access))
 
 
-def _of_element(access: Access, condition: Expr, point: Set[str]) -> tuple[Expr, ...]:
+def _of_element(access: Access, condition: Expr, point: AbstractSet[str]) -> tuple[Expr, ...]:
     """The conjuncts of a condition on a point that the index of an access at that point says, in terms of the index."""
     axes = {e.name: sym(f"i{k}") for k, e in enumerate(access.index) if isinstance(e, Sym)}
     return tuple(substitute(c, axes) for c in conjuncts(condition) if c.free & point <= axes.keys())

@@ -47,6 +47,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     evaluate,
+    le,
     maximum,
     minimum,
     simplify,
@@ -205,6 +206,10 @@ class Reductions:
             if not n.runs() and not is_determined(n, group[0]):
                 raise Open("it may take no term at all", n)
             if not is_determined(n, group[0]):
+                first = self._in_first(n, want)
+                if first is not None:
+                    constraints = constraints.given(first)
+                    continue
                 for t in group:
                     self._in_all(n, t)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
@@ -235,6 +240,17 @@ class Reductions:
         if term.points:
             raise Open("an instruction takes several steps of a fold at once", term.node)
         in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
+
+    def _in_first(self, loop: Node, want: Place) -> Expr | None:
+        """That it is the first iteration of a loop, if no other one sets an accumulator, takes a term or joins: what it leaves is read behind the loop."""
+        stmt, rule = loop.stmt, self.writes.definitions[want.tensor].rule
+        assert isinstance(stmt, For)
+        if not isinstance(rule, Reduce) or rule.rescaled is not None:
+            return None
+        places = (*self.starts.places.get(want.buffer, []), *(t.place for t in self.terms[want.buffer]))
+        inside_loop = {p.node: p.points for p in places if loop in p.node.loops} | {n: () for n in self._parts.get(want.tensor, []) if loop in n.loops}
+        alone = all(proves(known_of(n, dict(points)).given(*n.conditions), le(sym(stmt.var), stmt.start)) for n, points in inside_loop.items())
+        return eq(sym(stmt.var), stmt.start) if alone else None
 
     @staticmethod
     def _in_all(loop: Node, t: Term) -> None:
@@ -374,7 +390,8 @@ class Reductions:
             raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
         said = (e for t in group for e in taken_by(t, range(len(t.point))))
-        joined_threads.take([threads.values(a) for a in sorted({a for e in said for a in thread_atoms(e, threads.index.keys())}, key=str)])
+        takers = np.logical_or.reduce([threads.chosen(t.node.conditions) for t in group])
+        joined_threads.take([threads.values(a) for a in sorted({a for e in said for a in thread_atoms(e, threads.index.keys())}, key=str)], takers)
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)

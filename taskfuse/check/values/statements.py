@@ -9,11 +9,11 @@ from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
 from taskfuse.check.values.operands import COPY, CheckedOperands
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
+from taskfuse.check.values.read_elements import ReadElements
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.terms import converts_once
-from taskfuse.check.values.read_elements import ReadElements
 from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, substitute, sym
