@@ -16,7 +16,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.terms import converts_once
 from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
-from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, substitute, sym
+from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy
@@ -91,7 +91,8 @@ class CheckedStatements:
     def _value(self, w: ClaimedWrite) -> None:
         definition = self.writes.definitions[w.holds.tensor]
         stmt = w.node.stmt
-        exists = (*inside(w.holds.index, definition.shape), *self.read_elements.conditions(w.holds.tensor, w.holds.index))
+        read = self.read_elements.conditions(w.holds.tensor, w.holds.index)
+        exists = (*inside(w.holds.index, definition.shape), *(simplify(c, w.node.context.facts) for c in read))
         match definition.rule:
             case Reduce() | Iterate():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):

@@ -102,3 +102,24 @@ def test_registers_are_summed_up_where_they_are_read() -> None:
     verify(parse_kernel(REGISTERS)).require()
     for wrong in (REGISTERS.replace("(t[j of 8], 0, 8) < 3", "(t[7 - j of 8], 0, 8) < 3"), REGISTERS.replace("(t[j of 8], 0, 8) < 3", "(t[j of 8], 0, 8) < 2")):
         assert not verify(parse_kernel(wrong)).is_proved
+
+
+def test_conditions_of_reads_are_said_over_digits() -> None:
+    digits = UNREAD.replace(
+        "s: float32[8] over (8, 4) at (i0) = reduce add of copy(x[i0, i1])",
+        "s: float32[4, 2] over (4, 2, 4) at (i0, i1) = reduce add of copy(x[2*i0 + i1, i2])",
+    )
+    digits = digits.replace(
+        "y: float32[8] = pick(s[i0] if i0 < clamp(t[0 of 8], 0, 8)", "y: float32[4, 2] = pick(s[i0, i1] if clamp(t[2*i0 + i1 of 8], 0, 8) < 3"
+    )
+    digits = digits.replace("-> (y: float32[8])", "-> (y: float32[4, 2])").replace(
+        "threadIdx.x < clamp(t[0 of 8], 0, 8)", "clamp(t[threadIdx.x of 8], 0, 8) < 3"
+    )
+    digits = digits.replace("term s[threadIdx.x,", "term s[threadIdx.x//2, threadIdx.x % 2,").replace(
+        "value s[threadIdx.x]", "value s[threadIdx.x//2, threadIdx.x % 2]"
+    )
+    digits = digits.replace("value y[threadIdx.x]", "value y[threadIdx.x//2, threadIdx.x % 2]").replace(
+        "\ny[threadIdx.x]", "\ny[threadIdx.x//2, threadIdx.x % 2]"
+    )
+    verify(parse_kernel(digits)).require()
+    assert not verify(parse_kernel(digits.replace("select(clamp(t[threadIdx.x of", "select(clamp(t[threadIdx.x//2 of"))).is_proved
