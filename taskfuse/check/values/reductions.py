@@ -7,7 +7,7 @@ reduction's domain that belongs to the element, once. A point past the end of an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
@@ -97,7 +97,8 @@ class Reductions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
-                    place = replace(place, element=tuple(_decided(e, node) for e in place.element))
+                    started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
+                    place = replace(place, element=tuple(_decided(e, node, started) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
@@ -417,13 +418,17 @@ class Reductions:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
 
-def _decided(e: Expr, node: Node) -> Expr:
-    """An axis of a term's element, by what is known of the loops around, or by the conditions as well where loops leave it a part of another number.
+def _decided(e: Expr, node: Node, started: Collection[Expr]) -> Expr:
+    """An axis of a term's element, by what is known of the loops around and of where its accumulator is set; or by all conditions, where that leaves it a
+    part of another number.
 
     Whether or not a term is taken, the accumulator is of one element: conditions would have those that take none be of another one.
+
+    Args:
+        started: the conditions under which the accumulator is set.
     """
     constraints = node.context.constraints
-    loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr)))
+    loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
     plain = simplify(e, loops.facts)
     return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts)
 

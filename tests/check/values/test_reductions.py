@@ -516,3 +516,41 @@ y[blockIdx.x] = copy(acc)  ~ value y[blockIdx.x]
 )
 def test_iterations_that_leave_an_accumulator_alone(good: str, bad: str, reason: str) -> None:
     rejected(FIRST, good, bad, reason)
+
+
+FEW_THREADS = """\
+KERNEL k(x: float32[1, N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (12, 1, 1)
+  SHARED s: float32[8, N] align 16
+  LOCAL s.acc: float32[]
+  LOCAL y.acc: float32[]
+  DEFINE s: float32[8, N] over (1, N) at (i0 % 8, i1) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE y: float32[N] over (8, N) at (i1) = reduce add of copy(s[i0, i1]) from 0.0
+
+IF threadIdx.x < 8:
+  FOR i1 in 0..N:
+    s.acc = copy(0.0)  ~ start s
+    IF threadIdx.x < 1:
+      s.acc = add(s.acc, x[threadIdx.x, i1])  ~ term s[threadIdx.x, i1]
+    s[threadIdx.x, i1] = copy(s.acc)  ~ value s[threadIdx.x, i1]
+SYNC block
+IF threadIdx.x == 0:
+  FOR j in 0..N:
+    y.acc = copy(0.0)  ~ start y
+    FOR i0 in 0..8:
+      y.acc = add(y.acc, s[i0, j])  ~ term y[i0, j]
+    y[j] = copy(y.acc)  ~ value y[j]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("IF threadIdx.x < 8:", "IF threadIdx.x < 7:", "no write of s is known"),
+        ("IF threadIdx.x < 1:", "IF threadIdx.x < 0:", "lacks the term at [0, 0]"),
+        ("copy(s.acc)  ~ value s[threadIdx.x, i1]", "copy(s.acc)  ~ value s[7 - threadIdx.x, i1]", "it may find index"),
+    ],
+)
+def test_an_accumulator_of_a_thread_may_take_no_term(good: str, bad: str, reason: str) -> None:
+    rejected(FEW_THREADS, good, bad, reason)
