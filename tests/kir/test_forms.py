@@ -11,7 +11,7 @@ from taskfuse.kir.forms import FORMS, RESERVED, STATEMENT_WORDS, OptionalPart, S
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operand_printer import OperandPrinter
 from taskfuse.kir.operands import BarrierSlot, Located
-from taskfuse.kir.synchronization import Arrive
+from taskfuse.kir.synchronization import Arrive, MbarrierScope
 
 CLASSES = get_args(Stmt)
 
@@ -43,5 +43,6 @@ def test_pieces() -> None:
         Word("ARRIVE ", ("ARRIVE",)),
         Slot("barrier", BarrierSlot),
         OptionalPart(Word(" across ", ("across",)), Slot("across", tuple[ParallelType, ...]), ()),
+        OptionalPart(Word(" scope ", ("scope",)), Slot("scope", MbarrierScope), MbarrierScope.BLOCK),
     )
     assert form.made({"barrier": BarrierSlot("b", const(0))}) == Arrive(BarrierSlot("b", const(0)))
