@@ -10,17 +10,17 @@ from taskfuse.ir.scalar.samples import is_negative_somewhere
 FACTS = Facts().with_range("N", 1, None).with_multiple("N", 8).with_range("i", 0, parse_expr("N - 1")).with_range("t", 0, 31)
 
 
-@pytest.mark.parametrize("text", ("N - 9", "i - t", "7 - i", "t % 5 - 3", "N//16 - 1", "30 - t", "unknown + 3", "5 - unknown", "unknown % 4 - 2"))
+@pytest.mark.parametrize("text", ["N - 9", "i - t", "7 - i", "t % 5 - 3", "N//16 - 1", "30 - t", "unknown + 3", "5 - unknown", "unknown % 4 - 2"])
 def test_what_is_negative_somewhere(text: str) -> None:
     assert is_negative_somewhere(parse_expr(text), FACTS)
 
 
-@pytest.mark.parametrize("text", ("N - 8", "N - i - 1", "31 - t", "i % 7", "unknown % 4", "-(N % 8)", "max(unknown, 2) - 2"))
+@pytest.mark.parametrize("text", ["N - 8", "N - i - 1", "31 - t", "i % 7", "unknown % 4", "-(N % 8)", "max(unknown, 2) - 2"])
 def test_what_is_never_negative(text: str) -> None:
     assert not is_negative_somewhere(parse_expr(text), FACTS)
 
 
-@pytest.mark.parametrize("text", ("unknown//(t - t//2*2) - unknown", "table([3, 4], t) - 3"))
+@pytest.mark.parametrize("text", ["unknown//(t - t//2*2) - unknown", "table([3, 4], t) - 3"])
 def test_where_a_form_has_no_value_it_is_not_negative(text: str) -> None:
     facts = FACTS.with_range("unknown", 0, 9)
     assert not is_negative_somewhere(parse_expr(text), facts)
