@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
-from taskfuse.ir.scalar import Expr, Facts, evaluate
-from taskfuse.ir.scalar.samples import Samples, drawn, of_facts, rows, values, where
+from taskfuse.ir.scalar import Expr, Facts, Samples, evaluate, sample_count, sampled_values, samples_of, samples_where, samples_with
 
 
 class Sampled(Protocol):
@@ -34,7 +33,7 @@ class Sampled(Protocol):
 def fails(constraints: Sampled, condition: Expr) -> bool:
     """True only if a condition does not follow from what is known, as one that has no value at all."""
     table = _table(constraints)
-    if not condition.free <= table.keys() or not rows(table):
+    if not condition.free <= table.keys() or not sample_count(table):
         return False
     try:
         found = evaluate(condition, table)
@@ -46,23 +45,23 @@ def fails(constraints: Sampled, condition: Expr) -> bool:
 def _table(constraints: Sampled) -> Samples:
     """Symbols that something is known of, each with as many values as the others; none if no sample is known."""
     if constraints.samples is None:
-        constraints.samples = of_facts(constraints.facts) if constraints.under is None else _with(_table(constraints.under), constraints)
+        constraints.samples = samples_of(constraints.facts) if constraints.under is None else _with(_table(constraints.under), constraints)
     return constraints.samples
 
 
 def _with(table: Samples, constraints: Sampled) -> Samples:
     """A table with one more item."""
-    if not rows(table):
+    if not sample_count(table):
         return table
     match constraints.assumptions[-1]:
         case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
             if not (start.free | stop.free) <= table.keys():
                 return {}
-            table = drawn(table, str(symbol), values(start, table), values(stop, table) - 1)
+            table = samples_with(table, str(symbol), sampled_values(start, table), sampled_values(stop, table) - 1)
             for c in implied:
-                table = where(table, c)
+                table = samples_where(table, c)
             return table
         case BoundedElement(symbol=symbol, span=(lo, hi)):
-            return drawn(table, str(symbol), lo, hi)
+            return samples_with(table, str(symbol), lo, hi)
         case condition:
-            return where(table, condition)
+            return samples_where(table, condition)

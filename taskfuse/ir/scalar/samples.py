@@ -37,11 +37,11 @@ def is_negative_somewhere(form: Expr, facts: Facts) -> bool:
     """
     if lookups_of(form):
         return False
-    table = of_facts(facts)
-    if not rows(table):
+    table = samples_of(facts)
+    if not sample_count(table):
         return False
     for name in sorted(form.free - table.keys()):
-        table = drawn(table, name, -NEAR, np.where(np.arange(rows(table)) % 2, FAR, NEAR))
+        table = samples_with(table, name, -NEAR, np.where(np.arange(sample_count(table)) % 2, FAR, NEAR))
     at = Evaluation(table)
     try:
         negative = np.less(at.of(form), 0)
@@ -67,7 +67,7 @@ def _demands(e: Expr) -> tuple[Expr, ...]:
     return tuple(found)
 
 
-def of_facts(facts: Facts) -> Samples:
+def samples_of(facts: Facts) -> Samples:
     """Samples of the symbols whose ranges are known."""
     if facts.samples is None:
         facts.samples = _of_facts(facts)
@@ -84,37 +84,37 @@ def _of_facts(facts: Facts) -> Samples:
         for name in ready:
             low, high = left.pop(name)
             step = facts.multiples.get(sym(name), 1)
-            lo = 0 if low is None else -(-values(low, table) // step)
-            width = np.where(np.arange(rows(table)) % 2, FAR, NEAR) if high is None else np.minimum(values(high, table) // step - lo, MOST)
-            table = drawn(table, name, lo, lo + width)
+            lo = 0 if low is None else -(-sampled_values(low, table) // step)
+            width = np.where(np.arange(sample_count(table)) % 2, FAR, NEAR) if high is None else np.minimum(sampled_values(high, table) // step - lo, MOST)
+            table = samples_with(table, name, lo, lo + width)
             if step != 1:
                 table = {**table, name: table[name] * step}
     for condition in facts.known:
-        table = where(table, condition)
+        table = samples_where(table, condition)
     return table
 
 
-def rows(table: Samples) -> int:
+def sample_count(table: Samples) -> int:
     """How many samples there are."""
     return next(iter(table.values())).size if table else 0
 
 
-def values(e: Expr, table: Samples) -> Ints | int:
+def sampled_values(e: Expr, table: Samples) -> Ints | int:
     """A value for each row, or the one of all."""
     if isinstance(e, Const):
         return e.value
-    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), rows(table))
+    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), sample_count(table))
 
 
-def drawn(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> Samples:
+def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> Samples:
     """Samples of one more symbol between two bounds, where it has a value."""
     if name in table:
         return {}
-    found = (_RANDOM[len(table) % len(_RANDOM), : rows(table)] * (hi - lo + 1) // 1).astype(np.int64) + lo
+    found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1) // 1).astype(np.int64) + lo
     return _chosen({**table, name: found}, lo <= hi)
 
 
-def where(table: Samples, condition: Expr) -> Samples:
+def samples_where(table: Samples, condition: Expr) -> Samples:
     """The samples at which a condition holds."""
     if not condition.free <= table.keys():
         return {}
