@@ -29,6 +29,7 @@ OPEN = {
     "nobody_loads_block": "mbarrier full: a load is not issued by exactly one thread",
     "nobody_loads_uniform": "mbarrier full: a position begins outside a loop or condition and ends inside",
     "nobody_releases": "s: they stand in different arms, and nothing orders them",
+    "nobody_hands_over": "s: they stand in different arms, and nothing orders them",
     "count_of_nobody": "counts: the count of b: 32*N is not known to be at least 1",
     "releases_of_nobody": "counts: the count of full: N is not known to be at least 1",
     "bytes_of_threads": "mbarrier full: 128 bytes are expected, but loads bring 256",
