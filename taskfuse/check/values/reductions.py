@@ -23,6 +23,7 @@ from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
+from taskfuse.check.values.iterations import own_accumulators
 from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
@@ -206,11 +207,12 @@ class Reductions:
             if not is_determined(n, group[0]):
                 for t in group:
                     self._in_all(n, t)
-        scope = [n for n in group[0].node.loops if n in scope or n in again]
+        shared, scope = scope, [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group)
-        key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
+        key = (id(group[0]), tuple(shared), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
         if key not in self._known:
             try:
+                own_accumulators(group[0], shared, starts)
                 self.starts.check(want, group, scope, constraints, definition, joined)
                 self._cover(group, scope, definition, constraints, joined, want)
                 if isinstance(definition.rule, Iterate):
