@@ -12,7 +12,7 @@ from itertools import product
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable
-from taskfuse.check.values.accumulators import Term, is_determined
+from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.match import is_left_by_one, where_found
 from taskfuse.check.values.questions import equal, inside, known_at
@@ -65,15 +65,13 @@ class Rescaling:
             self._each(t, factors)
 
     def _loop(self, first: Term, scope: Sequence[Node], definition: Definition, axis: int) -> Node:
-        """The loop over the indices: once for each accumulator."""
+        """The loop over the indices, which no other loop repeats."""
         for n in first.node.loops:
             s = n.stmt
             if n in scope or not isinstance(s, For):
                 continue
             if sym(s.var) is not first.point[axis]:
-                if not is_determined(n, first):
-                    raise Open(f"it is rescaled again in each iteration of {s.var}", first.node)
-                continue
+                raise Open(f"it is rescaled again in each iteration of {s.var}", first.node)
             if s.start is not const(0) or s.step is not const(1) or not self._ends_with_terms(s.stop, first, definition, axis):
                 raise Open("its loop does not run over all indices at which it is rescaled, in order", first.node)
             return n
