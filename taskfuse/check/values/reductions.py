@@ -218,7 +218,8 @@ class Reductions:
                 if isinstance(definition.rule, Iterate):
                     self._in_order(group, scope, definition.rule)
                 if isinstance(definition.rule, Reduce):
-                    self.rescaling.check(group, scope, definition, definition.rule, self._parts.get(definition.tensor, []))
+                    anew = [n for n in scope if n in shared or not is_determined(n, group[0])]
+                    self.rescaling.check(group, anew, definition, definition.rule, self._parts.get(definition.tensor, []))
                 self._known[key] = None
             except Open as error:
                 self._known[key] = error.with_traceback(None)
