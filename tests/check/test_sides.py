@@ -30,6 +30,8 @@ OPEN = {
     "nobody_loads_uniform": "mbarrier full: a position begins outside a loop or condition and ends inside",
     "nobody_releases": "s: they stand in different arms, and nothing orders them",
     "nobody_hands_over": "s: they stand in different arms, and nothing orders them",
+    "cursor_moves_in_arm": "s[c.slot + 2]: index c.slot + 2 of axis 0 is not known to be in 0..4",
+    "cursor_moves_in_arm_divisor": "divisors: the divisor c.slot is not known to be at least 1",
     "count_of_nobody": "counts: the count of b: 32*N is not known to be at least 1",
     "releases_of_nobody": "counts: the count of full: N is not known to be at least 1",
     "bytes_of_threads": "mbarrier full: 128 bytes are expected, but loads bring 256",

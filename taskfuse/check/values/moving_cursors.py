@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementBlock
+from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementBlock, cursor_of
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Expr, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
-from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
+from taskfuse.kir.synchronization import Advance, CursorInit
 
 
 def cursors_of(expressions: Iterable[Expr]) -> frozenset[str]:
     """The names of the cursors in some expressions."""
-    return frozenset(found[0].name for e in expressions for n in e.free if (found := Cursor.of(n)) is not None)
+    return frozenset(name for e in expressions for n in e.free if (name := cursor_of(n)) is not None)
 
 
 def moves_of(node: Node, cursors: frozenset[str]) -> tuple[Node, ...]:
