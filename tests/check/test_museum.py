@@ -133,6 +133,9 @@ FOUND = {
     "rescaled_again": "y[0]: rescales y at 0, which does not follow the index up to which it was rescaled",
     "cursor_moved": "y[0, 0]: for element [0, 0] of y: reads nothing where element [0, 0] of a is defined",
     "cursor_of_threads": "y[0, 0]: for element [0, 0] of y: reads nothing where element [0, 31] of a is defined",
+    "second_reader_condition": "z[0]: for element [0] of z: element [0] of s lacks the term at [0, 0] and 3 more",
+    "second_reader_reset": "z[0]: for element [0] of z: element [0] of s lacks the term at [0, 0] and 3 more",
+    "second_reader_terms": "z[0]: for element [0] of z: element [0] of s has the term at [0, 3] twice: by thread 0 and thread 0",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {
