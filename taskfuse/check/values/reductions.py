@@ -24,6 +24,7 @@ from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
+from taskfuse.check.values.iterations import own_accumulators
 from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
@@ -213,18 +214,20 @@ class Reductions:
                     continue
                 for t in group:
                     self._in_all(n, t)
-        scope = [n for n in group[0].node.loops if n in scope or n in again]
+        shared, scope = scope, [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group)
         last = max((s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number), default=-1)
-        key = (tuple(map(id, group)), tuple(scope), definition.tensor, constraints, last, want.index, want.node if joined is not None else None)
+        key = (tuple(map(id, group)), tuple(shared), tuple(scope), definition.tensor, constraints, last, want.index, want.node if joined is not None else None)
         if key not in self._known:
             try:
+                own_accumulators(group[0], shared, starts)
                 self.starts.check(want, group, scope, constraints, definition, joined)
                 self._cover(group, scope, definition, constraints, joined, want)
                 if isinstance(definition.rule, Iterate):
                     self._in_order(group, scope, definition.rule)
                 if isinstance(definition.rule, Reduce):
-                    self.rescaling.check(group, scope, definition, definition.rule, self._parts.get(definition.tensor, []))
+                    anew = [n for n in scope if n in shared or not is_determined(n, group[0])]
+                    self.rescaling.check(group, anew, definition, definition.rule, self._parts.get(definition.tensor, []))
                 self._known[key] = None
             except Open as error:
                 self._known[key] = error.with_traceback(None)
