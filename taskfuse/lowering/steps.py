@@ -255,8 +255,7 @@ def _barriers(state: State) -> None:
     sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_pingpong(state.plan)
-    stand_ins = [(name, 1, count) for name, count in sync.barriers.mbarriers]
-    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *stand_ins]
+    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *sync.barriers.mbarriers]
     state.counters = sync.barriers.counters
     state.cursors = sync.barriers.cursor_inits()
 

@@ -99,7 +99,8 @@ class Reductions:
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
                     started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
-                    place = replace(place, element=tuple(_decided(e, node, started) for e in place.element))
+                    within = {f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)}
+                    place = replace(place, element=tuple(_decided(e, node, started, within) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
@@ -278,11 +279,11 @@ class Reductions:
         at = {e.name: w for e, w in zip(group[0].place.index, want.index, strict=True) if isinstance(e, Sym) and e.name in said}
         listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         blocks: dict[str, Span] = {}
+        grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
         rows: list[Mapping[str, Ints] | None] = [None]
         if joined is not None:  # of whichever thread and block
             assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
             constraints = constraints.about(const(0))[0].given(*assumptions)
-            grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
@@ -301,7 +302,7 @@ class Reductions:
                 spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
                 values = list(t.point)
                 if joined is not None:
-                    spans, conditions = in_blocks(joined, spans, conditions)
+                    spans, conditions = in_blocks(joined, spans, conditions, grid)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
@@ -421,7 +422,7 @@ class Reductions:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
 
-def _decided(e: Expr, node: Node, started: Collection[Expr]) -> Expr:
+def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str, tuple[int, int]]) -> Expr:
     """An axis of a term's element, by what is known of the loops around and of where its accumulator is set; or by all conditions, where that leaves it a
     part of another number.
 
@@ -429,11 +430,12 @@ def _decided(e: Expr, node: Node, started: Collection[Expr]) -> Expr:
 
     Args:
         started: the conditions under which the accumulator is set.
+        within: least and greatest values of the indices inside of a tile.
     """
     constraints = node.context.constraints
     loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
-    plain = simplify(e, loops.facts)
-    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts)
+    plain = simplify(e, loops.facts.with_ranges(within))
+    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts.with_ranges(within))
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:
