@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, const, ge, gt, le,
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
 """Operands that decide the result, whatever finite number the other one is."""
+ADDED = {name: values for name, values in ABSORBING.items() if name != "mul"}
+"""Of those, the ones in sums and differences: they decide whatever other number that is not NaN or the opposite infinity."""
 ARITHMETIC: dict[str, Callable[..., Expr]] = {"copy": simplify, "cast": simplify, "add": operator.add, "sub": operator.sub, "mul": operator.mul}
 COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge}
 
@@ -41,12 +43,22 @@ class Behind:
 def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
     behind = [_behind(fusion, o, f"i{axis}") for o in expr.terms]
-    found = _applied(expr.body, behind)
+    found = _applied(expr.body, behind, ABSORBING)
     neutral = expr.combine.neutral(expr.output.dtype)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None
 
 
-def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
+def constant_end(fusion: Fusion, operand: Operand, axis: str, value: float) -> Expr | None:
+    """From where on along the axis of an index symbol an operand is a constant; ``None``: it is not, or no end is known.
+
+    Numbers that are the same along the axis are taken not to be the infinity, or NaN, that is added to them with the other sign. No others are.
+    """
+    found = _behind(fusion, operand, axis, is_strict=True)
+    return found.end if found.value is not None and is_same_number(found.value + 0.0, value + 0.0) else None
+
+
+def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = False) -> Behind:
+    """What an operand is behind its masks. ``is_strict``: a number that is not the same along the axis may be infinite, or NaN."""
     if isinstance(operand, Literal):
         return Behind(float(operand.value))
     if not isinstance(operand, Read):
@@ -54,7 +66,7 @@ def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
 
     def moved(inner: Operand) -> Behind:
-        return _behind(fusion, _moved(inner, point), axis)
+        return _behind(fusion, _moved(inner, point), axis, is_strict=is_strict)
 
     match fusion.definition(operand.tensor):
         case View(operand=inner):
@@ -67,12 +79,20 @@ def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
             ends = ((value, next(ends_of(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
-            found = _applied(op, [moved(o) for o in operands])
+            behind = [moved(o) for o in operands]
+            if is_strict and op.name in ABSORBING and not all(b.value is not None or _is_same(_moved(o, point), axis) for o, b in zip(operands, behind, strict=True)):
+                return Behind()
+            found = _applied(op, behind, ABSORBING if not is_strict else ADDED)
             return found if found.value is None or operand.tensor.dtype.holds(found.value) else Behind()
         case FirstValid(operands=operands):
             return _masked(operands, point, axis)
         case _:
             return Behind()
+
+
+def _is_same(operand: Operand, axis: str) -> bool:
+    """True for an operand that is the same all along an axis."""
+    return not isinstance(operand, Read) or all(axis not in e.free for e in operand.index)
 
 
 def _moved(operand: Operand, point: dict[str, Expr]) -> Operand:
@@ -120,7 +140,7 @@ def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) ->
     return Behind()
 
 
-def _applied(op: Elementwise, operands: list[Behind]) -> Behind:
+def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tuple[float, ...]]) -> Behind:
     """A function of operands of which some are constants from some index on."""
     if op.name == "where" and operands[0].value is not None:
         chosen = operands[1] if operands[0].value else operands[2]
@@ -132,8 +152,8 @@ def _applied(op: Elementwise, operands: list[Behind]) -> Behind:
         with np.errstate(all="ignore"):
             made = float(np.asarray(op.function(*(np.float64(v) for v in values))))
         return Behind() if math.isnan(made) else _joined(made, operands)
-    decisive = [b for b in operands if b.value is not None and b.value in ABSORBING.get(op.name, ())]
-    if op.name == "div" and operands[0].value == 0 and operands[1].value is None:
+    decisive = [b for b in operands if b.value is not None and b.value in absorbing.get(op.name, ())]
+    if op.name == "div" and "mul" in absorbing and operands[0].value == 0 and operands[1].value is None:
         return operands[0]
     if len(operands) != 2 or len(decisive) != 1:
         return Behind()
