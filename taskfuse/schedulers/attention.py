@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
@@ -35,7 +36,7 @@ from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP, Attention, AttentionConfig, check_fits, planned
 from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
-from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import DEFAULT, Target
 
 
@@ -267,9 +268,15 @@ class _Walk:
         if order != sorted(order):
             call.reorder(order)
         call.split(self.head - 1, self.config.rows)
+        self._order(call)
         for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
             call.bind(k, ptype)
         call.bind(self.head - 1, P.BIDx)
+
+    def _order(self, call: Recorded) -> None:
+        """Blocks of the last rows first, where masks leave these more keys than the first ones."""
+        if self.found.row:
+            call.rasterize((self.head - 1,), Spelled(tiles.descending(), "tf.tiles.descending()"))
 
     def _registers(self) -> None:
         """As the tensor cores hold sums: [.., warp, row, pair, columns / 8, half, element]; what has rows alone, without the columns."""
@@ -289,6 +296,7 @@ class _Walk:
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
         call.split(self.head - 1, self.config.rows).split(self.head, WGMMA_ROWS)
+        self._order(call)
         tile -= 1
         call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
         call.propagate([tv for tv in self.after if tv is not ref], tile + 6)
