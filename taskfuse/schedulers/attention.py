@@ -152,14 +152,15 @@ class _Walk:
 
     def __init__(self, script: Script, found: Attention, config: AttentionConfig) -> None:
         self.script, self.fusion, self.found, self.config = script, script.fusion, found, config
-        self.head = len(found.batch) + 1
+        self.is_clustered = config.cluster > 1
+        self.head = len(found.batch) + 1 + self.is_clustered
         """The place of the loop over the chunks."""
 
     def apply(self) -> None:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk, rows=config.rows)
+        script.cascade(found.reductions, config.chunk, rows=config.rows * config.cluster)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()
@@ -261,22 +262,27 @@ class _Walk:
         assert rows == self.config.warpgroups * WGMMA_ROWS
 
     def _by_blocks(self, tv: TensorView, others: Sequence[int]) -> None:
-        """[batch.., rows, others..] to [batch.., blocks, rows of a block, others..]."""
+        """[batch.., rows, others..] to [batch.., blocks, (rank,) rows of a block, others..]."""
         call = self.script.on(tv)
         batch = [p for p in range(len(tv.root)) if p not in others]
         order = [*batch, *others]
         if order != sorted(order):
             call.reorder(order)
-        call.split(self.head - 1, self.config.rows)
-        self._order(call)
-        for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
-            call.bind(k, ptype)
-        call.bind(self.head - 1, P.BIDx)
+        self._blocks(call)
 
-    def _order(self, call: Recorded) -> None:
-        """Blocks of the last rows first, where masks leave these more keys than the first ones."""
+    def _blocks(self, call: Recorded) -> None:
+        """[batch.., rows, ..] to [batch.., blocks, (rank,) rows of a block, ..]; the last rows come first where masks leave them more keys than others."""
+        rows = len(self.found.batch)
+        call.split(rows, self.config.rows)
+        if self.is_clustered:
+            call.split(rows, self.config.cluster)
         if self.found.row:
-            call.rasterize((self.head - 1,), Spelled(tiles.descending(), "tf.tiles.descending()"))
+            call.rasterize((rows,), Spelled(tiles.descending(), "tf.tiles.descending()"))
+        for k, ptype in zip(range(rows - 1, -1, -1), (P.BIDy, P.BIDz), strict=False):
+            call.bind(k, ptype)
+        call.bind(rows, P.BIDx)
+        if self.is_clustered:
+            call.bind(rows + 1, P.CIDx)
 
     def _registers(self) -> None:
         """As the tensor cores hold sums: [.., warp, row, pair, columns / 8, half, element]; what has rows alone, without the columns."""
@@ -295,15 +301,12 @@ class _Walk:
         call = script.on(ref)
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
-        call.split(self.head - 1, self.config.rows).split(self.head, WGMMA_ROWS)
-        self._order(call)
+        self._blocks(call)
+        call.split(self.head, WGMMA_ROWS)
         tile -= 1
         call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
         call.propagate([tv for tv in self.after if tv is not ref], tile + 6)
         call.propagate(self.row_results, tile + 4)
-        for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
-            call.bind(k, ptype)
-        call.bind(self.head - 1, P.BIDx)
         call.bind(self.head, P.TIDy)
         script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
@@ -331,7 +334,8 @@ class _Walk:
             call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)
-            call.set_atom(atoms.TMA_LOAD, (-2, -1))
+            is_common = self.is_clustered and tv is not self.queries
+            call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
 
     def _share(self) -> None:
         script, head = self.script, self.head

@@ -22,6 +22,8 @@ OTHERS = 32
 """Registers of a thread for other values than tiles."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
+CLUSTERS = (1, 2)
+"""Blocks that may share keys and values."""
 SAMPLES = 8
 """Blocks whose trips are counted to tell the mean."""
 BARRIER_BYTES = 1024
@@ -38,11 +40,13 @@ class AttentionConfig(Parameters):
         warpgroups: that multiply, each 64 rows of a block.
         chunk: keys between two repairs of the sums.
         stages: chunks of keys, and of values, in Shared memory.
+        cluster: blocks, of neighboring rows, that share one copy of keys and values.
     """
 
     warpgroups: int = 3
     chunk: int = 128
     stages: int = 2
+    cluster: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -50,11 +54,14 @@ class AttentionConfig(Parameters):
             raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
         if self.chunk % STEP or self.chunk > 256:
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
+        if self.cluster not in CLUSTERS:
+            raise self.error(f"clusters of {self.cluster} blocks", f"use one of {', '.join(map(str, CLUSTERS))}")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        return found if self.cluster == 1 else f"{found}, clusters of {self.cluster} blocks"
 
     @property
     def rows(self) -> int:
@@ -117,6 +124,8 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
 
 def _problem(found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
     """Why parameters do not fit; ``None`` if they do."""
+    if config.cluster > 1 and found.end is not None:
+        return "the walks of a cluster's blocks end at their own rows"
     if config.registers(found.columns) > REGISTERS[config.warpgroups]:
         return f"{config.registers(found.columns)} registers of a thread, of {REGISTERS[config.warpgroups]}"
     shared = config.shared_bytes(depth, found.columns)
