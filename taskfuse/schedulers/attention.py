@@ -153,7 +153,7 @@ class _Walk:
     def __init__(self, script: Script, found: Attention, config: AttentionConfig) -> None:
         self.script, self.fusion, self.found, self.config = script, script.fusion, found, config
         self.is_clustered = config.cluster > 1
-        self.head = len(found.batch) + 1 + self.is_clustered
+        self.head = (2 if config.blocks else len(found.batch) + 1) + self.is_clustered
         """The place of the loop over the chunks."""
 
     def apply(self) -> None:
@@ -276,8 +276,14 @@ class _Walk:
         call.split(rows, self.config.rows)
         if self.is_clustered:
             call.split(rows, self.config.cluster)
-        if self.found.row:
+        if self.found.row and not self.config.blocks:
             call.rasterize((rows,), Spelled(tiles.descending(), "tf.tiles.descending()"))
+        if self.config.blocks:
+            call.rasterize(tuple(range(rows + 1)), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.config.blocks // self.config.cluster)
+            call.bind(1, P.BIDx)
+            if self.is_clustered:
+                call.bind(2, P.CIDx)
+            return
         for k, ptype in zip(range(rows - 1, -1, -1), (P.BIDy, P.BIDz), strict=False):
             call.bind(k, ptype)
         call.bind(rows, P.BIDx)
@@ -334,6 +340,8 @@ class _Walk:
             call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)
+            elif self.config.blocks:
+                call.circular_buffer(self.config.query_stages)
             is_common = self.is_clustered and tv is not self.queries
             call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
@@ -43,10 +45,13 @@ class AttentionConfig(Parameters):
         cluster: blocks, of neighboring rows, that share one copy of keys and values.
     """
 
+    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
     warpgroups: int = 3
     chunk: int = 128
     stages: int = 2
     cluster: int = 1
+    blocks: int = 0
+    query_stages: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
