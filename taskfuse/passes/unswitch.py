@@ -39,7 +39,7 @@ from taskfuse.ir.scalar import (
     simplify,
 )
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir import Kernel, accesses, bodies, map_stmts, walk, with_bodies
+from taskfuse.kir import Kernel, accesses, bodies, map_stmts, with_bodies
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt
 from taskfuse.kir.scope import kernel_facts
 

@@ -80,7 +80,8 @@ def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = Fa
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
             behind = [moved(o) for o in operands]
-            if is_strict and op.name in ABSORBING and not all(b.value is not None or _is_same(_moved(o, point), axis) for o, b in zip(operands, behind, strict=True)):
+            numbers = [o for o, b in zip(operands, behind, strict=True) if b.value is None]
+            if is_strict and op.name in ABSORBING and not all(_is_same(_moved(o, point), axis) for o in numbers):
                 return Behind()
             found = _applied(op, behind, ABSORBING if not is_strict else ADDED)
             return found if found.value is None or operand.tensor.dtype.holds(found.value) else Behind()

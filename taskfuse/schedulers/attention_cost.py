@@ -9,7 +9,7 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
-from taskfuse.ir.scalar import Const, Expr, substitute
+from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
@@ -20,8 +20,12 @@ ITEMSIZE = 2
 """Bytes of an element of the factors."""
 STEP = 16
 """Terms of an instruction."""
-OTHERS = 32
+OTHERS = 24
 """Registers of a thread for other values than tiles."""
+ROUNDED = 16
+"""Of so many exponentials one is rounded, and still there before."""
+MASK = 8
+"""Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
 CLUSTERS = (1, 2)
@@ -43,6 +47,8 @@ class AttentionConfig(Parameters):
         chunk: keys between two repairs of the sums.
         stages: chunks of keys, and of values, in Shared memory.
         cluster: blocks, of neighboring rows, that share one copy of keys and values.
+        blocks: that take rows in turn, so that loads run ahead into the next ones; 0: a block for each.
+        query_stages: rows of queries in Shared memory, if blocks take them in turn.
     """
 
     LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
@@ -66,7 +72,8 @@ class AttentionConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
-        return found if self.cluster == 1 else f"{found}, clusters of {self.cluster} blocks"
+        found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
+        return f"{found}, {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else found
 
     @property
     def rows(self) -> int:
@@ -75,11 +82,11 @@ class AttentionConfig(Parameters):
 
     def shared_bytes(self, depth: int, columns: int) -> int:
         """Shared memory of a block: queries, and the rings of keys and values."""
-        return ITEMSIZE * (self.rows * depth + self.stages * self.chunk * (depth + columns))
+        return ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
 
-    def registers(self, columns: int) -> int:
-        """Registers of a thread: scores, in whose place their exponentials come, and the sums."""
-        return self.chunk // 2 + columns // 2 + OTHERS
+    def registers(self, columns: int, is_masked: bool) -> int:
+        """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums."""
+        return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + (MASK if is_masked else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +123,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     root = found.scores.root
     depth = extent(root[found.d].extent)
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    fit = [c for c in every if _problem(found, c, depth, target) is None]
+    fit = [c for c in every if _problem(fusion, found, c, depth, target) is None]
     m, n = extent(root[found.m].extent), extent(root[found.n].extent)
     batch = 1
     for p in found.batch:
@@ -127,12 +134,14 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     return tuple(options)
 
 
-def _problem(found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
     """Why parameters do not fit; ``None`` if they do."""
     if config.cluster > 1 and found.end is not None:
         return "the walks of a cluster's blocks end at their own rows"
-    if config.registers(found.columns) > REGISTERS[config.warpgroups]:
-        return f"{config.registers(found.columns)} registers of a thread, of {REGISTERS[config.warpgroups]}"
+    is_masked = found.end is not None or not is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
+    registers = config.registers(found.columns, is_masked)
+    if registers > REGISTERS[config.warpgroups]:
+        return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
     shared = config.shared_bytes(depth, found.columns)
     room = target.limits.block_shared
     return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
@@ -142,7 +151,7 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     depth = found.scores.root[found.d].extent
     assert isinstance(depth, Const)
-    problem = _problem(found, config, depth.value, target)
+    problem = _problem(fusion, found, config, depth.value, target)
     if problem is not None:
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 
