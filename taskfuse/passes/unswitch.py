@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from taskfuse.ir.scalar import (
-    FALSE,
     TRUE,
     Compare,
     CompareOp,
@@ -99,7 +98,11 @@ class _Unswitching:
                 inner = facts.with_range(stmt.var, stmt.start, stmt.stop - 1)
                 return with_bodies(stmt, (self.body(stmt.body, inner, is_repeated=True),))
             case If():
-                return with_bodies(stmt, tuple(self.body(b.body, facts.with_assumption(b.cond), is_repeated=is_repeated) for b in stmt.branches))
+                arms: list[Body] = []
+                for b in stmt.branches:
+                    arms.append(self.body(b.body, facts.with_assumption(b.cond), is_repeated=is_repeated))
+                    facts = facts.with_assumption(not_(b.cond))
+                return with_bodies(stmt, tuple(arms))
             case Bind():
                 return with_bodies(stmt, (self.body(stmt.body, facts, is_repeated=is_repeated),))
             case _:
@@ -120,7 +123,7 @@ class _Unswitching:
             times += p.times
             for c in conjuncts(p.stmt.cases[0].cond):
                 everywhere = _everywhere(c, p.inner, p.facts)
-                if everywhere is None or prove(not_(everywhere), facts):
+                if everywhere is None:
                     return None
                 found.append(everywhere)
         return tuple(found) if times >= LEAST else None
@@ -200,12 +203,13 @@ def _bound(e: Expr, sign: int, inner: frozenset[str], facts: Facts) -> Expr | No
 def _branches(nests: Body, held: Sequence[Expr], facts: Facts) -> Body:
     """Nests under the condition that all their choices take the first operands, and else."""
     kept: dict[Expr, None] = {}
+    around = facts
     for c in sorted(held, key=_is_clamped):  # what others say of the end of an axis decides where an index is clamped
         found = simplify(c, facts)
         kept |= dict.fromkeys(conjuncts(found))
         facts = facts.with_assumption(found)
     condition = and_(*kept)
-    if condition is TRUE or condition is FALSE or not nests:
+    if condition is TRUE or not nests or prove(not_(condition), around):
         return nests
     return (If((Branch(condition, map_stmts(nests, _chosen)), Branch(TRUE, nests))),)
 

@@ -47,5 +47,8 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "other columns": (lambda: attention(96, 64, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
     "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
+    "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),
+    "rows in turn": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, blocks=3, query_stages=2), (200, 40)),
+    "causal rows in turn": (lambda: attention(heads=("B",), is_causal=True), AttentionConfig(1, 32, 2, blocks=2), (150, 150)),
     "softcap, bias, sums": (softcapped, AttentionConfig(1, 32, 2), (65, 33)),
 }

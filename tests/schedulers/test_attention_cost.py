@@ -14,14 +14,14 @@ from tests.schedulers.attentions import attention
 def test_registers_and_shared_memory_bound_the_chunks() -> None:
     for d in (32, 64, 128, 256):
         options = tf.schedulers.attention(attention(d)).alternatives
-        assert all(o.config.registers(d) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
+        assert all(o.config.registers(d, is_masked=True) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
     with pytest.raises(UnsupportedError, match="registers"):
         tf.schedulers.attention(attention(256), AttentionConfig(3, 128, 2))
     with pytest.raises(UnsupportedError, match="Shared memory"):
         tf.schedulers.attention(attention(256), AttentionConfig(1, 128, 3))
 
 
-@pytest.mark.parametrize(("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0")])
+@pytest.mark.parametrize(("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")])
 def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         AttentionConfig(*fields)
