@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.dtypes import int64
+from taskfuse.dtypes import DType, bool_, int64
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
 from taskfuse.ir.fusion import Fusion
@@ -84,11 +84,16 @@ def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = Fa
             if is_strict and op.name in ABSORBING and not all(_is_same(_moved(o, point), axis) for o in numbers):
                 return Behind()
             found = _applied(op, behind, ABSORBING if not is_strict else ADDED)
-            return found if found.value is None or operand.tensor.dtype.holds(found.value) else Behind()
+            return found if found.value is None or _is_element(found.value, operand.tensor.dtype) else Behind()
         case FirstValid(operands=operands):
             return _masked(operands, point, axis)
         case _:
             return Behind()
+
+
+def _is_element(value: float, dtype: DType) -> bool:
+    """True for a constant that a tensor may have; of booleans, 0 and 1."""
+    return dtype is bool_ and value in (0.0, 1.0) or dtype.holds(value)
 
 
 def _is_same(operand: Operand, axis: str) -> bool:

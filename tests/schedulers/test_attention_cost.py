@@ -21,7 +21,9 @@ def test_registers_and_shared_memory_bound_the_chunks() -> None:
         tf.schedulers.attention(attention(256), AttentionConfig(1, 128, 3))
 
 
-@pytest.mark.parametrize(("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")])
+@pytest.mark.parametrize(
+    ("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")]
+)
 def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         AttentionConfig(*fields)
