@@ -93,7 +93,7 @@ def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = Fa
 
 def _is_element(value: float, dtype: DType) -> bool:
     """True for a constant that a tensor may have; of booleans, 0 and 1."""
-    return dtype is bool_ and value in (0.0, 1.0) or dtype.holds(value)
+    return (dtype is bool_ and value in (0.0, 1.0)) or dtype.holds(value)
 
 
 def _is_same(operand: Operand, axis: str) -> bool:

@@ -21,7 +21,7 @@ from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import Axis, iteration_point
 from taskfuse.ir.contraction import Factors, factors
-from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -159,6 +159,7 @@ class _Walk:
     def apply(self) -> None:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
+        self._spread()
         script.comment("one walk over the keys")
         script.cascade(found.reductions, config.chunk, rows=config.rows * config.cluster)
         self._find()
@@ -177,6 +178,23 @@ class _Walk:
         script.comment("roles")
         self._roles()
         assert fusion is script.fusion
+
+    def _spread(self) -> None:
+        """What is computed of keys alone, such as their places: for each row that reads it, in the registers that have its scores."""
+        fusion, found, keys = self.fusion, self.found, Keys(self.fusion)
+        row, key = (found.scores.root[p] for p in (found.m, found.n))
+
+        def has(tv: TensorView, a: Axis) -> bool:
+            return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
+
+        for e in needed(fusion):
+            tv = e.output
+            if not isinstance(e, Pointwise) or not has(tv, key) or has(tv, row) or depends(fusion, tv, (found.scores,)):
+                continue
+            readers = [use.output for use in storage_uses(fusion, tv) if has(use.output, row)]
+            if readers:
+                self.script.comment(f"{tv.name} of the keys, for each row")
+                self.script.recompute(tv, readers)
 
     def _find(self) -> None:
         """The products by chunks."""
@@ -231,7 +249,7 @@ class _Walk:
         def has(tv: TensorView, a: Axis) -> bool:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
-        code = [e.output for e in fusion.exprs() if not fusion.is_view(e.output)]
+        code = [e.output for e in needed(fusion) if not fusion.is_view(e.output)]
         loads = [self.queries, self.keys, self.values]
         self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]

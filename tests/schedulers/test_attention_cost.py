@@ -22,7 +22,8 @@ def test_registers_and_shared_memory_bound_the_chunks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"), [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")]
+    ("fields", "reason"),
+    [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")],
 )
 def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
