@@ -206,6 +206,8 @@ def _branches(nests: Body, held: Sequence[Expr], facts: Facts) -> Body:
     around = facts
     for c in sorted(held, key=_is_clamped):  # what others say of the end of an axis decides where an index is clamped
         found = simplify(c, facts)
+        if _is_clamped(found):  # one of two conditions: that says little of elements
+            return nests
         kept |= dict.fromkeys(conjuncts(found))
         facts = facts.with_assumption(found)
     condition = and_(*kept)

@@ -28,6 +28,7 @@ from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
+from taskfuse.schedule.index_conditions import as_choice
 from taskfuse.schedule.masked_ends import constant_end, masked_end
 from taskfuse.schedule.repairs import Repair
 
@@ -374,6 +375,7 @@ class _Cascade:
                 self._chunked[tv, place] = self._define(Pointwise(self._new(root, tv), COPY, (element,), caller()))
                 return self._chunked[tv, place]
             assert isinstance(expr, Pointwise | FirstValid | Reduction)
+            expr = as_choice(self.fusion, expr) if isinstance(expr, Pointwise) else expr
             operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
             operands = tuple(self._of_padded(o) for o in operands)
             if isinstance(expr, Reduction) and expr.body is MUL and along is not None and not self.is_whole and not self.parts:

@@ -7,24 +7,23 @@ numbers nothing is known but that they are finite: -inf less a number is -inf, 0
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.dtypes import DType, bool_, int64
+from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, const, ge, gt, le, lt, maximum, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, not_, substitute, sym
+from taskfuse.schedule.index_conditions import condition_of
+from taskfuse.schedule.index_conditions import moved as at_point
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
 """Operands that decide the result, whatever finite number the other one is."""
 ADDED = {name: values for name, values in ABSORBING.items() if name != "mul"}
 """Of those, the ones in sums and differences: they decide whatever other number that is not NaN or the opposite infinity."""
-ARITHMETIC: dict[str, Callable[..., Expr]] = {"copy": simplify, "cast": simplify, "add": operator.add, "sub": operator.sub, "mul": operator.mul}
-COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +65,18 @@ def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = Fa
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
 
     def moved(inner: Operand) -> Behind:
-        return _behind(fusion, _moved(inner, point), axis, is_strict=is_strict)
+        return _behind(fusion, at_point(inner, point), axis, is_strict=is_strict)
 
     match fusion.definition(operand.tensor):
         case View(operand=inner):
             return moved(inner)
-        case Pointwise(op=op, operands=(a, b)) if op.name in COMPARISONS:
-            left, right = (_integer(fusion, _moved(o, point)) for o in (a, b))
-            if left is None or right is None:
-                return Behind()
-            condition = COMPARISONS[op.name](left, right)
+        case Pointwise() if (condition := condition_of(fusion, operand)) is not None:
             ends = ((value, next(ends_of(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
             behind = [moved(o) for o in operands]
             numbers = [o for o, b in zip(operands, behind, strict=True) if b.value is None]
-            if is_strict and op.name in ABSORBING and not all(_is_same(_moved(o, point), axis) for o in numbers):
+            if is_strict and op.name in ABSORBING and not all(_is_same(at_point(o, point), axis) for o in numbers):
                 return Behind()
             found = _applied(op, behind, ABSORBING if not is_strict else ADDED)
             return found if found.value is None or _is_element(found.value, operand.tensor.dtype) else Behind()
@@ -99,38 +94,6 @@ def _is_element(value: float, dtype: DType) -> bool:
 def _is_same(operand: Operand, axis: str) -> bool:
     """True for an operand that is the same all along an axis."""
     return not isinstance(operand, Read) or all(axis not in e.free for e in operand.index)
-
-
-def _moved(operand: Operand, point: dict[str, Expr]) -> Operand:
-    """An operand at the point of a reader."""
-    match operand:
-        case Read():
-            return Read(operand.tensor, tuple(substitute(e, point) for e in operand.index))
-        case IndexValue():
-            return IndexValue(substitute(operand.index, point))
-        case _:
-            return operand
-
-
-def _integer(fusion: Fusion, operand: Operand) -> Expr | None:
-    """The value of an operand that is a function of its index, without its elements; ``None`` if it is not."""
-    match operand:
-        case IndexValue():
-            return operand.index
-        case Literal(value=int() as value) if not isinstance(value, bool):
-            return const(value)
-        case Read():
-            expr = fusion.definition(operand.tensor)
-            point = {f"i{k}": e for k, e in enumerate(operand.index)}
-            if isinstance(expr, View):
-                return _integer(fusion, _moved(expr.operand, point))
-            if not isinstance(expr, Pointwise) or expr.op.name not in ARITHMETIC or operand.tensor.dtype is not int64:  # others wrap
-                return None
-            found = [_integer(fusion, _moved(o, point)) for o in expr.operands]
-            known = [e for e in found if e is not None]
-            return ARITHMETIC[expr.op.name](*known) if len(known) == len(found) else None
-        case _:
-            return None
 
 
 def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) -> Behind:

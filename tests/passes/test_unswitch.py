@@ -37,7 +37,6 @@ WHOLE = {
     "a warp has one row of threads": ("i < threadIdx.y", "i < threadIdx.y"),
     "digits of the lane": ("16*(threadIdx.x//32) + i + j + 2*(threadIdx.x % 4) < N", "i + 37 < N"),
     "the other sign": ("i <= N - j - threadIdx.x", "i <= N - 78"),
-    "a clamped index": ("min(16*i + j, N - 1) <= M", "min(16*i + 15, N - 1) <= M"),
     "several conditions": ("16*i + j < N && i <= threadIdx.x", "16*i + 15 < N && i <= 0"),
 }
 
@@ -68,6 +67,7 @@ STAY = {
     "of data in memory": walk("j < N").replace("a[j] if", "x[0, j] if"),
     "to memory": walk("j < N").replace("b[j] =", "y[0, j] ="),
     "not linear": walk("i * j * threadIdx.x < N"),
+    "a clamped index": walk("min(16*i + j, N - 1) <= M"),
     "equal": walk("i + j == N"),
     "with a barrier": walk("j < N").replace("        b[j]", "        SYNC warp\n        b[j]"),
     "nothing is chosen": walk("j < N").replace("a[j] if j < N, otherwise 0.0", "otherwise a[j]"),
