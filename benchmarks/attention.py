@@ -50,12 +50,21 @@ class Case:
         return 4.0 * self.batch * self.heads * self.queries * self.keys * self.depth / (2 if self.is_causal else 1)
 
     def fusion(self) -> tf.Fusion:
-        """Its math."""
+        """Its math; the heads that have keys together are the rows of one product if each has one query."""
         with tf.Fusion(f"attention_{self.name}") as found:
             q = tf.define_tensor([self.batch, self.heads, self.queries, self.depth], dtype=tf.bfloat16, name="q")
             k, v = (tf.define_tensor([self.batch, self.heads // self.groups, self.keys, self.depth], dtype=tf.bfloat16, name=n) for n in "kv")
+            if self.groups > 1 and self.queries == 1:
+                q = tf.reshape(q, self.results)
             found.add_output(tf.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal, enable_gqa=self.groups > 1))
         return found
+
+    @property
+    def results(self) -> tuple[int, int, int, int]:
+        """The shape of the result."""
+        if self.groups > 1 and self.queries == 1:
+            return self.batch, self.heads // self.groups, self.groups, self.depth
+        return self.batch, self.heads, self.queries, self.depth
 
     def arguments(self) -> list[torch.Tensor]:
         """Random ones."""
@@ -158,9 +167,9 @@ def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]], has_flex: 
     calls: list[Callable[[], object]] = list(others.values())
     words: list[str] = []
     for name, run in candidates(case, args, sweep, given).items():
-        out = torch.full_like(args[0], torch.nan)
+        out = torch.full_like(args[0], torch.nan).view(case.results)
         run(*args, out=out)
-        if not error(out) <= limit:
+        if not error(out.view_as(args[0])) <= limit:
             sys.exit(f"{case.name}: {name}: off by {error(out)}, and torch by {limit / 2}")
         calls.append(lambda run=run, out=out: run(*args, out=out))
         words.append(name)
