@@ -43,6 +43,14 @@ def test_refuted(name: str) -> None:
     assert parse_kernel(changed(right(), old, new)).verify().verdict is Verdict.REFUTED
 
 
+@pytest.mark.parametrize(("old", "new"), [("IF 32*i9 + 31 < N &&", "IF 32*i9 + 30 < N &&"), ("&& 32*i9 + 31 <= ", "&& 32*i9 + 30 <= ")])
+def test_a_chunk_that_is_cut_is_not_taken_for_whole(old: str, new: str) -> None:
+    """By the end of the keys, and by the diagonal. It takes more rows to show than the small launches have."""
+    found = parse_kernel(changed(right(), old, new)).verify()
+    assert not found.is_proved
+    assert "the case of its definition that holds is unknown" in str(found)
+
+
 @pytest.mark.parametrize("trips", ["4*ceildiv(M, 128) - 4*blockIdx.x - 1", "4*ceildiv(M, 128) - 4*blockIdx.x + 1"])
 def test_all_roles_walk_as_far(trips: str) -> None:
     """The loads or the products alone end elsewhere; or both do, and the sums are others."""
