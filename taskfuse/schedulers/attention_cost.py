@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
@@ -24,14 +25,18 @@ OTHERS = 24
 """Registers of a thread for other values than tiles."""
 ROUNDED = 16
 """Of so many exponentials one is rounded, and still there before."""
+TURN = 6
+"""Registers of a thread for the place of rows that blocks take in turn."""
 MASK = 8
 """Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
 CLUSTERS = (1, 2)
 """Blocks that may share keys and values."""
+KEYS = 128
+"""Of a chunk, for which the target has figures."""
 SAMPLES = 8
-"""Blocks whose trips are counted to tell the mean."""
+"""Blocks whose trips are counted."""
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
 INSTRUCTIONS = 4.5
@@ -84,9 +89,15 @@ class AttentionConfig(Parameters):
         """Shared memory of a block: queries, and the rings of keys and values."""
         return ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
 
-    def registers(self, columns: int, is_masked: bool) -> int:
-        """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums."""
-        return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + (MASK if is_masked else 0)
+    def registers(self, columns: int, masks: int) -> int:
+        """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums.
+
+        Args:
+            columns: of the sums.
+            masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
+        """
+        more = MASK * masks + (TURN if self.blocks else 0)
+        return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,6 +134,8 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     root = found.scores.root
     depth = extent(root[found.d].extent)
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
+    if found.end is None:  # else some blocks have much more to do than others
+        every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
     fit = [c for c in every if _problem(fusion, found, c, depth, target) is None]
     m, n = extent(root[found.m].extent), extent(root[found.n].extent)
     batch = 1
@@ -138,8 +151,8 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     """Why parameters do not fit; ``None`` if they do."""
     if config.cluster > 1 and found.end is not None:
         return "the walks of a cluster's blocks end at their own rows"
-    is_masked = found.end is not None or not is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
-    registers = config.registers(found.columns, is_masked)
+    masks = 2 * (found.end is not None) or int(not is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts()))
+    registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:
         return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
     shared = config.shared_bytes(depth, found.columns)
@@ -157,21 +170,36 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target
 
 
 def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, extent: Sizes) -> float:
-    """Microseconds: of a chunk the longer one of products and softmax, and what its warpgroups wait for."""
-    target = extent.target
+    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks."""
+    target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
     products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
-    softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes)
-    cycles = max(products, softmax) + target.attention.chunk_cycles[config.warpgroups - 1]
-    tiles = -(-m // config.rows)
-    waves = -(-batch * tiles // target.sms)
-    return target.kernel_us(waves * (_chunks(found, config, tiles, n, extent) + 1) * cycles / target.clock_mhz)
+    softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
+    exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
+    cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
+    cycles += 0 if found.end is None else figures.masked_cycles
+    walks = _walks(found, config, -(-m // config.rows), n, extent)
+    diagonal = 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
+    if config.blocks:
+        turn = figures.turn_cycles[config.query_stages - 1] + diagonal
+        found_cycles = figures.block_cycles + _longest(walks, batch, config.blocks, cycles, turn)
+    else:
+        each = sum(walks) / len(walks) * cycles + figures.block_cycles + diagonal
+        waves = batch * len(walks) / target.sms
+        found_cycles = each * (waves if found.row and waves > 1 else math.ceil(waves))  # the shortest come last, and fill up the last wave
+    return target.kernel_us(found_cycles / target.clock_mhz)
 
 
-def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
-    """Chunks of keys that a block walks, on average over some blocks."""
+def _walks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> list[int]:
+    """Chunks of keys of the rows of each block, of one head."""
     if found.end is None:
-        return -(-n // config.chunk)
-    some = range(0, tiles, max(1, tiles // SAMPLES))
-    ends = [extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in some]
-    return sum(-(-min(n, max(0, end)) // config.chunk) for end in ends) / len(ends)
+        return [-(-n // config.chunk)] * tiles
+    ends = (extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in range(tiles))
+    return [-(-min(n, max(0, end)) // config.chunk) for end in ends]
+
+
+def _longest(walks: list[int], batch: int, blocks: int, chunk: float, turn: float) -> float:
+    """Cycles of that one of some blocks that has most to do, where blocks take rows in turn."""
+    count = batch * len(walks)
+    some = range(0, min(blocks, count), max(1, blocks // SAMPLES))
+    return max(sum(walks[w % len(walks)] * chunk + turn for w in range(b, count, blocks)) for b in some)

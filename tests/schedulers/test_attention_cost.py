@@ -14,7 +14,7 @@ from tests.schedulers.attentions import attention
 def test_registers_and_shared_memory_bound_the_chunks() -> None:
     for d in (32, 64, 128, 256):
         options = tf.schedulers.attention(attention(d)).alternatives
-        assert all(o.config.registers(d, is_masked=True) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
+        assert all(o.config.registers(d, masks=1) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
     with pytest.raises(UnsupportedError, match="registers"):
         tf.schedulers.attention(attention(256), AttentionConfig(3, 128, 2))
     with pytest.raises(UnsupportedError, match="Shared memory"):
@@ -35,7 +35,7 @@ def test_causal_walks_cost_what_they_walk() -> None:
     assert 0.45 < causal / all_keys < 0.7
 
 
-@pytest.mark.parametrize("slower", [replace(H100, functions_per_cycle=4), replace(H100, attention=AttentionFigures((3000, 3000, 3000)))])
+@pytest.mark.parametrize("slower", [replace(H100, functions_per_cycle=4), replace(H100, attention=AttentionFigures(chunk_cycles=(3000, 3000, 3000)))])
 def test_the_figures_are_those_of_the_target(slower: tf.Target) -> None:
     fast, slow = (tf.schedulers.attention(attention(64), target=t).us for t in (H100, slower))
     assert slow > 1.2 * fast
