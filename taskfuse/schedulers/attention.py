@@ -294,10 +294,12 @@ class _Walk:
         call.split(rows, self.config.rows)
         if self.is_clustered:
             call.split(rows, self.config.cluster)
-        if self.found.row and not self.config.blocks:
+        if self.found.row:
             call.rasterize((rows,), Spelled(tiles.descending(), "tf.tiles.descending()"))
         if self.config.blocks:
             call.rasterize(tuple(range(rows + 1)), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.config.blocks // self.config.cluster)
+            if self.found.row:  # walks are unequally long
+                call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
             call.bind(1, P.BIDx)
             if self.is_clustered:
                 call.bind(2, P.CIDx)

@@ -52,7 +52,7 @@ class AttentionConfig(Parameters):
         chunk: keys between two repairs of the sums.
         stages: chunks of keys, and of values, in Shared memory.
         cluster: blocks, of neighboring rows, that share one copy of keys and values.
-        blocks: that take rows in turn, so that loads run ahead into the next ones; 0: a block for each.
+        blocks: that take rows in turn, so that loads run ahead into the next ones; or claim them, if walks are unequally long; 0: a block for each.
         query_stages: rows of queries in Shared memory, if blocks take them in turn.
     """
 
@@ -125,6 +125,11 @@ class Attention:
     end: Expr | None
     row: str
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Positions of the axes that blocks divide."""
+        return (*self.batch, self.m)
+
 
 def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[AttentionConfig], ...]:
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
@@ -151,6 +156,8 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     """Why parameters do not fit; ``None`` if they do."""
     if config.cluster > 1 and found.end is not None:
         return "the walks of a cluster's blocks end at their own rows"
+    if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
+        return "blocks that claim rows, as walks are unequally long, have one stage of queries, and the number of rows is constant"
     masks = 2 * (found.end is not None) or int(not is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts()))
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:

@@ -21,6 +21,17 @@ def test_registers_and_shared_memory_bound_the_chunks() -> None:
         tf.schedulers.attention(attention(256), AttentionConfig(1, 128, 3))
 
 
+def test_what_the_blocks_of_causal_walks_cannot() -> None:
+    for config, reason in (
+        (AttentionConfig(1, 64, 2, cluster=2), "end at their own rows"),
+        (AttentionConfig(1, 64, 2, blocks=132), "the number of rows is constant"),
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            tf.schedulers.attention(attention(is_causal=True), config)
+    with pytest.raises(UnsupportedError, match="one stage of queries"):
+        tf.schedulers.attention(attention(sizes=(256, 256), is_causal=True), AttentionConfig(1, 64, 2, blocks=132, query_stages=2))
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")],
