@@ -128,6 +128,14 @@ FOUND = {
     "accumulator_read": "y[0]: for element [0] of y: reads a partial result of t where element [0] of t is defined",
     "terms_by_few": "y[0]: element [0] of y lacks the term at [0, 7]",
     "terms_of_other_threads": "y[0]: element [0] of y lacks the term at [0, 8] and 3 more",
+    "accumulator_shared": "y[0, 0]: element [0, 0] of y has the term at [0, 0, 2] twice: by block 0, thread 0 and block 0, thread 0",
+    "accumulator_set_again": "y[0, 0]: element [0, 0] of y lacks the term at [0, 0, 0] and 2 more",
+    "rescaled_again": "y[0]: rescales y at 0, which does not follow the index up to which it was rescaled",
+    "cursor_moved": "y[0, 0]: for element [0, 0] of y: reads nothing where element [0, 0] of a is defined",
+    "cursor_of_threads": "y[0, 0]: for element [0, 0] of y: reads nothing where element [0, 31] of a is defined",
+    "second_reader_condition": "z[0]: for element [0] of z: element [0] of s lacks the term at [0, 0] and 3 more",
+    "second_reader_reset": "z[0]: for element [0] of z: element [0] of s lacks the term at [0, 0] and 3 more",
+    "second_reader_terms": "z[0]: for element [0] of z: element [0] of s has the term at [0, 3] twice: by thread 0 and thread 0",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {
