@@ -190,14 +190,26 @@ class RowFigures:
 
 @dataclass(frozen=True, slots=True)
 class AttentionFigures:
-    """Costs of kernels of attention besides their products and exponentials: figures of :mod:`taskfuse.schedulers.attention_cost`.
+    """Costs of kernels of attention: figures of :mod:`taskfuse.schedulers.attention_cost`.
+
+    Fitted to ``benchmarks/attention.py`` with heads of 64 and 128, 512 to 16384 keys and chunks of 96 to 256, on an H200 (driver 580, CUDA 13.0).
 
     Attributes:
-        chunk_cycles: of a chunk of keys beside the longer one of products and softmax, for one warpgroup, two, and three: 4 x 16 x 4224 with heads of 64 and
-            128 and chunks of 64 to 128, on an H100; that of one warpgroup is an estimate.
+        exposed: the part of the softmax of 128 keys that no product hides, with one warpgroup, two, and three; of longer chunks more in proportion.
+        chunk_cycles: of a chunk of keys besides, with as many.
+        block_cycles: of a block, besides its chunks: until it has keys, and to store its results.
+        turn_cycles: of rows that a block takes in turn, with one stage of queries, and with two.
+        masked_cycles: of a chunk of a walk that ends at a diagonal.
+        diagonal: what the square of a block's rows on a diagonal costs besides, where masks are evaluated and warpgroups wait for one another, in the time of
+            its products.
     """
 
-    chunk_cycles: tuple[float, float, float] = (1500, 990, 750)
+    exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
+    chunk_cycles: tuple[float, float, float] = (590, 650, 960)
+    block_cycles: float = 11200
+    turn_cycles: tuple[float, float] = (7900, 4400)
+    masked_cycles: float = 200
+    diagonal: float = 1.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +303,7 @@ H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 40
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
-figures of products and rows that were fitted on an H200, and those of attention that were fitted on an H100."""
+figures of products, rows and attention that were fitted on an H200."""
 
 DEFAULT: Final = H200
 """The target if the machine has no GPU."""
