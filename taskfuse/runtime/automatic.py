@@ -15,7 +15,7 @@ from taskfuse.runtime.kernel import Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
-from taskfuse.schedulers.budget import SECONDS, Budget, Ended, Work
+from taskfuse.schedulers.budget import SECONDS, Budget, Work
 from taskfuse.schedulers.candidates import result, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
@@ -49,9 +49,8 @@ def auto_scheduled(
     run = memory.recall()
     if run is None:
         with Progress(f"tf.compile of '{fusion.name}'") as progress:
-            run = _searched(fusion, make, sizes, target, Budget(budget), known, progress)
-        if not (isinstance(run.schedule, Segmentation) and run.schedule.ended is Ended.CLOCK):  # another process may find a better one
-            memory.keep(run)
+            run = _searched(fusion, make, sizes, target, Budget(budget, tensors=len(fusion.tensors())), known, progress)
+        memory.keep(run)
     return run
 
 

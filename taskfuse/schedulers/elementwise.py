@@ -20,6 +20,7 @@ from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
@@ -234,12 +235,13 @@ def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
 def follow(script: Script, reader: TensorView, tensors: Sequence[TensorView]) -> None:
     """Give ``tensors``, ancestors of ``reader``, its loops: each from what reads it directly, so that no other axis of equal extent is meant."""
     left, stack = dict.fromkeys(tensors), [reader]
+    keys = Keys(script.fusion)
     while stack:
         tv = stack.pop()
         found = [p for p in producers(script.fusion, tv) if p in left]
         if found:
-            script.on(tv).propagate(found)
-            script.parallelize_like(tv, found)
+            script.propagate(tv, found, keys)
+            script.parallelize_like(tv, found, keys)
         for producer in found:
             del left[producer]
         stack += found
