@@ -227,7 +227,8 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config) + figures.store_cycles
     if total < target.sms:  # blocks alone on their multiprocessors: no other block waits while they move what they move, at the rate of one
         cycles += (loaded + again + stored) / (total * target.l2_bytes_per_cycle)
-    work = elements * per_element + total * threads * problem.phases * figures.overhead_instructions
+    lanes = ceil(threads / WARP) * WARP  # a warp that is not full takes as long
+    work = elements * per_element * lanes / threads + total * lanes * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     times = {
@@ -318,5 +319,5 @@ def _fits(problem: RowProblem, config: RowConfig, held: int) -> bool:
 
 
 def rank(problem: RowProblem) -> list[RowEstimate]:
-    """All candidates, the fastest first; ties go to fewer threads."""
-    return sorted(candidates(problem), key=lambda e: (e.us, e.config.threads * e.config.rows))
+    """All candidates, the fastest first; ties go to full warps, then to fewer threads."""
+    return sorted(candidates(problem), key=lambda e: (e.us, (threads := e.config.threads * e.config.rows) < WARP, threads))
