@@ -11,7 +11,7 @@ from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import Maker
+from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
@@ -74,8 +74,10 @@ def _searched(
         if known is None:
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
-            extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
-            made = result(lambda: count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target), None, "no count", [])
+            extents = assumed(scheduled, sizes, target)
+            if isinstance(run, CompiledKernel):
+                run.check_open(extents)
+            made = result(lambda: count(run.kernel, extents, target), None, "no count", [])
             known = run, made  # what cannot be counted is proved all the same
             if key is not None:
                 alike[key] = known
@@ -92,6 +94,12 @@ def _searched(
         return make.in_place(made[0])
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
+
+
+def assumed(part: Fusion, sizes: Mapping[str, int] | None, target: Target) -> dict[str, int]:
+    """The extents of a part of a fusion for which its kernel is counted, and proved if it is not for all."""
+    extent = Sizes(part, {name: size for name, size in (sizes or {}).items() if name in part.dims}, target)
+    return {name: extent(sym(name)) for name in part.dims}
 
 
 def as_scheduled(fusion: Fusion, make: Maker) -> Executable:
