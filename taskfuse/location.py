@@ -7,6 +7,8 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
@@ -98,8 +100,24 @@ def _is_inside(frame: FrameType) -> bool:
     return module == "dataclasses" or (file == "<string>" and module.startswith(f"{__package__}."))
 
 
+_one: ContextVar[tuple[Location | None] | None] = ContextVar("location", default=None)
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """All that is made inside comes of one call of the user: :func:`caller` looks for it once, not for each of many objects from deep inside the package."""
+    before = _one.set((caller(),))
+    try:
+        yield
+    finally:
+        _one.reset(before)
+
+
 def caller() -> Location | None:
     """The innermost frame outside the package: the user's line; ``None`` if all frames are inside."""
+    known = _one.get()
+    if known is not None:
+        return known[0]
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame):
         frame = frame.f_back
