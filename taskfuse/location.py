@@ -7,11 +7,10 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Self
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -103,14 +102,14 @@ def _is_inside(frame: FrameType) -> bool:
 _one: ContextVar[tuple[Location | None] | None] = ContextVar("location", default=None)
 
 
-@contextmanager
-def one_call() -> Iterator[None]:
-    """All that is made inside comes of one call of the user: :func:`caller` looks for it once, not for each of many objects from deep inside the package."""
-    before = _one.set((caller(),))
-    try:
-        yield
-    finally:
-        _one.reset(before)
+class OneCall:
+    """A context in which all that is made comes of one call of the user: :func:`caller` looks for it once, not for each of many objects from deep inside."""
+
+    def __enter__(self) -> None:
+        self._before = _one.set((caller(),))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _one.reset(self._before)
 
 
 def caller() -> Location | None:

@@ -17,7 +17,7 @@ from taskfuse.deadline import DeadlineError
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
-from taskfuse.location import caller, one_call
+from taskfuse.location import OneCall, caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget, Ended
@@ -46,7 +46,7 @@ def choose_segments(
     Raises:
         UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names an unknown dimension.
     """
-    with one_call():
+    with OneCall():
         return _chosen(fusion, sizes, target, trial, budget or Budget())
 
 
