@@ -75,8 +75,7 @@ def _searched(
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             extents = assumed(scheduled, sizes, target)
-            if isinstance(run, CompiledKernel):
-                run.check_open(extents)
+            check_open(run, scheduled, extents)
             made = result(lambda: count(run.kernel, extents, target), None, "no count", [])
             known = run, made  # what cannot be counted is proved all the same
             if key is not None:
@@ -99,7 +98,18 @@ def _searched(
 def assumed(part: Fusion, sizes: Mapping[str, int] | None, target: Target) -> dict[str, int]:
     """The extents of a part of a fusion for which its kernel is counted, and proved if it is not for all."""
     extent = Sizes(part, {name: size for name, size in (sizes or {}).items() if name in part.dims}, target)
-    return {name: extent(sym(name)) for name in part.dims}
+    found = {name: extent(sym(name)) for name in part.dims}
+    return {name: d.near(found[name], found) for name, d in part.dims.items()}
+
+
+def check_open(run: Executable, part: Fusion, extents: Mapping[str, int]) -> None:
+    """Check a kernel whose proof is open for all extents at some of them, if it may have these.
+
+    Raises:
+        ProofError: it is not proved for them either: it may be so for all, and then it never runs.
+    """
+    if isinstance(run, CompiledKernel) and all(d.admits(extents[name], extents) for name, d in part.dims.items()):
+        run.check_open(extents)
 
 
 def as_scheduled(fusion: Fusion, make: Maker) -> Executable:

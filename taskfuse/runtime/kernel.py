@@ -91,7 +91,7 @@ class CompiledKernel(Executable):
         return None if self._proof is None else self._proof.standing
 
     def check_open(self, extents: Mapping[str, int]) -> None:
-        """Raises :class:`ProofError` if its proof is open, and it is not proved for these extents either: it may be so for all, and then it never runs."""
+        """Raises :class:`ProofError` if its proof is open for all extents, and for these, too."""
         if self._proof is not None and self._proof.is_open:
             self._proof.admit(extents)
 

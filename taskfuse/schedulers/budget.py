@@ -63,7 +63,7 @@ class Budget:
     __slots__ = ("_clock", "_deadline", "_seconds", "_spent", "ended")
 
     def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] | None = None, tensors: int = 0) -> None:
-        self._seconds = seconds - min(ENDING * seconds, Work.MADE.of(tensors))
+        self._seconds = seconds - min(ENDING * seconds, Work.MADE.size * tensors)
         self._spent = 0.0
         self._clock = thread_time if clock is None else clock
         self._deadline = self._clock() + self._seconds

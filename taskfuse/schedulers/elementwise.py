@@ -33,8 +33,8 @@ MOST_NEW = 128
 """The most tensors that recomputation may add: their number multiplies if concatenations or reductions of one another are read at several points."""
 SECTOR_BYTES = 32
 """The bytes of a memory transaction: the cost of an uncoalesced read."""
-NEIGHBORS = 256
-"""The points that are taken for the threads of a block that load together."""
+NEIGHBORS = 64
+"""The points that are taken for those at which a warp loads."""
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
 """A point along an axis: of which vector it is, and its place in that."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}

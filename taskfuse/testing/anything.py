@@ -26,9 +26,9 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.runtime.automatic import assumed
+from taskfuse.runtime.automatic import assumed, check_open
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import CompiledKernel, one_kernel
+from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Schedule
@@ -262,8 +262,7 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
 
     def trial(scheduled: tf.Fusion, schedule: Schedule) -> None:
         run = one_kernel(scheduled, "sim", schedule=schedule)
-        if isinstance(run, CompiledKernel):
-            run.check_open(assumed(scheduled, None, DEFAULT))
+        check_open(run, scheduled, assumed(scheduled, None, DEFAULT))
         runs[scheduled] = run
 
     found = choose_segments(fusion, trial=trial)
