@@ -51,6 +51,7 @@ from taskfuse.ir.scalar import (
     le,
     maximum,
     minimum,
+    not_,
     simplify,
     substitute,
     sym,
@@ -271,6 +272,16 @@ class Reductions:
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 
     def _cover(self, group: list[Term], scope: list[Node], definition: Definition, constraints: Constraints, joined: Joined | None, want: Place) -> None:
+        choice = self._choice(group, scope, constraints, want)
+        for case in () if choice is None else (choice, not_(choice)):
+            within = constraints.given(case)
+            taken = [t for t in group if not_(case) not in _parts(t)]
+            if not within.empty and not taken:
+                raise Open(f"an accumulator takes no terms under {case}", want.node)
+            if not within.empty:
+                self._cover(taken, scope, definition, within, joined, want)
+        if choice is not None:
+            return
         space = definition.space
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
@@ -321,6 +332,19 @@ class Reductions:
                 overhang = beyond(row, everywhere=False)
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    def _choice(self, group: list[Term], scope: list[Node], constraints: Constraints, want: Place) -> Expr | None:
+        """A condition under which some terms are taken, and others under its negation, where neither is known to hold: each is a case of its own.
+
+        It has the same value where the terms are taken and where the result is read, as it depends on the loops around both alone.
+        """
+        if len(group) < 2:
+            return None
+        shared = {n.stmt.var for n in scope if isinstance(n.stmt, For) and n in want.node.loops}
+        same = shared | {dim.name for dim in self.writes.tree.kernel.extents}
+        listed = {part for t in group for part in _parts(t)}
+        choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
+        return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
     def _with_terms(
         self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
@@ -436,6 +460,11 @@ def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str
     loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
     plain = simplify(e, loops.facts.with_ranges(within))
     return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts.with_ranges(within))
+
+
+def _parts(t: Term) -> list[Expr]:
+    """The conditions around a term, one by one."""
+    return [part for c in t.node.conditions for part in conjuncts(c)]
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:
