@@ -64,11 +64,14 @@ def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | N
 
 def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | None = None) -> Expr | None:
     """An expression with values in it, simplified if ``facts`` are given; ``None`` if that has a value where it has none: ``0//d`` is 0, unless ``d`` is."""
-    asked = _partial(e)
+
+    def put(part: Expr) -> Expr:
+        found = substitute(part, values)
+        return found if facts is None else simplify(found, facts)
+
     try:
-        found = substitute(e, values)
-        found = found if facts is None else simplify(found, facts)
-        lost = {(substitute(part, values), low) for part, low in asked} - _partial(found)
+        found = put(e)
+        lost = {(put(part), low) for part, low in _partial(e)} - _partial(found)
     except (ZeroDivisionError, IndexError):
         return None
     return found if all((least := ranges.of(part)[0]) is not None and least >= low for part, low in lost) else None

@@ -25,7 +25,7 @@ from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.iterations import own_accumulators
-from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, taken_by, thread_atoms
+from taskfuse.check.values.joined_terms import in_blocks, members_of, one_element, row_spans, taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
@@ -297,6 +297,7 @@ class Reductions:
             constraints = constraints.about(const(0))[0].given(*assumptions)
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
+            one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
         def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
@@ -313,7 +314,7 @@ class Reductions:
                 spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
                 values = list(t.point)
                 if joined is not None:
-                    spans, conditions = in_blocks(joined, spans, conditions, grid)
+                    spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
