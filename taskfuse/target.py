@@ -107,6 +107,9 @@ class ProductFigures:
             each; assumed, not measured.
         finish_us: a grid barrier, and the sums of the partial results after it; assumed, not measured.
         access_cycles: of the load and store units for one access of each warp of a role that copies; assumed, not measured.
+        fragment_cycles: from the arrival of a slot to the first product of a factor that is computed in registers, besides the instructions for its elements;
+            assumed, not measured.
+        converted_instructions: for an element of 16 bits on its way through registers: to float32 and back, and its part of a load.
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
@@ -138,6 +141,8 @@ class ProductFigures:
     column_part_cycles: float = 250
     finish_us: float = 5.0
     access_cycles: float = 8
+    fragment_cycles: float = 150
+    converted_instructions: float = 2.5
     simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
         ((2, 2), 0.34),
@@ -195,6 +200,34 @@ class AttentionFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class AssumedFigures:
+    """Costs that were assumed, not measured: they rank the schedules of one fusion, and schedulers.
+
+    Attributes:
+        load_shares: the share of the bandwidth of DRAM that loads of 16, 8, 4, 2 bytes and of one reach.
+        serial_us: of a step of a serial reduction or scan, so that schedulers without one are preferred.
+        grid_us: of a barrier of the grid.
+        update_us: for one update of an element after another.
+        level_us: of the barriers of one level of totals of a scan.
+        division_instructions, trip_instructions: of a division by a constant, and of a trip of a loop.
+        mma_share: of the rate of ``wgmma``, what ``mma.sync`` gets where there is both.
+    """
+
+    load_shares: tuple[tuple[int, float], ...] = ((16, 1.0), (8, 0.97), (4, 0.9), (2, 0.6), (1, 0.35))
+    serial_us: float = 0.02
+    grid_us: float = 2.0
+    update_us: float = 0.002
+    level_us: float = 0.5
+    division_instructions: int = 5
+    trip_instructions: int = 3
+    mma_share: float = 0.6
+
+    def load_share(self, size: int) -> float:
+        """That of loads of ``size`` bytes."""
+        return dict(self.load_shares)[size]
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A GPU.
 
@@ -216,6 +249,7 @@ class Target:
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
         products, rows, attention: further figures, for the cost models of matrix products, of rows, and of attention.
+        assumed: those that nobody measured.
     """
 
     name: str
@@ -236,6 +270,7 @@ class Target:
     products: ProductFigures = ProductFigures()
     rows: RowFigures = RowFigures()
     attention: AttentionFigures = AttentionFigures()
+    assumed: AssumedFigures = AssumedFigures()
 
     def __post_init__(self) -> None:
         capability(self.arch)
@@ -350,13 +385,55 @@ MAX_CLUSTER = max(limits.cluster for limits in LIMITS.values())
 SHARED_BYTES = max(limits.block_shared for limits in LIMITS.values())
 """Shared memory of a block on any GPU, in bytes; lowering keeps the limit of its target."""
 
+PLAIN_SHARED = 48 << 10
+"""Shared memory that a block may have without opting in, in bytes."""
+
+PORTABLE_CLUSTER = 8
+"""Blocks of a cluster that need no opting in."""
+
 REGISTERS = 64 * 1024
 """Registers of a multiprocessor (sm_80 and newer)."""
+
+THREAD_REGISTERS = 255
+"""The most registers of a thread."""
+
+REGISTER_BUDGETS = range(24, 257, 8)
+"""Registers that ``setmaxnreg`` can give a thread (PTX ISA)."""
+
+SECTOR_BYTES = 32
+"""Of a memory transaction: what the caches transfer at a time, the least that a load moves."""
+
+LINE_BYTES = 128
+"""What a multiprocessor looks up at a time in its cache."""
+
+BANKS, BANK_BYTES = 32, 4
+"""Banks of Shared memory, and the bytes that each gives per cycle."""
 
 MAX_NAMED = 15
 """The last named barrier of a block; 0 is that of the whole block."""
 
+MBARRIER_BYTES = 8
+"""Of an mbarrier in Shared memory."""
+
+MBARRIER_COUNT = 2**20 - 1
+"""The most arrivals, and the most bytes, that an mbarrier expects in a phase (PTX ISA)."""
+
+MAX_PENDING = 7
+"""The most unfinished batches that ``wait_group`` is asked to leave."""
+
+TMA_AXES = 5
+"""The most axes of a tensor that the copy engine reads or writes (CUDA driver API, ``cuTensorMapEncodeTiled``, as the next ones)."""
+
+TMA_BYTES = 16
+"""Addresses and strides of such a tensor, the rows of its boxes and where they begin along the last axis are multiples of this many bytes."""
+
+TMA_BOX = 256
+"""The most elements of a box along one axis."""
+
+TMA_STRIDE = 1 << 40
+"""Strides of such a tensor are less, in bytes."""
+
 
 def launch_registers(threads: int) -> int:
-    """Registers that a launch gives each of ``threads`` threads of a multiprocessor: steps of 8, 255 at most."""
-    return min(REGISTERS // max(threads, 1) // 8 * 8, 255)
+    """Registers that a launch gives each of ``threads`` threads of a multiprocessor: steps of 8, :data:`THREAD_REGISTERS` at most."""
+    return min(REGISTERS // max(threads, 1) // 8 * 8, THREAD_REGISTERS)

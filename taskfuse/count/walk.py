@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taskfuse.count.launch import Array, Launch, Sample
-from taskfuse.count.memory import SECTOR, kept, lines, passes, sectors
+from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import BARRIER_CYCLES, CHAIN_CYCLES, GRID_CYCLES, IN_FLIGHT, LOAD_CYCLES, Count, Traffic
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
@@ -27,14 +27,8 @@ from taskfuse.kir.operands import Access
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
 from taskfuse.kir.walk import accesses, own_symbols, walk
-from taskfuse.target import DEFAULT, WARP, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
-DIVISION = 5
-"""Instructions of a division by a constant."""
-LOOP = 3
-"""Instructions of a trip."""
-MMA_RATE = 0.6
-"""Of ``mma.sync`` beside ``wgmma``, where there is both."""
 SEED = 0x5EED
 
 
@@ -128,7 +122,7 @@ class _LaunchWalk:
         if not stmt.unroll:
             own = within.max(axis=1)
             self.steps += own
-            self.instructions += LOOP * own
+            self.instructions += self.target.assumed.trip_instructions * own
             inner = [s for s in walk(stmt.body) if isinstance(s, For) and not s.unroll]
             if not inner:
                 waits = self.loads(stmt.body)
@@ -178,7 +172,9 @@ class _LaunchWalk:
                 return
             case Wgmma() | Mma():
                 shape = stmt.row.shape
-                rate = self.target.tensor_bytes_per_cycle * (1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else MMA_RATE)
+                rate = self.target.tensor_bytes_per_cycle * (
+                    1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else self.target.assumed.mma_share
+                )
                 share = shape.threads // WARP  # warps that execute one instruction together
                 self.products += shape.units * shape.m * stmt.n * stmt.k * max(d.itemsize for d in stmt.factors) / rate / share * warp
                 self.instructions += warp
@@ -217,7 +213,7 @@ class _LaunchWalk:
         size = width * place.itemsize
         begin = self._address(access, place, at)
         inner = next((loop for loop in reversed(loops) if any(loop.var in e.free for e in access.index)), None)
-        self.instructions += (1 + divisions(access.index, inner.var if inner else "")) * warp
+        self.instructions += (1 + self.target.assumed.division_instructions * divisions(access.index, inner.var if inner else "")) * warp
         if place.memory is MemoryType.Shared:
             self.lookups += passes(begin, size, active) * warp
             return
@@ -226,11 +222,11 @@ class _LaunchWalk:
         found = sectors(begin, size, active).astype(float)
         looked = lines(begin, size, active)
         asked = size * times.sum()
-        if inner is not None and found.sum() * SECTOR > 1.5 * size * active.sum():
+        if inner is not None and found.sum() * SECTOR_BYTES > 1.5 * size * active.sum():
             value = at.env[inner.var]
             before = self._address(access, place, Evaluation({**at.env, inner.var: value - inner.step}))
             found *= 1 - kept(begin, before, size, active & (value > inner.start))
-        moved = (found * warp).sum() * SECTOR
+        moved = (found * warp).sum() * SECTOR_BYTES
         self.lookups += looked * warp
         self._moved(place, way, asked, moved)
 
@@ -263,7 +259,7 @@ class _LaunchWalk:
 
 @lru_cache(maxsize=1 << 14)
 def divisions(index: tuple[Expr, ...], variable: str) -> int:
-    """Instructions of the divisions of an index that every trip of a loop does anew; without a loop, those that a thread does once."""
+    """How many divisions of an index every trip of a loop does anew; without a loop, how many a thread does once."""
     seen: set[Expr] = set()
 
     def visit(e: Expr) -> None:
@@ -275,7 +271,7 @@ def divisions(index: tuple[Expr, ...], variable: str) -> int:
 
     for e in index:
         visit(e)
-    return DIVISION * sum(isinstance(e, FloorDiv | Mod) for e in seen)
+    return sum(isinstance(e, FloorDiv | Mod) for e in seen)
 
 
 def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Count:

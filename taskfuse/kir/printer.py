@@ -24,9 +24,10 @@ from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, WaitGroup
 from taskfuse.kir.walk import Body, held
 from taskfuse.location import Quote
+from taskfuse.target import WARP
 
 INDENT = "  "
-WARP_SIZE = const(32)
+WARP_SIZE = const(WARP)
 
 
 def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> str:

@@ -9,6 +9,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.scalar import Const, Expr, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import Target
@@ -24,8 +25,6 @@ REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
 SAMPLES = 8
 """Blocks whose trips are counted to tell the mean."""
-BARRIER_BYTES = 1024
-"""Shared memory left for mbarriers and alignment."""
 INSTRUCTIONS = 4.5
 """For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
 

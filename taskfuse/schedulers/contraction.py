@@ -21,8 +21,9 @@ from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolv
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
 from taskfuse.schedulers.factors import Operand, factor, padded_source, prologue_of
-from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
+from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
+from taskfuse.target import TMA_BYTES
 
 NOWHERE, SEVERAL = -1, -2
 """The place of an axis that the result lacks, and of one with several places: the tensor is read in several ways."""
@@ -417,7 +418,7 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and copy_bytes(tv, facts) == BULK_BYTES
+    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and copy_bytes(tv, facts) == TMA_BYTES
     return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts))
 
 

@@ -25,8 +25,6 @@ from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_cal
 from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, MAX_THREADS, Target
 
-SERIAL_US = 0.02
-"""Microseconds of a step of a serial reduction or scan. Assumed, so that other schedulers are preferred for these."""
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 SCALAR_BYTES = 4
@@ -109,7 +107,7 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     owner = separate(script)
     steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
-    return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
+    return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
 
 
 def _check(fusion: Fusion) -> dict[str, int]:
