@@ -211,6 +211,9 @@ class AssumedFigures:
         level_us: of the barriers of one level of totals of a scan.
         division_instructions, trip_instructions: of a division by a constant, and of a trip of a loop.
         mma_share: of the rate of ``wgmma``, what ``mma.sync`` gets where there is both.
+        load_cycles: from a load of Global memory to its value, if no other load is in flight: between the latencies of L2 and DRAM.
+        chain_cycles: from an instruction of a thread to one that needs its result.
+        barrier_cycles, grid_cycles: of a barrier of a block, and of one of the grid, as counted times have them.
     """
 
     load_shares: tuple[tuple[int, float], ...] = ((16, 1.0), (8, 0.97), (4, 0.9), (2, 0.6), (1, 0.35))
@@ -221,6 +224,10 @@ class AssumedFigures:
     division_instructions: int = 5
     trip_instructions: int = 3
     mma_share: float = 0.6
+    load_cycles: int = 500
+    chain_cycles: int = 4
+    barrier_cycles: int = 40
+    grid_cycles: int = 2000
 
     def load_share(self, size: int) -> float:
         """That of loads of ``size`` bytes."""
@@ -393,6 +400,15 @@ PORTABLE_CLUSTER = 8
 
 REGISTERS = 64 * 1024
 """Registers of a multiprocessor (sm_80 and newer)."""
+
+PARTITIONS = 4
+"""Parts of a multiprocessor, each with a fourth of the registers; a warp belongs to one."""
+
+REGISTER_UNIT = 256
+"""Registers that a warp is given at a time."""
+
+SHARED_UNIT = 128
+"""Bytes of Shared memory that a block is given at a time."""
 
 THREAD_REGISTERS = 255
 """The most registers of a thread."""

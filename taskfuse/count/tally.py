@@ -13,14 +13,6 @@ from typing import Final
 from taskfuse.count.launch import Launch
 from taskfuse.target import SECTOR_BYTES, WARP, Target
 
-LOAD_CYCLES: Final = 500
-"""Cycles from a load of Global memory to its value, if no other load is in flight. Assumed for all GPUs; between the latencies of L2 and DRAM."""
-BARRIER_CYCLES: Final = 40
-"""Cycles of a block barrier."""
-GRID_CYCLES: Final = 2000
-"""Cycles of a grid barrier."""
-CHAIN_CYCLES: Final = 4
-"""Cycles from an instruction of a thread to one that needs its result."""
 IN_FLIGHT: Final = 4
 """Trips of a loop whose loads the compiler issues together where nothing stands between them."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from taskfuse.count.launch import Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
-from taskfuse.count.tally import BARRIER_CYCLES, CHAIN_CYCLES, GRID_CYCLES, IN_FLIGHT, LOAD_CYCLES, Count, Traffic
+from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
 from taskfuse.ir.types import MemoryType
@@ -127,7 +127,7 @@ class _LaunchWalk:
             if not inner:
                 waits = self.loads(stmt.body)
                 synchronizes = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
-                self.chain += waits * LOAD_CYCLES * own / (1 if synchronizes else IN_FLIGHT)
+                self.chain += waits * self.target.assumed.load_cycles * own / (1 if synchronizes else IN_FLIGHT)
         self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:
@@ -137,7 +137,7 @@ class _LaunchWalk:
 
     def _statement(self, stmt: Stmt, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         warp = times.max(axis=1)
-        code = 1.0
+        code, figures = 1.0, self.target.assumed
         match stmt:
             case Compute(op=op, dtype=dtype):
                 code = op.instructions * (2 if dtype.itemsize == 8 else 1)
@@ -157,7 +157,7 @@ class _LaunchWalk:
                     env[symbol] = (self.random.random(times.shape) * at.of(extent)).astype(np.int64)
                 self._access(stmt.source, stmt.width, 0, Evaluation(env), times, loops)
                 self._access(stmt.out, stmt.width, 1, at, times, loops)
-                self.chain += LOAD_CYCLES * (1 if not loops else 0)
+                self.chain += figures.load_cycles * (1 if not loops else 0)
                 self.instructions += 3 * warp
                 return
             case AtomicUpdate(values=values):
@@ -187,10 +187,10 @@ class _LaunchWalk:
                 self._box(stmt, times)
                 return
             case Barrier(scope=scope):
-                cycles = {BarrierScope.GRID: GRID_CYCLES, BarrierScope.WARP: CHAIN_CYCLES}.get(scope, BARRIER_CYCLES)
+                cycles = {BarrierScope.GRID: figures.grid_cycles, BarrierScope.WARP: figures.chain_cycles}.get(scope, figures.barrier_cycles)
                 self.chain += cycles * warp
             case Wait() | Acquire():
-                self.chain += CHAIN_CYCLES * warp
+                self.chain += figures.chain_cycles * warp
             case _:
                 pass
         self.instructions += code * warp
@@ -286,7 +286,7 @@ def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Targ
     sample = found.sample
     with np.errstate(all="ignore"):
         found.body(kernel.body, Evaluation(sample.env), np.where(sample.active, 1.0, 0.0), ())
-    chain = (found.chain + CHAIN_CYCLES * found.instructions).reshape(sample.blocks, -1).max(axis=1)
+    chain = (found.chain + target.assumed.chain_cycles * found.instructions).reshape(sample.blocks, -1).max(axis=1)
     busy = found.stores.reshape(sample.blocks, -1)
     outside = [(name, p) for name, p in found.places.items() if p.memory is MemoryType.Global]
     reads, writes = ({name: Traffic(p.bytes, p.asked[k], p.moved[k], p.fetched[k]) for name, p in outside if p.moved[k]} for k in (0, 1))
