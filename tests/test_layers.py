@@ -22,6 +22,7 @@ LAYERS = {
     "dtypes": 0,
     "dump": 0,
     "svg": 0,
+    "figures": 0,
     "target": 0,
     "version": 0,
     "ir": 1,

@@ -6,7 +6,7 @@ which the tensor cores of that multiprocessor are idle, unless another warpgroup
 than its bytes from DRAM. Measured: clusters that load shared operands once are not faster for it, since the cache serves neighbors
 that ask for the same data at once; but their blocks begin and end together.
 
-The figures are those of the target (:class:`taskfuse.target.ProductFigures`). The model differs from the 160 times of an H200 in
+The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from the 160 times of an H200 in
 ``benchmarks/results/matmul.txt`` of 22 November 2026 by 7% (root mean square of the logarithm), at most by 23%. Copies by threads were measured at two
 sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
 """
