@@ -7,7 +7,7 @@ threads of a warp, comes last (CUDA C++ Programming Guide, "Compute Capabilities
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from taskfuse.errors import UnsupportedError
@@ -108,10 +108,10 @@ class Target:
     shared_bytes_per_cycle: int = 128
     lanes: int = 128
     functions_per_cycle: int = 16
-    products: ProductFigures = ProductFigures()
-    rows: RowFigures = RowFigures()
-    attention: AttentionFigures = AttentionFigures()
-    assumed: AssumedFigures = AssumedFigures()
+    products: ProductFigures = field(default_factory=ProductFigures)
+    rows: RowFigures = field(default_factory=RowFigures)
+    attention: AttentionFigures = field(default_factory=AttentionFigures)
+    assumed: AssumedFigures = field(default_factory=AssumedFigures)
 
     def __post_init__(self) -> None:
         capability(self.arch)

@@ -33,7 +33,7 @@ def test_line_and_column_are_shown_from_one(source: str) -> None:
     [
         (1, 0, ["   | x = 1", "   | ^"]),
         (2, 8, ["   |     y = f(x)", "   |         ^"]),
-        (2, None, ["   |     y = f(x)", "   |     ^"]),  # no column: the first that is no blank
+        (2, None, ["   |     y = f(x)", "   |     ^"]),  # no column: the first that is not a blank
         (3, 5, ["   | \tz = g(é, y)", "   | \t    ^"]),  # a tab stays a tab
         (3, 11, ["   | \tz = g(é, y)", "   | \t         ^"]),  # Python counts bytes of UTF-8: the é has two
         (4, 0, []),  # nothing to see

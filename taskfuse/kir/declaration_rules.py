@@ -118,7 +118,7 @@ def tables_hold_places(d: Declarations) -> Problem | None:
         if not isinstance(param, TensorParam) or (param.holds is None and param.search is PlaceSearch.BISECTION):
             continue
         if param.name not in d.tables:
-            return param.name, f"'{param.name}' is not searched and holds no places: it is no input of one axis of integers that the kernel leaves as it is"
+            return param.name, f"'{param.name}' is not searched and holds no places: it is not an input of one axis of integers that the kernel leaves as it is"
         if param.holds is None:
             continue
         if not isinstance(param.holds, UpperBound) or param.holds.sought is not KEY:

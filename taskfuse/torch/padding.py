@@ -111,7 +111,7 @@ def _readers(node: Node, plan: GraphPartition) -> Iterator[Node]:
 
 
 def _through_views(node: Node, part: Any, plan: GraphPartition) -> dict[Node, Any] | None:
-    """What torch says of the views of ``node`` if that is the fake tensor ``part``; ``None`` if one of them is no view then."""
+    """What torch says of the views of ``node`` if that is the fake tensor ``part``; ``None`` if one of them is not a view then."""
     new: dict[Node, Any] = {node: part}
 
     def value_of(n: Any) -> Any:
