@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from matmul import Built
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
@@ -95,15 +96,6 @@ def relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 MATH: dict[str, Callable[..., torch.Tensor]] = {"gated": gated, "add": add, "relu": relu}
-
-
-@dataclass(frozen=True)
-class Built:
-    """A kernel, its parameters, and the time that the cost model expects."""
-
-    kernel: tf.Kernel
-    config: MatmulConfig
-    expected_us: float
 
 
 def build(job: Job) -> Built:

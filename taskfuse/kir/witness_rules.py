@@ -20,7 +20,7 @@ from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, wrong_index
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, operands_of, wrong_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +245,7 @@ def parts_have_one_place(d: Definition, above: Above) -> str | None:
 
 
 def _operands(d: Definition) -> tuple[Operand, ...]:
-    match d.rule:
-        case Apply(operands=operands):
-            return operands
-        case Reduce(operands=operands, init=init) | Iterate(operands=operands, init=init):
-            return (*operands, init)
-        case Pick(cases=cases):
-            return tuple(c.operand for c in cases)
-        case Accumulate(operand=operand):
-            return (operand,)
-        case Find(source=source, values=values):
-            return (source, *values)
-        case Send(operand=operand, values=values):
-            return (operand, *values)
-        case Whole():
-            return ()
+    return (*operands_of(d.rule), d.rule.init) if isinstance(d.rule, Reduce | Iterate) else operands_of(d.rule)
 
 
 def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:

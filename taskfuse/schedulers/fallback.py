@@ -23,7 +23,7 @@ from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_ali
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, MAX_THREADS, Target
+from taskfuse.target import DEFAULT, Target
 
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
@@ -42,8 +42,7 @@ class FallbackConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads > MAX_THREADS:
-            raise self.error(f"{self.threads} threads", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads, f"{self.threads} threads")
 
     @property
     def words(self) -> str:

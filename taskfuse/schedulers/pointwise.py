@@ -83,8 +83,7 @@ class PointwiseConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.columns * self.rows > MAX_THREADS:
-            raise self.error(f"{self.columns} x {self.rows} threads", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.columns * self.rows, f"{self.columns} x {self.rows} threads")
 
     @property
     def words(self) -> str:

@@ -24,7 +24,7 @@ from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, Target
 
 THREADS = 256
 RESIDENT = 4
@@ -45,8 +45,7 @@ class ScatterConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads > MAX_THREADS:
-            raise self.error(f"{self.threads} threads", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads, f"{self.threads} threads")
 
     @property
     def words(self) -> str:
