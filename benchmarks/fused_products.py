@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from matmul import Built
+from built import Built, built
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
@@ -100,11 +100,7 @@ MATH: dict[str, Callable[..., torch.Tensor]] = {"gated": gated, "add": add, "rel
 
 def build(job: Job) -> Built:
     """Schedule, lower and compile a job."""
-    fusion = job.fusion()
-    schedule = tf.schedulers.matmul(fusion, job.config, target=TARGET)
-    kernel = tf.lower(fusion)
-    kernel.cubin()
-    return Built(kernel, schedule.config, schedule.us)
+    return built(job.fusion(), job.config, TARGET)
 
 
 def kinds_of(job: Job) -> list[Job]:

@@ -77,11 +77,12 @@ class FakeDriver(Driver):
     sync_error: bool = False
     addresses: dict[int, int] = field(default_factory=dict)
     strict: list[bool] = field(default_factory=list)
+    on_launch: Callable[[int, int, int], int] | None = None
 
     def launch(self, function: int, config: int, parameters: int) -> Callable[[], int]:
-        return lambda: self._launch(function, config, parameters)
+        return lambda: (self.on_launch or self.launched)(function, config, parameters)
 
-    def _launch(self, function: int, config: int, parameters: int) -> int:
+    def launched(self, function: int, config: int, parameters: int) -> int:
         if self.current_context == 0:
             return 201
         *dims, shared, stream, attributes, count = CONFIG.unpack(ctypes.string_at(config, CONFIG.size))

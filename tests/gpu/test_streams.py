@@ -1,6 +1,7 @@
 """Streams and threads: the caller's current stream, an explicit one, several at once."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.gpu.programs import exchanged, floats, load, scale
 CYCLES = 50_000_000  # about 30 ms: what a delayed producer takes
 
 
-def delayed(stream: "torch.cuda.Stream", n: int) -> "torch.Tensor":
+def delayed(stream: Any, n: int) -> Any:
     """A tensor of ones that ``stream`` fills with twos, late."""
     x = torch.ones(n, 64, device="cuda")
     stream.wait_stream(torch.cuda.default_stream())
