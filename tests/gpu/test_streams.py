@@ -1,5 +1,6 @@
 """Streams and threads: the caller's current stream, an explicit one, several at once."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_two_streams_at_once() -> None:
     expected = [(x * 2).flip(0) + 1 for x in inputs]
     streams = [torch.cuda.Stream() for _ in inputs]
     torch.cuda.synchronize()
-    outs = []
+    outs: list[Any] = []
     for _ in range(100):
         for stream, x in zip(streams, inputs, strict=True):
             with torch.cuda.stream(stream):
@@ -83,7 +84,7 @@ def test_two_streams_at_once() -> None:
 
 def test_many_threads_at_once() -> None:
     runs = [tf.compile(f, backend="cuda") for f in (scale(), exchanged(), load("ring"))]
-    expects = [lambda x: x * 2 + 1, lambda x: (x * 2).flip(0) + 1, lambda x: x * 2 + 1]
+    expects: list[Callable[[Any], Any]] = [lambda x: x * 2 + 1, lambda x: (x * 2).flip(0) + 1, lambda x: x * 2 + 1]
 
     def work(k: int) -> bool:
         stream = torch.cuda.Stream()

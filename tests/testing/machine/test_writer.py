@@ -87,7 +87,10 @@ class Calls:
         self.memory: Calls | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *args: self.said.append((name, *args))
+        def told(*args: Any) -> None:
+            self.said.append((name, *args))
+
+        return told
 
 
 def written(k: Kernel) -> PythonWriter:
