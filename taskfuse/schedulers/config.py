@@ -17,7 +17,9 @@ from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target
 STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
 STMATRIX = 16
-"""Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple."""
+"""Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple, unless factors are swapped."""
+WGMMA_COLUMNS = 8
+"""Columns of the narrowest ``wgmma``."""
 STAGING_SLOTS = 2
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
@@ -93,7 +95,7 @@ class MatmulConfig(Parameters):
     """The parameters of a schedule: a persistent grid, one role that loads, one of ``warpgroups`` that multiplies and stores.
 
     Attributes:
-        tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16, at most 256.
+        tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16 (of 8 if factors are swapped in no cluster), at most 256.
         tile_k: elements of k in one slot of the operands' ring: 128 bytes.
         warpgroups: the number that multiply, 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
@@ -102,6 +104,8 @@ class MatmulConfig(Parameters):
         blocks: blocks of the grid; a multiple of ``cluster``.
         kind: cooperative or ping-pong.
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
+        is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
+            axis then fills the 64 rows of the instruction, and threads store the result element by element.
     """
 
     tile_m: int = 128
@@ -114,6 +118,7 @@ class MatmulConfig(Parameters):
     blocks: int = DEFAULT.sms
     kind: MatmulKind = MatmulKind.COOPERATIVE
     cluster: int = 1
+    is_swapped: bool = False
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -125,8 +130,9 @@ class MatmulConfig(Parameters):
             raise self.error(groups + (" that take turns" if self.is_pingpong else ""), f"use {least} to {max(MAX_ACCUMULATORS)}")
         if self.tile_m % (WGMMA_ROWS * self.sharing):
             raise self.error(f"tile_m = {self.tile_m} for {self.warpgroups} warpgroups", f"each takes a multiple of {WGMMA_ROWS} rows")
-        if self.tile_n % STMATRIX or self.tile_n > 256 or self.tile_m > 256:
-            raise self.error(f"a tile of {self.tile_m} x {self.tile_n}", f"tile_m and tile_n are at most 256, tile_n is a multiple of {STMATRIX}")
+        step = WGMMA_COLUMNS if self.is_swapped and self.cluster == 1 else STMATRIX
+        if self.tile_n % step or self.tile_n > 256 or self.tile_m > 256:
+            raise self.error(f"a tile of {self.tile_m} x {self.tile_n}", f"tile_m and tile_n are at most 256, tile_n is a multiple of {step}")
         if self.accumulators > MAX_ACCUMULATORS[self.warpgroups]:
             raise self.error(
                 f"a tile of {self.tile_m} x {self.tile_n} takes {self.accumulators} accumulators of each of its {WARPGROUP * self.sharing} threads",
@@ -145,7 +151,7 @@ class MatmulConfig(Parameters):
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
-            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}"
+            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}{', factors swapped' if self.is_swapped else ''}"
         )
 
     @property

@@ -20,7 +20,18 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.schedulers.config import ALONE, MAX_ACCUMULATORS, SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind, ProductCounts
+from taskfuse.schedulers.config import (
+    ALONE,
+    MAX_ACCUMULATORS,
+    SPAN,
+    STAGED_COLUMNS,
+    STMATRIX,
+    WGMMA_COLUMNS,
+    BlockCounts,
+    MatmulConfig,
+    MatmulKind,
+    ProductCounts,
+)
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -54,6 +65,12 @@ PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 
 """Tiles for warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
 """Tiles for clusters."""
+FEW_ROWS = 128
+"""Rows from which tiles of whole instructions waste less than half of one."""
+SWAPPED_ROWS = ((64, 1), (128, 2), (192, 3), (256, 2))
+"""tile_m, warpgroups of tiles whose factors are swapped: their columns are the few rows of the result."""
+NARROW = 32
+"""Columns up to which all instructions have every multiple of 8: those of 8-bit integers have multiples of 16 above (PTX ISA, "wgmma.mma_async")."""
 SHAPES = tuple(
     (*tile, kind, cluster)
     for tiles, kind, cluster in (
@@ -104,6 +121,7 @@ class MatmulProblem:
         held: bytes of an element of each of these, and of each output.
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
+        is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
     """
 
     m: int
@@ -129,11 +147,26 @@ class MatmulProblem:
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
     prologue: float | None = None
+    is_swapped: bool = False
 
     @property
     def shares_columns(self) -> bool:
         """Whether elements of the batch share the factor with the columns."""
         return 0 < self.matrices < self.batch
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether it may be faster with its factors in the other order."""
+        return self.m < FEW_ROWS and self.m < self.n
+
+    @property
+    def orders(self) -> tuple[MatmulProblem, ...]:
+        """The problem, and where it has few rows that with its factors swapped, if neither is laid out along its own axis and all is stored as it is."""
+        if not self.has_few_rows:
+            return (self,)
+        scattered = self.staged + self.direct + self.scattered
+        turned = replace(self, m=self.n, n=self.m, staged=0, direct=0, scattered=scattered, access=self.access[::-1], columns_contiguous=False)
+        return self, replace(turned, is_swapped=True)
 
     @property
     def is_reduced(self) -> bool:
@@ -187,7 +220,7 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}"
+        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{', factors swapped' if c.is_swapped else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +259,11 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
-    if problem.m < config.tile_m and not problem.access[0]:
-        cycles["rows outside"] = figures.outside_cycles * (config.tile_m - problem.m) * counts.rows
+    outside = figures.outside_cycles * max(0, config.tile_m - problem.m) * counts.rows if not problem.access[0] else 0
+    if not problem.access[1] and not problem.columns_contiguous:
+        outside += figures.outside_cycles * max(0, config.tile_n - problem.n) * counts.columns
+    if outside:
+        cycles["rows outside"] = outside
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
@@ -313,7 +349,7 @@ def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
 def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its stages, group and blocks."""
     room = problem.target.limits.block_shared
-    for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
+    for tile_m, tile_n, warpgroups, kind, cluster in _swapped_shapes(problem.n) if problem.is_swapped else SHAPES:
         if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
@@ -322,7 +358,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
-        config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.target.sms // cluster * cluster, kind, cluster)
+        most = problem.target.sms // cluster * cluster
+        config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, most, kind, cluster, problem.is_swapped)
         if problem.blocks is not None:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
@@ -339,6 +376,15 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
+
+
+def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
+    """Tiles with all ``n`` columns, as :data:`SHAPES` lists them."""
+    step = WGMMA_COLUMNS if n <= NARROW else STMATRIX
+    columns = ceil(n / step) * step
+    for rows, warpgroups in SWAPPED_ROWS:
+        if rows * columns // (WARPGROUP * warpgroups) <= MAX_ACCUMULATORS[warpgroups]:
+            yield rows, columns, warpgroups, MatmulKind.COOPERATIVE, 1
 
 
 def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:

@@ -114,9 +114,9 @@ def test_groups_follow_the_shape() -> None:
 
 
 def test_sizes_are_hints_for_symbols_and_explained() -> None:
-    small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 64, "N": 128, "K": 64})
-    assert small.alternatives == rank(MatmulProblem(64, 128, 64))
-    assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
+    small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 128, "N": 128, "K": 64})
+    assert small.alternatives == rank(MatmulProblem(128, 128, 64))
+    assert small.explain(2).splitlines()[0].startswith("matmul 128 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
     assert len(small.explain(2).splitlines()) == 6
     usual = tf.schedulers.matmul(Product(batch=("B",)).fusion(), MatmulConfig(), sizes={"B": 3})
     assert usual.option == estimate(MatmulProblem(4096, 4096, 4096, 3), MatmulConfig())
