@@ -25,7 +25,7 @@ from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
-from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
+from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, Cursor, CursorInit, Wait
 from taskfuse.kir.walk import accesses, own_symbols, walk
 from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
@@ -104,7 +104,7 @@ class _LaunchWalk:
                         if not left.any():
                             break
                 case CursorInit():
-                    at = Evaluation({**at.env, f"{stmt.name}.slot": stmt.slot, f"{stmt.name}.parity": stmt.parity, f"{stmt.name}.phase": 0})
+                    at = Evaluation({**at.env, **dict(zip(Cursor(stmt.name).symbols, (stmt.slot, stmt.parity, 0), strict=True))})
                 case _:
                     self._statement(stmt, at, times, loops)
 
