@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.block_sums import SPAN
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
+from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target
 

@@ -36,7 +36,8 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct
+from taskfuse.schedulers.contraction import MatrixProduct
+from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
