@@ -243,7 +243,7 @@ class _KernelPrinter(OperandPrinter):
 
 
 def _multiplied(stmt: Wgmma | Mma) -> str:
-    """The operand types of a product of matrices, B's where it differs; all three where that of the sums is not the widest."""
+    """The operand types of a matrix product, B's where it differs; all three where that of the sums is not the widest."""
     sums = stmt.sums if isinstance(stmt, Mma) else None
     types = (stmt.dtype, stmt.b_dtype) if sums is None else (*stmt.factors, sums)
     return ".".join(TF32 if d is float32 else d.name for d in types if d is not None)

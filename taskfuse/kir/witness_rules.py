@@ -323,7 +323,7 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     content = holds.content
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
-            return f"a product of matrices adds terms: it stands for 'term', not for '{content.value}'"
+            return f"a matrix product adds terms: it stands for 'term', not for '{content.value}'"
         case AtomicUpdate() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
         case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, AtomicUpdate):

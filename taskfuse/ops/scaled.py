@@ -1,7 +1,7 @@
 """Products of factors whose elements have scales: one for a tensor, for each row or column, or for each block of 128 elements of k.
 
 A scale that varies along k is not a factor of the sum: the terms are summed block by block, and the sums of the blocks are multiplied by their scales and added
-(two levels of sums). What a schedule makes of that is the schedule's: the inner sums are products of matrices, the outer one a sum over blocks.
+(two levels of sums). What a schedule makes of that is the schedule's: the inner sums are matrix products, the outer one a sum over blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products of matrices of symbolic extents, for tests of how they are found."""
+"""Matrix products of symbolic extents, for tests of how they are found."""
 
 import taskfuse as tf
 

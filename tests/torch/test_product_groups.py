@@ -39,7 +39,7 @@ def test_what_follows_is_computed_with_the_product() -> None:
 def test_a_product_alone_is_left_to_torch() -> None:
     found = plan(lambda x, w: x @ w, half(2048, 512), half(512, 2048))
     assert found.groups == []
-    assert list(found.reasons.values()) == ["a product of matrices"]
+    assert list(found.reasons.values()) == ["a matrix product"]
 
 
 def test_two_products_whose_elements_meet() -> None:
