@@ -96,7 +96,7 @@ class MatmulConfig(Parameters):
 
     Attributes:
         tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16 (of 8 if factors are swapped in no cluster), at most 256.
-        tile_k: elements of k in one slot of the operands' ring: 128 bytes.
+        tile_k: elements of k in one slot of the operands' ring: one or several spans of 128 bytes. A step waits for its slot once, whatever its length.
         warpgroups: the number that multiply, 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
@@ -179,6 +179,10 @@ class MatmulConfig(Parameters):
         """Columns of a piece of the result."""
         return gcd(self.tile_n, STAGED_COLUMNS)
 
+    def spans(self, itemsize: int) -> int:
+        """Rows of the swizzle along k in a slot."""
+        return self.tile_k * itemsize // SPAN
+
     def promotes(self, blocks: BlockCounts) -> bool:
         """Whether the registers of a thread hold products of a block and their sums."""
         beside = blocks.each_column * self.tile_n // FRAGMENT_LANES + -(-self.tile_n // STAGED_COLUMNS)
@@ -253,8 +257,12 @@ class MatmulConfig(Parameters):
         if counts.turns > 1 and (self.is_pingpong or self.cluster > 1):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
             raise self.error(f"{how}, and the factors of several contractions pass through one ring", "use MatmulKind.COOPERATIVE and cluster=1")
-        if self.tile_k * itemsize != SPAN:
-            raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", f"use {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle")
+        if self.tile_k * itemsize % SPAN:
+            help = f"use multiples of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
+            raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
+        if (blocks is not None or is_computed) and self.spans(itemsize) > 1:
+            whose = "products of blocks are summed" if blocks is not None else "a factor is computed in registers"
+            raise self.error(f"tile_k = {self.tile_k}, and {whose} for each {SPAN} bytes", f"use {SPAN // itemsize}")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
             raise self.error(
                 f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
@@ -149,7 +150,8 @@ def _planned(
         swapped = _swapped(fusion, usual, sizes, tf32)
     except UnsupportedError:
         return MatmulPlan((usual,), ranked)
-    return MatmulPlan((usual, swapped), tuple(sorted((*rank(swapped.problem), *ranked), key=lambda e: e.us)))  # of equals, what loads fewer rows outside
+    both = (*ranked, *rank(swapped.problem)) if problem.m >= WGMMA_ROWS else (*rank(swapped.problem), *ranked)  # of equals, what loads fewer rows outside
+    return MatmulPlan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
 
 
 def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: bool) -> Way:
@@ -159,7 +161,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
         UnsupportedError: more than one product of inputs makes the tiles, or what is made of them is no tile.
     """
     product, problem = usual
-    if problem.ragged is not None or product.blocks is not None or product.beside or product.reductions:
+    if problem.ragged is not None or product.blocks is not None or product.reductions:
         raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
     found = find(fusion, is_swapped=True)
     check_types(fusion, found, tf32)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -37,6 +38,20 @@ def test_every_epilogue_of_few_rows(config: MatmulConfig, layout: str) -> None:
 )
 def test_types_and_kinds(product: Product, config: MatmulConfig) -> None:
     simulated(product, config, {"B": 2, "M": 8, "N": 144, "K": 144})
+
+
+def test_products_of_common_rows() -> None:
+    """Both walk along k together, and a slot has one tile of the few rows."""
+    with tf.Fusion("gated") as fusion:
+        x, a, b = (tf.define_tensor([rows, 200], dtype=tf.bfloat16) for rows in (5, 136, 136))
+        fusion.add_output(tf.silu(x @ a.T) * (x @ b.T))
+    assert tf.schedulers.matmul(fusion).config.is_swapped
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(tuple(map(int, map(str, tv.shape)))).astype(tv.dtype.numpy) for tv in fusion.inputs]
+    (out,), (expected,) = kernel.simulate(*args, seed=1), fusion.evaluate(*args)
+    np.testing.assert_allclose(out.astype(np.float32), expected.astype(np.float32), rtol=2**-7, atol=2**-7)
 
 
 def test_few_rows_are_swapped_by_themselves() -> None:
