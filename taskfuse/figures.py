@@ -112,6 +112,7 @@ class RowFigures:
         load_cycles, store_cycles: waits for a load while the memory is busy, and for stores to leave.
         shuffle_cycles, barrier_cycles, grid_cycles: of a step of a butterfly, at a barrier of a block, and at one of the grid.
         slot_cycles, block_slot_cycles: to combine the partial result of one more warp, and of one more block.
+        arrival_cycles: of one more block at a barrier of the grid.
         issue_cycles, function_cycles: from one instruction of a thread to its next, and further cycles of a function of an element.
         instructions, copy_instructions, function_instructions: per element: of a phase; to have it from memory again; of a function.
         overhead_instructions: per thread and phase.
@@ -125,6 +126,7 @@ class RowFigures:
     grid_cycles: float = 4000
     slot_cycles: float = 30
     block_slot_cycles: float = 80
+    arrival_cycles: float = 4
     issue_cycles: float = 2
     function_cycles: float = 30
     instructions: float = 3
@@ -136,14 +138,26 @@ class RowFigures:
 
 @dataclass(frozen=True, slots=True)
 class AttentionFigures:
-    """Costs of kernels of attention besides their products and exponentials: figures of :mod:`taskfuse.schedulers.attention_cost`.
+    """Costs of kernels of attention: figures of :mod:`taskfuse.schedulers.attention_cost`.
+
+    Fitted to ``benchmarks/attention.py`` with heads of 64 and 128, 512 to 16384 keys and chunks of 96 to 256, on an H200 (driver 580, CUDA 13.0).
 
     Attributes:
-        chunk_cycles: of a chunk of keys beside the longer one of products and softmax, for one warpgroup, two, and three: 4 x 16 x 4224 with heads of 64 and
-            128 and chunks of 64 to 128, on an H100; that of one warpgroup is an estimate.
+        exposed: the part of the softmax of 128 keys that no product hides, with one warpgroup, two, and three; of longer chunks more in proportion.
+        chunk_cycles: of a chunk of keys besides, with as many.
+        block_cycles: of a block, besides its chunks: until it has keys, and to store its results.
+        turn_cycles: of rows that a block takes in turn, with one stage of queries, and with two.
+        masked_cycles: of a chunk of a walk that ends at a diagonal.
+        diagonal: what the square of a block's rows on a diagonal costs besides, where masks are evaluated and warpgroups wait for one another, in the time of
+            its products.
     """
 
-    chunk_cycles: tuple[float, float, float] = (1500, 990, 750)
+    exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
+    chunk_cycles: tuple[float, float, float] = (590, 650, 960)
+    block_cycles: float = 11200
+    turn_cycles: tuple[float, float] = (7900, 4400)
+    masked_cycles: float = 200
+    diagonal: float = 1.6
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 40
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
-figures of products and rows that were fitted on an H200, and those of attention that were fitted on an H100."""
+figures of products, rows and attention that were fitted on an H200."""
 
 DEFAULT: Final = H200
 """The target if the machine has no GPU."""

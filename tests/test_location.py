@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from taskfuse.location import Location, Quote, caller, shown_path, with_snippets
+from taskfuse.location import Location, OneCall, Quote, caller, shown_path, with_snippets
 from tests.lines import line_of
 
 
@@ -102,3 +102,14 @@ def test_notes_show_a_line_once(source: str) -> None:
         "two",
         "  --> user.py:1",
     ]
+
+
+def test_one_call_has_one_location() -> None:
+    with OneCall():
+        first = caller()
+        assert caller() is first
+        with OneCall():
+            assert caller() is first
+    assert first is not None
+    assert first.file == __file__
+    assert caller() != first

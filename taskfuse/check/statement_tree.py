@@ -16,15 +16,17 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import Expr, Facts, IntLike, conjuncts, ge, le, lt, not_, sym
+from taskfuse.ir.scalar import Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
-from taskfuse.kir.synchronization import CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
+SAME_CLUSTER = str(private("cluster"))
+"""Among the names that have one value in two threads: the cluster of their blocks."""
 
 
 # Every statement has some of these: a generic alias that is called takes ten times as long.
@@ -41,6 +43,8 @@ def _no_blocks() -> list[StatementBlock]:
 
 
 Conditions = tuple[Expr, ...]
+ARM = "'"
+"""Between a cursor and the number of an arm, where a symbol means what the cursor was when the arm began."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,6 +177,7 @@ class StatementTree:
     _leaves: tuple[Node, ...] | None = None
     _rest: tuple[tuple[Stmt, ...], frozenset[int]] | None = None
     """The body, and its loops that are copied out besides."""
+    _arm_count: int = 0
 
     @staticmethod
     def of(kernel: Kernel) -> StatementTree:
@@ -240,9 +245,12 @@ class StatementTree:
         for arm in stmt.branches:
             own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))
             context = around.under(own, arm.label)
+            moving = self._moving(arm, (*own, *before))
             if not (context.ranges.empty or self.masks.is_empty(context.conditions)):
                 left = tuple(n for n in before if not (context.ranges.implies(n) or context.constraints.proves(n)))
-                if left:
+                if moving:
+                    own, left = (tuple(substitute(c, moving) for c in part) for part in (own, left))
+                if left or moving:
                     context = around.under((*own, *left), arm.label)
                 if not self.masks.is_empty(context.conditions):
                     yield arm, context if own or left or arm.label else around
@@ -250,11 +258,38 @@ class StatementTree:
                     return
             before.append(not_(arm.cond))
 
+    def _moving(self, arm: Branch, conditions: Iterable[Expr]) -> dict[str, Expr]:
+        """Names for what those cursors were when an arm began that move in it: the conditions under which it is taken say nothing of what they are then."""
+        asked = {found[0].name for c in conditions for n in c.free if (found := Cursor.of(n)) is not None}
+        moved = sorted({name for s in walk(arm.body) if (name := _moved(s)) in asked}) if asked else []
+        self._arm_count += 1
+        return {n: at_beginning(n, self._arm_count) for name in moved for n in Cursor(name).symbols}
+
     def _decides_nothing(self, condition: Expr, around: Context) -> bool:
         """True only of a condition that holds for every thread of every block in every iteration, or for every thread of a block."""
         if condition.free.isdisjoint(THREADS):
             return around.ranges.implies(condition)
         return self.root.context.ranges.implies(condition) or (condition.free <= THREADS and self.masks.everybody(condition))
+
+
+def at_beginning(symbol: str, number: int) -> Sym:
+    """What a part of a cursor was when an arm began: a symbol of a cursor, too."""
+    name, _, part = symbol.rpartition(".")
+    return private(f"{name}{ARM}{number}.{part}")
+
+
+def cursor_of(symbol: str) -> str | None:
+    """The cursor of which a symbol is a part, now or when an arm began."""
+    found = Cursor.of(symbol)
+    return None if found is None else found[0].name.removeprefix("'").partition(ARM)[0]
+
+
+def _moved(s: Stmt) -> str:
+    match s:
+        case Advance(cursor=name) | CursorInit(name=name):
+            return name
+        case _:
+            return ""
 
 
 def linear_thread(kernel: Kernel) -> Expr:

@@ -18,7 +18,7 @@ from taskfuse.check.queues import owned
 from taskfuse.check.races import Races
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
-from taskfuse.check.remote import before_exit
+from taskfuse.check.remote import before_exit, while_they_run
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
@@ -88,6 +88,7 @@ def _broken(kernel: Kernel) -> Obligation | None:
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:
+    statements = tuple(walk(kernel))
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
@@ -95,9 +96,9 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (RESIDENT, kernel.is_cooperative),
         (COUNTERS, kernel.is_cooperative),
         (CLAIMS, claims),
-        (SCOPE, any(isinstance(s, Arrive) and s.across for s in walk(kernel))),
+        (SCOPE, any(isinstance(s, Arrive) and s.across for s in statements)),
         (TENSORS, assumes_tensors(kernel)),
-        (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
+        (budget, any(isinstance(s, SetMaxNReg) for s in statements)),
     )
     rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
     rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.tables if p.holds is not None]
@@ -148,6 +149,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
     yield from in_flight(tree, paths, threads)
     yield from budgets(tree, threads, launched)
     races = Races(tree, threads, barriers, rings, paths, structure.multibuffers, prefetch)
+    yield from while_they_run(tree, paths, barriers, races.uses)
     yield from races.waited_for_at_exit()
     yield from races.check()
     yield from inside(tree)

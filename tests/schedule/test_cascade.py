@@ -223,7 +223,17 @@ def test_large_logits() -> None:
 def mask(x: tf.TensorView, c: random.Random) -> tf.TensorView:
     """Where elements count that lie in front of some end of their row."""
     rows, columns = tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0)
-    return c.choice([lambda: columns <= rows, lambda: columns < rows * 2 + c.randint(0, 2), lambda: rows + 1 >= columns, lambda: columns < 3])()
+    return c.choice(
+        [
+            lambda: columns <= rows,
+            lambda: columns < rows * 2 + c.randint(0, 2),
+            lambda: rows + 1 >= columns,
+            lambda: columns < 3,
+            lambda: tf.logical_and(columns <= rows + 2, columns > rows - 2),
+            lambda: tf.logical_or(columns < 2, tf.logical_not(columns > rows)),
+            lambda: columns < tf.maximum(rows + 1, 3),
+        ]
+    )()
 
 
 def random_cascade(seed: int) -> tuple[Made, list[np.ndarray]]:

@@ -81,7 +81,7 @@ def _is_empty(space: Shape) -> bool:
 
 def _is_axis(e: Expr, extent: Expr, space: Shape) -> bool:
     """True for an index of the point along an axis of the same extent."""
-    return any(e is sym(f"i{k}") and extent is n for k, n in enumerate(space))
+    return any(extent is n and e is sym(f"i{k}") for k, n in enumerate(space))
 
 
 def _accesses(d: Definition, shapes: Shapes) -> Reads:
