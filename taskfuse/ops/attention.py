@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
         ``[..., L, V]``, of the dtype of ``query``.
 
     Raises:
-        ShapeError: shapes do not fit, a mask does not broadcast, or heads are no multiple; E is not constant and there is no scale.
+        ShapeError: shapes do not fit, a mask does not broadcast, or the heads of the query are not a multiple; E is not constant and there is no scale.
         DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
     """
     name = "scaled_dot_product_attention"

@@ -12,6 +12,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import Target
@@ -37,8 +38,6 @@ KEYS = 128
 """Of a chunk, for which the target has figures."""
 SAMPLES = 8
 """Blocks whose trips are counted."""
-BARRIER_BYTES = 1024
-"""Shared memory left for mbarriers and alignment."""
 INSTRUCTIONS = 4.5
 """For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
 

@@ -27,18 +27,14 @@ from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.target import Target
+from taskfuse.target import SECTOR_BYTES, Target
 
 MOST_NEW = 128
 """The most tensors that recomputation may add: their number multiplies if concatenations or reductions of one another are read at several points."""
-SECTOR_BYTES = 32
-"""The bytes of a memory transaction: the cost of an uncoalesced read."""
 NEIGHBORS = 64
 """The points that are taken for those at which a warp loads."""
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
 """A point along an axis: of which vector it is, and its place in that."""
-EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
-"""Share of the bandwidth that loads reach, by their bytes. Assumed, not measured: it ranks schedules."""
 
 
 def stored(fusion: Fusion) -> tuple[TensorView, ...]:
@@ -294,7 +290,7 @@ class OutputWork:
 
     def us(self, vector_bytes: int) -> float:
         """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longer of memory and arithmetic, and the launch."""
-        memory = self.target.dram_us(self.loaded + self.stored, EFFICIENCY[vector_bytes])
+        memory = self.target.dram_us(self.loaded + self.stored, self.target.assumed.load_share(vector_bytes))
         return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
 
 

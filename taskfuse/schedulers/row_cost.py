@@ -3,7 +3,7 @@
 A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
 and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store. Blocks that
 are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
-(:class:`taskfuse.target.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
+(:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
 
 from __future__ import annotations

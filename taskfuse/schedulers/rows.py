@@ -32,7 +32,7 @@ from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.space import Space, is_in_place
-from taskfuse.target import ASYNC_BYTES, MAX_GRID, MAX_THREADS, VECTOR_BYTES
+from taskfuse.target import ASYNC_BYTES, MAX_GRID, VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ class RowConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads * self.rows > MAX_THREADS:
-            raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads * self.rows, f"{self.threads} threads for each of {self.rows} rows")
         if self.each > 1 and self.threads * self.blocks > 1:
             raise self.error(f"{self.each} rows of each thread", "one thread has a row then: threads=1, blocks=1")
         if self.blocks > MAX_GRID[1]:

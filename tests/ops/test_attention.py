@@ -13,7 +13,7 @@ from taskfuse.errors import DTypeError, ShapeError
 RNG = np.random.default_rng(7)
 
 
-def given(*shape: int, dtype: type = np.float32) -> NDArray[np.float32]:
+def given(*shape: int, dtype: type[np.floating[Any]] = np.float32) -> NDArray[Any]:
     return RNG.standard_normal(shape).astype(dtype)
 
 

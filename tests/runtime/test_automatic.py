@@ -12,6 +12,7 @@ from taskfuse.runtime.automatic import as_scheduled, assumed, auto_scheduled
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
@@ -52,6 +53,7 @@ def test_one_kernel_and_its_schedule() -> None:
     assert make.made == ["fusion"]
     assert run.schedule is not None
     assert run.schedule.scheduler == "pointwise"
+    assert isinstance(run.schedule, Chosen)
     assert run.schedule.count is not None  # what its kernel does was counted
 
 

@@ -6,8 +6,9 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.figures import AttentionFigures
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.target import H100, AttentionFigures
+from taskfuse.target import H100
 from tests.schedulers.attentions import attention
 
 

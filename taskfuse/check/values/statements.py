@@ -165,7 +165,7 @@ class CheckedStatements:
         if stmt.combine is not rule.combine:
             raise Open(f"it combines by {stmt.combine}, and {w.holds.tensor} is combined by {rule.combine}", w.node)
         if w.place.buffer not in self.writes.updated:
-            raise Open(f"{w.place.buffer} is no tensor that something is sent to", w.node)
+            raise Open(f"{w.place.buffer} is not a tensor that something is sent to", w.node)
         self._values(w, stmt.values, rule, exists)
         self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
 

@@ -52,7 +52,7 @@ class Updates:
         whole = place.buffer
         rule = self._rules[whole]
         if holds.content is not Content.VALUE or holds.tensor not in rule.parts:
-            raise Open(f"it writes {holds.tensor}, which is no part of {whole}", node)
+            raise Open(f"it writes {holds.tensor}, which is not a part of {whole}", node)
         at = rule.places[rule.parts.index(holds.tensor)]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
         if isinstance(node.stmt, AtomicUpdate):
