@@ -5,7 +5,7 @@ Whoever needs the result runs them without one. A checkpoint stands where nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -21,7 +21,7 @@ class DeadlineError(TaskfuseError):
 
 
 @contextmanager
-def until(passed: Callable[[], bool]) -> Iterator[None]:
+def until(passed: Callable[[], bool]) -> Generator[None, None, None]:
     """Give up the work inside, by a :class:`DeadlineError`, at the first checkpoint at which ``passed`` is true. Holds for the calling thread."""
     before = _passed.set(passed)
     try:
