@@ -253,7 +253,8 @@ def _exchange(problem: RowProblem, config: RowConfig, total: int) -> float:
         return problem.results * (inside + across)
     joins = 2 if problem.is_constant else 1  # the threads of a row join the results of blocks like those of threads, where its length is known
     grid = figures.grid_cycles + total * figures.arrival_cycles
-    return problem.results * joins * (inside + across) + grid + _slots(problem, config) * figures.block_slot_cycles
+    parts = problem.results * problem.reductions * _slots(problem, config)
+    return problem.results * joins * (inside + across) + grid + parts * figures.block_slot_cycles
 
 
 def _slots(problem: RowProblem, config: RowConfig) -> int:

@@ -1,6 +1,7 @@
 """inline_at and inline_most."""
 
 from contextlib import suppress
+from typing import cast
 
 import pytest
 
@@ -141,7 +142,7 @@ def test_several_at_once_or_none() -> None:
     assert positions(fusion) == {}
     fusion.inline_at([], 2)
     with pytest.raises(FusionError, match="inline_at: 3 is not a tensor"):
-        fusion.inline_at([a, 3], 1)  # type: ignore[list-item]
+        fusion.inline_at([a, cast("TensorView", 3)], 1)
     assert positions(fusion) == {}
 
 

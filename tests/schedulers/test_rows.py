@@ -120,3 +120,10 @@ def test_a_thread_joins_all_results_of_blocks_of_rows_of_unknown_length() -> Non
     kernel = tf.lower(fusion)
     assert kernel.verify().is_proved
     assert "part.BIDy" in str(kernel)
+
+
+def test_a_reduced_axis_of_one_element_stands_beside_kept_ones() -> None:
+    """It is an axis of the rows that the results lack, and their parts, in memory, lack it, too."""
+    with tf.Fusion("columns") as fusion:
+        fusion.add_output(tf.sum(tf.define_tensor([1, 64, 24], name="x"), (0, 1)))
+    exact(fusion, tf.schedulers.reduction, RowConfig(8, 4, 2, blocks=4))
