@@ -166,6 +166,7 @@ class RowFigures:
         load_cycles, store_cycles: waits for a load while the memory is busy, and for stores to leave.
         shuffle_cycles, barrier_cycles, grid_cycles: of a step of a butterfly, at a barrier of a block, and at one of the grid.
         slot_cycles, block_slot_cycles: to combine the partial result of one more warp, and of one more block.
+        arrival_cycles: of one more block at a barrier of the grid.
         issue_cycles, function_cycles: from one instruction of a thread to its next, and further cycles of a function of an element.
         instructions, copy_instructions, function_instructions: per element: of a phase; to have it from memory again; of a function.
         overhead_instructions: per thread and phase.
@@ -179,6 +180,7 @@ class RowFigures:
     grid_cycles: float = 4000
     slot_cycles: float = 30
     block_slot_cycles: float = 80
+    arrival_cycles: float = 4
     issue_cycles: float = 2
     function_cycles: float = 30
     instructions: float = 3

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = {
     "errors": 0,
+    "deadline": 0,
     "collector": 0,
     "location": 0,
     "options": 0,

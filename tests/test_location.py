@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.location import Location, Quote, caller, shown_path, with_snippets
+from taskfuse.location import Location, OneCall, Quote, caller, shown_path, with_snippets
 from tests.lines import line_of
 
 
@@ -101,3 +101,14 @@ def test_notes_show_a_line_once(source: str) -> None:
         "two",
         "  --> user.py:1",
     ]
+
+
+def test_one_call_has_one_location() -> None:
+    with OneCall():
+        first = caller()
+        assert caller() is first
+        with OneCall():
+            assert caller() is first
+    assert first is not None
+    assert first.file == __file__
+    assert caller() != first

@@ -14,7 +14,7 @@ from taskfuse.check.paths import PathRegion, Paths, PathStep, common_loops
 from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
 from taskfuse.check.threads import Threads
-from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
@@ -61,7 +61,7 @@ class AccessOrder:
             m = self._barriers.at.get(s.node)
             if m is not None and self._joins(m, s, a, b, common, shared, equal):
                 return True
-        return a.memory is MemoryType.Global and self.chains.across_blocks(steps[start:], a, b, common)
+        return MEDIA[a.memory].reach is not Reach.BLOCK and self.chains.across_blocks(steps[start:], a, b, common, equal)
 
     def over(self, steps: list[PathStep], a: Use, b: Use, *, fenced: bool = True) -> int | None:
         """The number of statements passed until ``a`` is complete and visible to ``b``: past a wait_group, and a fence if required. ``None``: never."""

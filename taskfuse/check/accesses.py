@@ -14,7 +14,7 @@ from taskfuse.check.row_tiles import tile_and_row
 from taskfuse.check.statement_tree import THREAD_NAMES, Context, Node, StatementTree, chosen, linear_thread
 from taskfuse.check.tiles import tile_bytes
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
-from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import Const, Expr, conjuncts, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
@@ -131,7 +131,7 @@ class Uses:
             self.sizes[b.name] = b.dtype.itemsize
             if not MEDIA[b.memory].is_private:
                 self.memory[b.name] = b.memory
-        self._placed = {b.name: b for b in kernel.buffers if MEDIA[b.memory].is_placed}
+        self._placed = {b.name: b for b in kernel.buffers if MEDIA[b.memory].reach is Reach.BLOCK}
         self.all: list[Use] = []
         self._places: dict[tuple[object, ...], int] = {}
         for node in tree.leaves():
@@ -334,8 +334,8 @@ class Uses:
 
 
 def overlapping(tree: StatementTree) -> list[tuple[str, str]]:
-    """Pairs of Shared buffers that may have bytes in common. One without an offset follows those before it."""
-    buffers = [b for b in tree.kernel.buffers if MEDIA[b.memory].is_placed]
+    """Pairs of Shared buffers that may have bytes in common, which those of clusters never have. One without an offset follows those before it."""
+    buffers = [b for b in tree.kernel.buffers if MEDIA[b.memory].is_placed and not MEDIA[b.memory].is_by_rank]
     placed = [b for b in buffers if b.offset is not None]
     if not placed:
         return []
@@ -348,7 +348,7 @@ def _overlapping(tree: StatementTree, placed: list[Buffer]) -> list[tuple[str, s
     ends: list[Expr] = []
     for b in placed:
         assert b.offset is not None
-        ends.append(b.offset + _bytes(b))
+        ends.append(b.offset + b.bytes_of_block)
     found: list[tuple[str, str]] = []
     offsets = [b.offset for b in placed if b.offset is not None]
     if all(isinstance(e, Const) for e in (*offsets, *ends)):
@@ -374,10 +374,3 @@ def _overlapping(tree: StatementTree, placed: list[Buffer]) -> list[tuple[str, s
                     high += 1
                 found += [(placed[i].name, placed[j].name) for j in range(low, high)]
     return found
-
-
-def _bytes(b: Buffer) -> Expr:
-    total: Expr = const(b.dtype.itemsize)
-    for e in b.shape:
-        total = total * e
-    return total

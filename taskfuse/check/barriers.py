@@ -14,12 +14,13 @@ from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.index_bounds import box_count
 from taskfuse.check.paths import SyncPoint
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREADS, Conditions, Node, StatementTree
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
+from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify
 from taskfuse.ir.types import CLUSTER_TYPES
-from taskfuse.kir.nodes import For, TmaLoad
-from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, Wait
+from taskfuse.kir.clusters import cluster_blocks
+from taskfuse.kir.nodes import For, If, TmaLoad
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, MbarrierScope, Wait
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 from taskfuse.target import WARP
 
@@ -30,7 +31,7 @@ class BarrierSite:
 
     Attributes:
         node: the barrier, or the arrival of a pair of arrival and wait.
-        scope: BLOCK also for such a pair: its participants are one group.
+        scope: BLOCK also for such a pair: its participants are one group; CLUSTER for one whose arrivals reach all blocks of the cluster.
         participants: conditions on thread indices.
         uniform: the other conditions around it, on which all participants agree.
         id: of a named barrier, per thread.
@@ -71,7 +72,7 @@ class Barriers:
         self.at: dict[Node, BarrierSite] = {}
         self.mbarriers: set[str] = set()
         self.obligations: list[Obligation] = []
-        clusters = Clusters(tree)
+        self._clusters = clusters = Clusters(tree)
         named: list[BarrierSite] = []
         counters: dict[str, list[BarrierSite]] = {}
         for node in tree.leaves():
@@ -233,7 +234,12 @@ class Barriers:
     # -- arrival and wait ---------------------------------------------------------------------------------------------------------
 
     def _pairs(self) -> None:
-        """mbarriers of one slot at which the same threads arrive and wait, one right after the other, each time; the parity is a cursor's, or a number."""
+        """mbarriers at which the same threads arrive and wait, one right after the other, each time; the parity is a cursor's, or a number.
+
+        Those of one block have one slot. Where all blocks of a cluster meet there are two, which take turns: a thread that has passed a round arrives for the
+        next one at mbarriers of which none counts arrivals of the round before, which other threads may be in the middle of; and when it comes back to
+        the first slot, all have arrived for the round between, hence at all mbarriers of the first one.
+        """
         names = {m.name: m.slots for m in self.tree.kernel.mbarriers}
         uses: dict[str, list[Node]] = {name: [] for name in names}
         cursors: dict[str, list[Node]] = {}
@@ -246,9 +252,10 @@ class Barriers:
                 case _:
                     pass
         for name, nodes in uses.items():
-            if names[name] != 1:
+            of_cluster = any(isinstance(n.stmt, Arrive) and n.stmt.across for n in nodes)
+            if names[name] != (2 if of_cluster else 1):
                 continue
-            found = self._as_pairs([n for n in nodes if not isinstance(n.stmt, InitBarrier)], cursors)
+            found = self._as_pairs([n for n in nodes if not isinstance(n.stmt, InitBarrier)], cursors, names[name])
             if not found:
                 continue
             counts = [n.stmt.count for n in nodes if isinstance(n.stmt, InitBarrier)]
@@ -257,22 +264,39 @@ class Barriers:
             for arrive in found:
                 split = self.threads.split(arrive.conditions)
                 reason = f"the set of threads that reach it varies: {_text(split.varying)}" if split.varying else uneven(arrive)
-                site = BarrierSite(arrive, BarrierScope.BLOCK, split.threads, split.uniform)
+                stmt, blocks = arrive.stmt, const(1)
+                assert isinstance(stmt, Arrive)
+                if stmt.across:
+                    reason, blocks = reason or self._apart_in_cluster(arrive, stmt), cluster_blocks(self.tree.kernel.cluster)
+                site = BarrierSite(arrive, BarrierScope.CLUSTER if stmt.across else BarrierScope.BLOCK, split.threads, split.uniform)
                 first = first or site
                 if not reason and not self.threads.same(first.participants, split.threads):
                     reason = f"threads with {_text(first.participants)} synchronize at it, too"
-                if not reason and len(counts) == 1:
+                if not reason:
                     count = self.threads.count(split.threads)
-                    if count is None or not prove(eq(count, counts[0]), self.threads.context.facts):
-                        reason = f"{'an unknown number of' if count is None else count} threads arrive, but {counts[0]} are expected"
+                    count = None if count is None else count * blocks
+                    other = next((c for c in counts if count is None or not prove(eq(count, c), self.threads.context.facts)), None)
+                    if other is not None:
+                        reason = f"{'an unknown number of' if count is None else count} threads arrive, but {other} are expected"
                 if reason:
                     self._fail(arrive, reason)
                 else:
                     self._hold(site)
 
-    def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
+    def _apart_in_cluster(self, arrive: Node, stmt: Arrive) -> str:
+        """Why arrivals of several blocks and the waits for them do not bring all blocks of the cluster together; empty if they do."""
+        extents = zip(CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
+        if not {p for p, e in extents if e is not const(1)} <= {*stmt.across}:
+            return "it does not reach all blocks of the cluster"
+        (wait,) = (n.stmt for n in _behind(arrive, 1))
+        assert isinstance(wait, Wait)
+        if not stmt.scope is wait.scope is MbarrierScope.CLUSTER:
+            return "an arrival or a wait at the scope of a block orders nothing that threads of other blocks store"
+        return self._clusters.uneven(arrive, CLUSTER_TYPES)
+
+    def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]], slots: int) -> list[Node]:
         """The arrivals, if arrival, wait and advance of one cursor always stand together; or arrival and wait, each executed once, and parities alternate."""
-        return self._counted(nodes) or self._by_cursor(nodes, cursors)
+        return self._counted(nodes) or self._by_cursor(nodes, cursors, slots)
 
     def _counted(self, nodes: list[Node]) -> list[Node]:
         """Arrivals and waits outside loops and uniform conditions: the wait for phase k has the parity of k."""
@@ -288,23 +312,27 @@ class Barriers:
                     return []
         return nodes[::2]
 
-    @staticmethod
-    def _by_cursor(nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
+    def _is_advanced_with(self, arrive: Node, advance: Node) -> bool:
+        """True only if the threads that arrive advance a cursor each time: that others do, too, changes nothing."""
+        return self.threads.split(arrive.conditions).uniform == self.threads.split(advance.conditions).uniform
+
+    def _by_cursor(self, nodes: list[Node], cursors: dict[str, list[Node]], slots: int) -> list[Node]:
         arrivals: list[Node] = []
         cursor: str | None = None
         seen: set[Node] = set()
         for n in nodes:
             if n in seen:
                 continue
-            block = n.block.nodes
-            if not isinstance(n.stmt, Arrive) or n.stmt.across or n.index + 2 >= len(block):
-                return []
-            match block[n.index + 1].stmt, block[n.index + 2].stmt:
-                case Wait(barrier=slot, parity=parity), Advance(cursor=c, count=Const(value=1)) if (
-                    slot.name == n.stmt.barrier.name and slot.slot is ZERO and parity is sym(f"{c}.parity") and cursor in (None, c)
+            match n.stmt, _behind(n, 2):
+                case Arrive(), [Node(stmt=Wait(barrier=slot, parity=parity)) as wait, Node(stmt=Advance(cursor=c, count=Const(value=1))) as advance] if (
+                    slot == n.stmt.barrier
+                    and slot.slot is (ZERO if slots == 1 else Cursor(c).slot)
+                    and (parity is Cursor(c).parity and cursor in (None, c))
+                    and wait.block is n.block
+                    and self._is_advanced_with(n, advance)
                 ):
                     cursor = c
-                    seen |= {n, block[n.index + 1], block[n.index + 2]}
+                    seen |= {n, wait, advance}
                     arrivals.append(n)
                 case _:
                     return []
@@ -312,10 +340,25 @@ class Barriers:
             return []
         others = [n for n in cursors[cursor] if n not in seen]
         match [n.stmt for n in others]:
-            case [CursorInit(slots=1, slot=0, parity=0)] if not others[0].loops:
+            case [CursorInit(slots=number, slot=0, parity=0)] if number == slots and not others[0].loops:
                 return arrivals
             case _:
                 return []
+
+
+def _behind(node: Node, count: int) -> list[Node]:
+    """The next statements that the threads of a statement come to: behind the only arm of a branch, those after it."""
+    found: list[Node] = []
+    while len(found) < count:
+        block, index = node.block, node.index + 1
+        while index == len(block.nodes):
+            owner = block.owner
+            if owner is None or not isinstance(owner.stmt, If) or len(owner.blocks) > 1:
+                return found
+            block, index = owner.block, owner.index + 1
+        node = block.nodes[index]
+        found.append(node)
+    return found
 
 
 def never(_: Expr) -> bool:
@@ -367,7 +410,7 @@ def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pai
     Args:
         pairs: which threads the two may be, if known.
     """
-    if site.scope is BarrierScope.GRID:
+    if site.scope is BarrierScope.GRID or (site.scope is BarrierScope.CLUSTER and SAME_CLUSTER in equal):
         return True
     if not equal >= BLOCKS:
         return False

@@ -1,7 +1,7 @@
-"""Order through several barriers: a grid barrier between block barriers, and mbarriers that complete once.
+"""Order through several barriers: a grid or cluster barrier between block barriers, and mbarriers that complete once.
 
-Some threads of each block synchronize at a grid barrier. What another thread did precedes it if a block barrier synchronized the two in between, and
-what a thread does follows it if a block barrier synchronizes the two afterwards: order is transitive.
+Some threads of each block synchronize at a barrier of the grid, or of the cluster. What another thread did precedes it if a block barrier synchronized the
+two in between, and what a thread does follows it if a block barrier synchronizes the two afterwards: order is transitive.
 
 An mbarrier that completes once has all its arrivals in one phase. What a thread did before it arrived, or before a barrier with a thread that then
 arrived, precedes what a thread does after it waited, or after a barrier with a thread that had.
@@ -15,7 +15,7 @@ from taskfuse.check.accesses import Engine, Use
 from taskfuse.check.barriers import Barriers, BarrierSite
 from taskfuse.check.paths import PathRegion, Paths, PathStep
 from taskfuse.check.rings import Shot
-from taskfuse.check.statement_tree import BLOCKS, Conditions, Node
+from taskfuse.check.statement_tree import BLOCKS, SAME_CLUSTER, THREADS, Conditions, Node
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.synchronization import Arrive, ArriveAsync, BarrierScope, Expect, Wait
@@ -35,7 +35,7 @@ class Chains:
         self.threads = threads
         self.barriers = barriers
         self.paths = paths
-        self._grid = any(m.scope is BarrierScope.GRID for m in barriers.at.values())
+        self._scopes = {m.scope for m in barriers.at.values()}
         self._once = once
         self._arrivals: dict[Shot, list[Node]] = {}
         self._awaited: set[Shot] = set()
@@ -48,13 +48,14 @@ class Chains:
 
     # -- across blocks ------------------------------------------------------------------------------------------------------------------
 
-    def across_blocks(self, steps: list[PathStep], a: Use, b: Use, common: set[Expr]) -> bool:
-        """True only if between ``a``, which is complete, and ``b`` stands a barrier of the grid, with whose participants both synchronize."""
-        if not self._grid:
+    def across_blocks(self, steps: list[PathStep], a: Use, b: Use, common: set[Expr], equal: frozenset[str]) -> bool:
+        """True only if between ``a``, which is complete, and ``b`` stands a barrier of several blocks, with whose participants both synchronize."""
+        scopes = self._scopes & {BarrierScope.GRID, *((BarrierScope.CLUSTER,) if SAME_CLUSTER in equal else ())}
+        if not scopes:
             return False
         met = [(s, m) for s in steps if (m := self.barriers.at.get(s.node)) is not None]
         for k, (s, m) in enumerate(met):
-            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.at_least_one(m.participants):
+            if m.scope in scopes and self._holds(m, s, a, b, common, (a, b)) and self.threads.at_least_one(m.participants):
                 before = any(self._tells(a, m, n) for t, n in met[:k] if self._holds(n, t, a, b, common, (a,)))
                 after = any(self._tells(b, m, n) for t, n in met[k + 1 :] if self._holds(n, t, a, b, common, (b,)))
                 if (before or self._takes_part(a, m)) and (after or self._takes_part(b, m)):
@@ -69,9 +70,18 @@ class Chains:
     def _takes_part(self, u: Use, m: BarrierSite) -> bool:
         return self.threads.implies(u.context.conditions, m.participants, u.context)
 
-    def _tells(self, u: Use, grid: BarrierSite, m: BarrierSite) -> bool:
-        """True only if the accessing thread synchronizes with the participants of a barrier of the grid at a barrier of the block."""
-        return m.scope is BarrierScope.BLOCK and self._takes_part(u, m) and self.threads.implies(grid.participants, m.participants)
+    def _tells(self, u: Use, wide: BarrierSite, m: BarrierSite) -> bool:
+        """True only if the accessing thread synchronizes with the participants of a barrier of several blocks at one of its block."""
+        match m.scope:
+            case BarrierScope.BLOCK:
+                of_all = True
+            case BarrierScope.NAMED:
+                of_all = m.id is not None and m.id.free.isdisjoint(THREADS)
+            case BarrierScope.WARP:
+                of_all = self.threads.one_warp(m.participants, m.node.context, frozenset())
+            case _:
+                of_all = False
+        return of_all and self._takes_part(u, m) and self.threads.implies(wide.participants, m.participants)
 
     # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------
 

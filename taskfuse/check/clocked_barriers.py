@@ -21,12 +21,16 @@ class ClockedBarriers:
     Args:
         time: the clocks of the launch.
         events: of every thread; ``at``: which one it is at.
+
+    Attributes:
+        has_begun: all blocks of the cluster have: they have met at its barrier.
     """
 
     def __init__(self, time: Clocks, events: list[list[Event]], at: list[int]) -> None:
         self._time = time
         self._events = events
         self._at = at
+        self.has_begun = False
         self._barriers: dict[Any, list[int]] = {}
         self._released: set[int] = set()
         self._last: dict[tuple[int, int], Clock] = {}
@@ -79,6 +83,7 @@ class ClockedBarriers:
         if len(arrived) < needed:
             return False
         del self._barriers[key]
+        self.has_begun = self.has_begun or scope is BarrierScope.CLUSTER
         joined = self._time.clocks[arrived].max(axis=0)
         if scope is BarrierScope.NAMED:
             self._last[block, e.key[1]] = joined

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.check.statement_tree import BLOCK_NAMES, Node, StatementTree
-from taskfuse.ir.scalar import Expr, Facts, Sym, const, private, simplify, substitute
+from taskfuse.ir.scalar import Expr, Facts, Sym, const, private, simplify, substitute, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.clusters import constant_shape
 from taskfuse.kir.nodes import For
@@ -58,6 +58,15 @@ class Clusters:
         if e.free.isdisjoint(BLOCK_NAMES):
             return True
         return self.shape is not None and self.placed(e, across).free.isdisjoint(place(b).name for b in BLOCK_NAMES)
+
+    def is_own(self, rank: Expr, facts: Facts) -> bool:
+        """True only if a rank is that of the block that names it."""
+        if self.shape is None:
+            return False
+        own: Expr = const(0)
+        for b, n, g in reversed(list(zip(BLOCK_NAMES, self.shape, self.grid, strict=True))):
+            own = own * n + (sym(b) if g is const(n) else sym(b) % n if n > 1 else const(0))
+        return simplify(rank - own, facts) is const(0)
 
     def uneven(self, node: Node, across: Types) -> str:
         """Why blocks may reach a place different numbers of times; empty if they do not."""

@@ -23,10 +23,11 @@ from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
 from taskfuse.check.shadow import Shadow
 from taskfuse.check.touched_elements import places
 from taskfuse.check.trace import BLOCKS, Clock, Event, Trace
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
-from taskfuse.kir import Kernel, walk
+from taskfuse.kir import Kernel
 from taskfuse.kir.channels import ring_text
-from taskfuse.kir.clusters import constant_shape, needs_cluster
+from taskfuse.kir.clusters import constant_shape, is_of_clusters
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
@@ -67,6 +68,9 @@ class Run:
         self.barriers = ClockedBarriers(time, self.events, self.at)
         self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
         self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
+        self.of_rank = {
+            b.name: max(1, int(evaluate(b.bytes_of_block, symbols)) // b.dtype.itemsize) for b in kernel.buffers if MEDIA[b.memory].is_by_rank
+        }  # elements of each block of the cluster
         self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.loads: dict[int, tuple[int, int, Event]] = {}
         self.products: dict[tuple[int, int, int], Clock] = {}
@@ -142,6 +146,8 @@ class Run:
         match e.stmt:
             case Compute() | Choose() | GatherCopy() | AtomicUpdate() | VectorCopy() | LdMatrix() | StMatrix():
                 self.shadow.touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
+                if e.key in self.of_rank:
+                    self._access(t, e, self.of_rank[e.key])
                 return True
             case Barrier():
                 return self.barriers.meet(t, e, e.stmt.scope, e.values)
@@ -270,6 +276,13 @@ class Run:
         if block != t // self.per:
             self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[component], t, e))
 
+    def _access(self, t: int, e: Event, of_rank: int) -> None:
+        """Elements of a buffer by rank are accessed: the blocks that have them have begun, and must not have exited."""
+        for block in np.unique(np.asarray(e.values) // of_rank).tolist():
+            if block != t // self.per and not self.barriers.has_begun:
+                raise Refuted(str(e.key), "a block of the cluster may not have begun when its Shared memory is accessed", self.time.who(t, e))
+            self._visit(block, t, t, e)
+
 
 def _threads(threads: list[int], per: int) -> str:
     lo, hi = threads[0] % per, threads[-1] % per
@@ -286,7 +299,7 @@ def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudge
     grid = [int(evaluate(e, symbols)) for e in kernel.grid]
     blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
-        cluster = constant_shape(kernel.cluster) if any(map(needs_cluster, walk(kernel))) else None
+        cluster = constant_shape(kernel.cluster) if is_of_clusters(kernel) else None
         if kernel.is_cooperative and cluster is not None:
             raise TooLarge  # which blocks meet where would be two questions at once
         if kernel.is_cooperative:

@@ -19,6 +19,7 @@ from taskfuse.check.paths import Paths, PathStep
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node, StatementBlock, StatementTree
 from taskfuse.check.threads import Threads
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, CursorInit
@@ -162,7 +163,7 @@ class MultiBuffers:
 
     def pair(self, a: Use, b: Use) -> PrivatePair | None:
         """Two uses of one buffer whose slots are those of one cursor, or at a fixed distance; otherwise ``None``."""
-        if a.buffer != b.buffer:
+        if a.buffer != b.buffer or MEDIA[a.memory].is_by_rank:  # the cursors of other blocks are others
             return None
         for x, y in zip(a.index, b.index, strict=True):
             one, two = self.slot(x), self.slot(y)

@@ -15,7 +15,7 @@ from taskfuse.check.equal_digits import composed, constant_of, degree_of, joined
 from taskfuse.check.index_bounds import bounds_of
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Conditions, Context
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, THREAD_NAMES, THREADS, Conditions, Context
 from taskfuse.check.threads import Threads
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import (
@@ -54,7 +54,7 @@ class Relation:
 
     Attributes:
         never: they touch no common element.
-        equal: names of symbols that have one value in both.
+        equal: names of symbols that have one value in both, ``SAME_CLUSTER`` among them if the threads are of one cluster.
     """
 
     def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset()) -> None:
@@ -68,6 +68,10 @@ class Relation:
         if MEDIA[a.memory].reach is Reach.BLOCK:
             self.equal |= BLOCKS
         self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ
+        clusters = [simplify(sym(name) // extent, self.a.facts) for name, extent in zip(BLOCK_NAMES, a.context.kernel.cluster, strict=True)]
+        if MEDIA[a.memory].reach is Reach.CLUSTER:  # what blocks of different clusters access is not one element
+            for cluster in clusters:
+                self._learn(cluster)
         self._fix()
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
@@ -95,6 +99,8 @@ class Relation:
                         equations.append((trip, trip))
             if before == (len(self.equal), len(self._facts), len(equations)):
                 break
+        if all(map(self.known, clusters)):
+            self.equal.add(SAME_CLUSTER)
         self._exclude(a, b)
 
     # -- what is known to be equal ------------------------------------------------------------------------------------------------
@@ -202,9 +208,9 @@ class Relation:
         """Equalities that follow from one of a digit that others shift around or mirror: ``(a + r) % b``, ``select(c, r, a - r)``, of what is known but r."""
         match e:
             case Mod(a, b) if self.known(b):
-                terms, _ = terms_of(a)
+                terms, constant = terms_of(a)
                 moving = [(t, k) for t, k in terms if not self.known(t)]
-                if len(moving) < len(terms):
+                if moving and (len(moving) < len(terms) or constant):
                     sign = -1 if all(k < 0 for _, k in moving) else 1
                     rest = sum((t * (sign * k) for t, k in moving), const(0)) % b
                     if not isinstance(rest, Const) and not self.known(rest):

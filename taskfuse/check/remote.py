@@ -7,6 +7,8 @@ for rings to it. Besides what every ring requires:
 2. every position brings a copy from each of the blocks to all of them, and each release arrives in all of them, so that no block is a phase ahead;
 3. copies of one position into one buffer have disjoint destinations;
 4. a barrier of the cluster stands between the mbarriers' initialization and their use, and one after the last copy or arrival.
+
+Threads access Shared memory of other blocks between two barriers of the cluster: after the first all its blocks have begun, before the last none has exited.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from math import prod
 
-from taskfuse.check.accesses import Use
+from taskfuse.check.accesses import Use, Uses
 from taskfuse.check.barriers import Barriers
 from taskfuse.check.clusters import Clusters, Types, place
-from taskfuse.check.paths import Paths
-from taskfuse.check.statement_tree import BLOCK_NAMES, StatementTree
+from taskfuse.check.paths import Paths, PathStep
+from taskfuse.check.statement_tree import BLOCK_NAMES, Node, StatementTree
 from taskfuse.check.traversals import NotRing, Visit
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, const, evaluate
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.declarations import TensorMapParam
@@ -93,13 +96,32 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[i
     return [int(evaluate(at, point)) for point in points], prod(boxes[stmt.map])
 
 
+def while_they_run(tree: StatementTree, paths: Paths, barriers: Barriers, uses: Uses) -> list[Obligation]:
+    """Shared memory of other blocks is accessed while these run: a cluster barrier stands before the access, and one after it."""
+    clusters = Clusters(tree)
+
+    def meets(steps: Iterable[PathStep]) -> bool:
+        return any((m := barriers.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in steps)
+
+    found: dict[Node, str] = {}
+    remote = [u for u in uses.all if MEDIA[u.memory].is_by_rank and not (u.index[0] is not None and clusters.is_own(u.index[0], u.context.facts))]
+    for u in remote:
+        if not meets(paths.from_start(u.node)):
+            found[u.node] = "no barrier of the cluster stands before it: a block that it accesses may not have begun"
+        elif not meets(paths.to_end(u.node)):
+            found[u.node] = "no barrier of the cluster follows it: a block that it accesses may have exited"
+    if remote and not found:
+        return [Obligation(Layer.ORDER, "cluster memory", Verdict.PROVED, f"{len(remote)} accesses of other blocks happen while these run")]
+    return [Obligation(Layer.ORDER, n.text, Verdict.OUTSIDE, reason) for n, reason in found.items()]
+
+
 def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: Iterable[str]) -> list[Obligation]:
-    """Every access to another block is part of a ring, and a cluster barrier follows it, so that no block exits before.
+    """Every arrival and copy at another block is part of a ring, and a cluster barrier follows it, so that no block exits before.
 
     Args:
-        rings: the mbarriers of rings across blocks.
+        rings: the mbarriers of rings across blocks. At others all blocks arrive and wait.
     """
-    held = set(rings)
+    held = {*rings, *barriers.mbarriers}
     found: list[Obligation] = []
     count = 0
     for n in tree.leaves():
@@ -109,7 +131,7 @@ def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: It
         count += 1
         reason = ""
         if stmt.barrier.name not in held:
-            reason = "it accesses other blocks of the cluster outside a ring"
+            reason = "it accesses other blocks of the cluster outside a ring, and they do not all wait for it"
         elif not any((m := barriers.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in paths.to_end(n)):
             reason = "no barrier of the cluster follows it: a block that it accesses may have exited"
         if reason:

@@ -12,6 +12,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import Visit, visits
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import TmaLoad
@@ -44,7 +45,9 @@ class Sections:
         self._cursors = {f"{e.cursor}.slot": (ring, e) for ring in rings.rings for e in ring.endpoints}
 
     def section(self, u: Use) -> Section | None:
-        """That of the cursor in its index."""
+        """That of the cursor in its index; ``None`` in memory of other blocks, whose rings are others."""
+        if MEDIA[u.memory].is_by_rank:
+            return None
         if u.number not in self._sections:
             found = ((k, *self._cursors[e.name]) for k, e in enumerate(u.index) if isinstance(e, Sym) and e.name in self._cursors)
             self._sections[u.number] = next(filter(None, (self._in(u, ring, end, axis) for axis, ring, end in found)), None)

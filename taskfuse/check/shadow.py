@@ -14,7 +14,7 @@ from taskfuse.check.clocks import Clocks
 from taskfuse.check.refuted import Refuted
 from taskfuse.check.trace import GRAIN, Clock, Event
 from taskfuse.ir.combine import Combine
-from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.kir.operands import Queue
@@ -57,7 +57,7 @@ class Shadow:
 
     def touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int, block: int | None = None) -> None:
         """An access; ``block``: whose Shared memory, if it is not the thread's own."""
-        shared = MEDIA[self.memory[buffer]].is_placed
+        shared = MEDIA[self.memory[buffer]].reach is Reach.BLOCK
         name, first, size = self._places[buffer]
         shadow = self._cells.setdefault(((t // self._time.per if block is None else block) if shared else -1, name), {})
         is_async = component >= self._time.size

@@ -25,6 +25,8 @@ from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
+SAME_CLUSTER = str(private("cluster"))
+"""Among the names that have one value in two threads: the cluster of their blocks."""
 
 
 # Every statement has some of these: a generic alias that is called takes ten times as long.

@@ -138,17 +138,14 @@ class TouchedElements:
 
 
 def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
-    """Address space, first byte and element size of every buffer; Shared ones in one space."""
+    """Address space, first byte and element size of every buffer; Shared ones in one space, those of clusters apart from them."""
     found: dict[str, tuple[str, int, int]] = {p.name: (p.into or p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
     end = 0
     for b in kernel.buffers:
-        if not MEDIA[b.memory].is_placed:
-            found[b.name] = (b.name, 0, b.dtype.itemsize)
-            continue
-        size = b.dtype.itemsize
-        for e in b.shape:
-            size *= int(evaluate(e, symbols))
-        first = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
-        found[b.name] = ("shared", first, b.dtype.itemsize)
-        end = max(end, first + size)
+        found[b.name] = (b.name, 0, b.dtype.itemsize)
+        if MEDIA[b.memory].is_placed:
+            first = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
+            end = max(end, first + int(evaluate(b.bytes_of_block, symbols)))
+            if not MEDIA[b.memory].is_by_rank:
+                found[b.name] = ("shared", first, b.dtype.itemsize)
     return found

@@ -18,7 +18,7 @@ from taskfuse.check.queues import owned
 from taskfuse.check.races import Races
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
-from taskfuse.check.remote import before_exit
+from taskfuse.check.remote import before_exit, while_they_run
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
@@ -149,6 +149,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
     yield from in_flight(tree, paths, threads)
     yield from budgets(tree, threads, launched)
     races = Races(tree, threads, barriers, rings, paths, structure.multibuffers, prefetch)
+    yield from while_they_run(tree, paths, barriers, races.uses)
     yield from races.waited_for_at_exit()
     yield from races.check()
     yield from inside(tree)

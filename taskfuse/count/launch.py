@@ -120,7 +120,7 @@ def _bytes(b: Buffer, symbols: Mapping[str, int]) -> int:
 
 
 def _end(b: Buffer, symbols: Mapping[str, int]) -> int:
-    return (0 if b.offset is None else integer(b.offset, symbols)) + _bytes(b, symbols)
+    return (0 if b.offset is None else integer(b.offset, symbols)) + integer(b.bytes_of_block, symbols)
 
 
 @dataclass(frozen=True, slots=True)

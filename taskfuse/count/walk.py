@@ -218,7 +218,7 @@ class _LaunchWalk:
         begin = self._address(access, place, at)
         inner = next((loop for loop in reversed(loops) if any(loop.var in e.free for e in access.index)), None)
         self.instructions += (1 + divisions(access.index, inner.var if inner else "")) * warp
-        if place.memory is MemoryType.Shared:
+        if MEDIA[place.memory].is_placed:
             self.lookups += passes(begin, size, active) * warp
             return
         if way:

@@ -65,6 +65,26 @@ __device__ __forceinline__ bool mbarrier_passed(unsigned long long* barrier, uns
 }""",
     (SHARED_ADDRESS,),
 )
+CLUSTER_TRY_WAIT = Helper(
+    "mbarrier_passed_in_cluster",
+    """\
+__device__ __forceinline__ bool mbarrier_passed_in_cluster(unsigned long long* barrier, unsigned parity) {
+  unsigned passed;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(passed) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+  return passed;
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+CLUSTER_WAIT = Helper(
+    "mbarrier_wait_in_cluster",
+    """\
+__device__ __forceinline__ void mbarrier_wait_in_cluster(unsigned long long* barrier, unsigned parity) {
+  while (!mbarrier_passed_in_cluster(barrier, parity)) {}
+}""",
+    (CLUSTER_TRY_WAIT,),
+)
 WAIT = Helper(
     "mbarrier_wait",
     """\
@@ -113,6 +133,17 @@ __device__ __forceinline__ void mbarrier_wait_bounded(unsigned long long* barrie
   }
 }""",
     (TRY_WAIT, REPORT),
+)
+CLUSTER_BOUNDED_WAIT = Helper(
+    "mbarrier_wait_in_cluster_bounded",
+    """\
+__device__ __forceinline__ void mbarrier_wait_in_cluster_bounded(unsigned long long* barrier, unsigned parity, Report* report, int point, int slot) {
+  const unsigned long long start = nanoseconds();
+  while (!mbarrier_passed_in_cluster(barrier, parity)) {
+    if (nanoseconds() - start > report->limit) report_timeout(report, point, slot, parity);
+  }
+}""",
+    (CLUSTER_TRY_WAIT, REPORT),
 )
 
 CHAOS = Helper(
@@ -258,6 +289,17 @@ __device__ __forceinline__ void cluster_barrier() {
 }""",
     arch=90,
 )
+OF_RANK = Helper(
+    "cluster_address",
+    """\
+// the same place in Shared memory of the block of this rank in the cluster
+template <class T> __device__ __forceinline__ T* cluster_address(T* here, unsigned rank) {
+  T* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
+  return there;
+}""",
+    arch=90,
+)
 # "mapa", "mbarrier.arrive" with the default scope, the block: the arrival orders reads only and publishes no writes (docs/memory-model.md, assumption 6)
 ARRIVE_AT = Helper(
     "mbarrier_arrive_at",
@@ -265,6 +307,19 @@ ARRIVE_AT = Helper(
 // at the barrier's place in the block of this rank in the cluster
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, unsigned rank) {
   asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+               ::"r"(shared_address(barrier)), "r"(rank) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+
+# ".release.cluster", ".acquire.cluster": what a thread has stored in Shared memory of any block of the cluster, threads of other blocks see
+PUBLISH_AT = Helper(
+    "mbarrier_publish_at",
+    """\
+// at the barrier's place in the block of this rank in the cluster
+__device__ __forceinline__ void mbarrier_publish_at(unsigned long long* barrier, unsigned rank) {
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
                ::"r"(shared_address(barrier)), "r"(rank) : "memory");
 }""",
     (SHARED_ADDRESS,),

@@ -34,6 +34,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, lookups_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, expressions, walk
+from taskfuse.kir.clusters import ranks
 from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
@@ -120,9 +121,10 @@ class _Emitter:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
             identifier = self.names[b.name]
-            places[b.name] = NamedStorage(identifier, b.dtype, b.memory, b.shape)
+            own = ranks(kernel.cluster, ())[0] if MEDIA[b.memory].is_by_rank else None
+            places[b.name] = NamedStorage(identifier, b.dtype, b.memory, b.shape, own_rank=own)
             if MEDIA[b.memory].is_placed:
-                head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.shape))}]"))
+                head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.extents_of_block))}]"))
             elif not MEDIA[b.memory].is_private:
                 size = const(b.dtype.itemsize) * elements(b.shape)
                 arguments.append(WorkspaceArgument(b.name, size, zero=False))

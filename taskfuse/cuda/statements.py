@@ -203,6 +203,8 @@ class StatementPrinter:
         step = f"++{i}" if stmt.step is ONE else f"{i} += {indices.text(stmt.step)}"
         if stmt.unroll:
             w.unroll()
+        elif isinstance(stmt.start, Const) and isinstance(stmt.stop, Const) and _fills_slots(stmt):
+            w.keep()  # a compiler would unroll it, and hold the addresses of all slots in the few registers of what only copies
         if stmt.queue is not None:
             self._claims(stmt, stmt.queue, inner)
             return
@@ -329,6 +331,11 @@ def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:
     if stmt.op.rule is DTypeRule.SELECT:
         return (bool_, *(stmt.dtype for _ in stmt.operands[1:]))
     return tuple(stmt.dtype for _ in stmt.operands)
+
+
+def _fills_slots(loop: For) -> bool:
+    """True for a loop that fills a slot of a ring by bulk copies in each trip."""
+    return {type(s) for s in walk(loop.body)} >= {Wait, TmaLoad}
 
 
 def _multiplies_alone(branch: Branch) -> bool:

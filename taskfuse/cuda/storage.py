@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr
+from taskfuse.cuda.instructions import OF_RANK
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, maximum, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.declarations import Buffer
@@ -29,6 +30,7 @@ class NamedStorage:
     Attributes:
         identifier: of its pointer, array or register.
         strides: identifiers of stride parameters, one per axis; ``None``: row-major. An empty identifier is a stride of 1.
+        own_rank: of a buffer by rank, the rank of the block itself.
     """
 
     identifier: str
@@ -37,6 +39,7 @@ class NamedStorage:
     shape: tuple[Expr, ...]
     strides: tuple[str, ...] | None = None
     form: ArgumentLayout = ArgumentLayout.DENSE
+    own_rank: Expr | None = None
 
     @property
     def is_register(self) -> bool:
@@ -47,8 +50,18 @@ class NamedStorage:
         """The text of an element."""
         if self.is_register:
             return self.identifier
+        if self.own_rank is not None:
+            return self._of_rank(self.own_rank, index, indices)
         offset = row_major(index, self.shape, indices) if self.strides is None else strided(index, self.strides, indices)
         return f"{self.identifier}[{offset}]"
+
+    def _of_rank(self, own: Expr, index: Sequence[Expr], indices: Indices) -> str:
+        rank, *rest = index
+        offset = row_major(rest, self.shape[1:], indices)
+        if simplify(rank - own, indices.facts()) is ZERO:
+            return f"{self.identifier}[{offset}]"
+        indices.helpers.add(OF_RANK)
+        return f"{OF_RANK.name}({self.identifier}, {indices.text(rank)})[{offset}]"
 
 
 def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) -> str:
@@ -119,11 +132,8 @@ def shared_layout(kernel: Kernel) -> SharedLayout:
         if not MEDIA[b.memory].is_placed:
             continue
         offset = _align(end, b.align) if b.offset is None else b.offset
-        size = const(b.dtype.itemsize)
-        for extent in b.shape:
-            size = size * extent
         placed[b.name] = offset
-        end = simplify(offset + size)
+        end = simplify(offset + b.bytes_of_block)
         top = _max(top, end)
     barriers: dict[str, Expr] = {}
     if kernel.mbarriers:

@@ -29,6 +29,7 @@ from taskfuse.kir.synchronization import (
     Cursor,
     CursorInit,
     FenceProxyAsync,
+    MbarrierScope,
     Release,
     SetMaxNReg,
     Wait,
@@ -74,8 +75,9 @@ class Synchronization:
                 w.call(scope, ptx.ARRIVE, w.slot(slot, scope))
             case Arrive(barrier=slot, across=across):
                 first, others = ranks(w.kernel.cluster, across)
+                helper = ptx.PUBLISH_AT if stmt.scope is MbarrierScope.CLUSTER else ptx.ARRIVE_AT
                 for other in others:
-                    w.call(scope, ptx.ARRIVE_AT, w.slot(slot, scope), scope.indices.text(first + other))
+                    w.call(scope, helper, w.slot(slot, scope), scope.indices.text(first + other))
             case Wait():
                 self._wait(stmt, scope)
             case Release(semaphore=slot):
@@ -144,11 +146,12 @@ class Synchronization:
     def _wait(self, stmt: Wait, scope: TextScope) -> None:
         w = self._writer
         arguments = [w.slot(stmt.barrier, scope), scope.indices.text(stmt.parity)]
+        wait, bounded = (ptx.CLUSTER_WAIT, ptx.CLUSTER_BOUNDED_WAIT) if stmt.scope is MbarrierScope.CLUSTER else (ptx.WAIT, ptx.BOUNDED_WAIT)
         if self._debug:
             point = self._point(stmt.barrier.name, stmt, scope)
-            w.call(scope, ptx.BOUNDED_WAIT, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
+            w.call(scope, bounded, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
         else:
-            w.call(scope, ptx.WAIT, *arguments)
+            w.call(scope, wait, *arguments)
 
     def _counter(self, slot: SemaphoreSlot, scope: TextScope) -> str:
         return f"&{self._writer.names[slot.name]}[{row_major(slot.index, self._semaphores[slot.name].shape, scope.indices)}]"

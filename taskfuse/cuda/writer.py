@@ -34,7 +34,7 @@ gridDim threadIdx warpSize Divisor Report TensorMap min max report shared counte
 _HELPERS = re.compile(
     r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
     r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|queue_\w+|grid_barrier_\w+"
-    r"|named_barrier|wait_for_stream|cluster_(barrier|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
+    r"|named_barrier|wait_for_stream|cluster_(barrier|address|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
 )
 
 
@@ -131,6 +131,10 @@ class Writer:
     def unroll(self) -> None:
         """The loop whose head comes next is unrolled."""
         self.lines.append("#pragma unroll")
+
+    def keep(self) -> None:
+        """The loop whose head comes next stays one."""
+        self.lines.append("#pragma unroll 1")
 
     def call(self, scope: TextScope, helper: Helper, *arguments: str, template: str = "") -> None:
         """A line that calls a helper."""

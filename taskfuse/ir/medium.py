@@ -29,14 +29,17 @@ class Medium:
         reach: who sees one copy. A barrier of these threads orders all accesses to it.
         has_addresses: elements are found at addresses, by any index. Without, they are registers, and indices are constants.
         is_placed: its buffers share the bytes of one array, at offsets that a kernel says.
+        is_by_rank: a buffer is a part of the Shared memory of each block of a cluster, at one offset; its first axis is the rank of the block
+            (``%cluster_ctarank``), and any block of the cluster accesses all of it.
         fence: what a fence between proxies that covers it is called in text; ``None``: the asynchronous proxy does not touch it.
-        capacity: bytes that one copy has at most on a GPU; ``None``: as many as the device has.
+        capacity: bytes that one copy has at most on a GPU, of one by rank its part in one block; ``None``: as many as the device has.
     """
 
     keyword: str
     reach: Reach
     has_addresses: bool
     is_placed: bool
+    is_by_rank: bool
     fence: str | None
     capacity: Callable[[Target], int | None]
 
@@ -56,9 +59,10 @@ class Medium:
 
 
 MEDIA: Final = {
-    MemoryType.Local: Medium("LOCAL", Reach.THREAD, False, False, None, lambda target: 4 * launch_registers(1)),
-    MemoryType.Shared: Medium("SHARED", Reach.BLOCK, True, True, "proxy.async", lambda target: target.limits.block_shared),
-    MemoryType.Global: Medium("GLOBAL", Reach.GRID, True, False, "proxy.async.global", lambda target: None),
+    MemoryType.Local: Medium("LOCAL", Reach.THREAD, False, False, False, None, lambda target: 4 * launch_registers(1)),
+    MemoryType.Shared: Medium("SHARED", Reach.BLOCK, True, True, False, "proxy.async", lambda target: target.limits.block_shared),
+    MemoryType.Cluster: Medium("CLUSTER", Reach.CLUSTER, True, True, True, None, lambda target: target.limits.block_shared),
+    MemoryType.Global: Medium("GLOBAL", Reach.GRID, True, False, False, "proxy.async.global", lambda target: None),
 }
 """By memory type, the nearest to a thread first."""
 

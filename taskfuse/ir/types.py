@@ -79,10 +79,12 @@ _INDEX_NAMES = {
 
 
 class MemoryType(Enum):
-    """The memory of a tensor. ``Local``: registers of a thread; ``Shared``: of a block; ``Global``: of the device. ``ir/medium.py`` has their properties."""
+    """The memory of a tensor. ``Local``: registers of a thread; ``Shared``: of a block; ``Cluster``: Shared memory of the blocks of a cluster, which all
+    of them see; ``Global``: of the device. ``ir/medium.py`` has their properties."""
 
     Local = "Local"
     Shared = "Shared"
+    Cluster = "Cluster"
     Global = "Global"
     __hash__ = object.__hash__  # of the identity: a row of a medium is looked up as fast as a field
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from itertools import product
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, const, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.declarations import Dim3
+from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt, TmaLoad
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope
+from taskfuse.kir.walk import accesses, walk
 
 Int3 = tuple[int, int, int]
 
@@ -70,6 +74,18 @@ def needs_cluster(stmt: Stmt) -> bool:
             return scope is BarrierScope.CLUSTER
         case _:
             return False
+
+
+def reaches(stmt: Stmt, spread: AbstractSet[str]) -> bool:
+    """True for a statement that arrives or copies in other blocks of the cluster, or accesses buffers by rank (``spread``)."""
+    if isinstance(stmt, Arrive | TmaLoad) and stmt.across:
+        return True
+    return bool(spread) and any(a.buffer in spread for side in accesses(stmt) for a in side)
+
+
+def is_of_clusters(kernel: Kernel) -> bool:
+    """True for a kernel whose blocks reach others of their cluster, or wait for them."""
+    return any(MEDIA[b.memory].is_by_rank for b in kernel.buffers) or any(map(needs_cluster, walk(kernel)))
 
 
 def remote_barriers(stmts: Iterable[Stmt]) -> frozenset[str]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from taskfuse.ir.dims import circular
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.places import KEY
-from taskfuse.ir.scalar import Const, Expr, UpperBound, is_multiple
+from taskfuse.ir.scalar import Const, Expr, UpperBound, const, is_multiple, le, prove
 from taskfuse.ir.shared_layouts import SWIZZLES
 from taskfuse.ir.types import PlaceSearch
-from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.clusters import constant_shape
+from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
@@ -248,6 +249,33 @@ def offsets_are_shared_and_aligned(d: Declarations) -> Problem | None:
     return None
 
 
+def buffers_by_rank_are_of_the_cluster(d: Declarations) -> Problem | None:
+    """The first axis of a buffer by rank has a place for each block of the cluster, whose shape is constant, and no other buffer has bytes of it."""
+    placed = [b for b in d.kernel.buffers if MEDIA[b.memory].is_placed]
+    for b in (b for b in placed if MEDIA[b.memory].is_by_rank):
+        shape = constant_shape(d.kernel.cluster)
+        if shape is None:
+            return b.name, f"'{b.name}' lies in the blocks of a cluster, whose shape is not constant"
+        blocks = shape[0] * shape[1] * shape[2]
+        if not b.shape or b.shape[0] is not const(blocks):
+            found = "no axis" if not b.shape else f"{b.shape[0]} on its first axis"
+            return b.name, f"'{b.name}' has {found}, which says the block of a cluster of {blocks}"
+        other = next((o for o in placed if o is not b and not _are_apart(d, b, o)), None)
+        if other is not None:
+            return b.name, f"'{b.name}', which other blocks of the cluster access, may share bytes with '{other.name}'"
+    return None
+
+
+def _are_apart(d: Declarations, a: Buffer, b: Buffer) -> bool:
+    """True only if two buffers have no byte in common. One without an offset lies behind those before it."""
+    if a.offset is None and b.offset is None:
+        return True
+    if a.offset is None or b.offset is None:
+        return False
+    ends = (a.offset + a.bytes_of_block, b.offset), (b.offset + b.bytes_of_block, a.offset)
+    return any(prove(le(end, offset), d.facts) for end, offset in ends)
+
+
 def mbarriers_have_slots(d: Declarations) -> Problem | None:
     """An array of mbarriers is not empty."""
     for m in d.kernel.mbarriers:
@@ -295,6 +323,7 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     buffers_have_known_shapes,
     buffers_are_aligned,
     offsets_are_shared_and_aligned,
+    buffers_by_rank_are_of_the_cluster,
     mbarriers_have_slots,
     semaphores_are_known,
     queues_are_known,

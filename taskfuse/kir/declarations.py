@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.types import MemoryType, PlaceSearch
 
 
@@ -75,7 +76,8 @@ Argument = TensorParam | ScalarParam | IntegerParam
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Storage inside the kernel: Local (one copy per thread), Shared (per block) or Global workspace (per launch); row-major.
+    """Storage inside the kernel: Local (one copy per thread), Shared (per block), Cluster (per cluster, a part in each of its blocks, whose rank the
+    first axis is) or Global workspace (per launch); row-major.
 
     Attributes:
         align: alignment in bytes (a power of two, at least the element size).
@@ -88,6 +90,19 @@ class Buffer:
     shape: tuple[Expr, ...]
     align: int
     offset: Expr | None = None
+
+    @property
+    def extents_of_block(self) -> tuple[Expr, ...]:
+        """The extents of what one block has, of a buffer by rank; of any other, its shape."""
+        return self.shape[1:] if MEDIA[self.memory].is_by_rank else self.shape
+
+    @property
+    def bytes_of_block(self) -> Expr:
+        """The bytes of one copy; of a buffer by rank, of its part in one block."""
+        total: Expr = const(self.dtype.itemsize)
+        for e in self.extents_of_block:
+            total = total * e
+        return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, Sc
 from taskfuse.kir.forms import KEYWORDS, RESERVED, VALUES, KernelKeyword
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Descriptor, GatherValue, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 from taskfuse.kir.printer import block_threads
+from taskfuse.kir.synchronization import MbarrierScope
 
 T = TypeVar("T")
 
@@ -128,6 +129,7 @@ def suggestion(name: str, names: Iterable[str]) -> str | None:
 MAJORS = {m.value: m for m in Major}
 INDEX_TYPES = {p.value: p for p in ParallelType}
 QUEUES = {q.value: q for q in Queue}
+SCOPES = {s.value: s for s in MbarrierScope}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class OperandParser:
             BarrierSlot: self.slot,
             SemaphoreSlot: self.semaphore,
             Queue: self.queue,
+            MbarrierScope: self.scope,
             Combine: self.combine,
         }
 
@@ -266,6 +269,10 @@ class OperandParser:
     def queue(self) -> Queue:
         token = self.reader.word("a queue")
         return known(token, token.text, QUEUES, "queue")
+
+    def scope(self) -> MbarrierScope:
+        token = self.reader.word("a scope")
+        return known(token, token.text, SCOPES, "scope")
 
     def across(self) -> tuple[ParallelType, ...]:
         """``CIDx, CIDy``: index types."""

@@ -29,6 +29,7 @@ from taskfuse.kir.operands import (
     ScalarValue,
     SemaphoreSlot,
 )
+from taskfuse.kir.synchronization import MbarrierScope
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
@@ -61,6 +62,7 @@ VALUES: dict[object, Callable[[Any], str]] = {
     BarrierSlot: _slot,
     SemaphoreSlot: _counter,
     Queue: lambda queue: queue.value,
+    MbarrierScope: lambda scope: scope.value,
     Combine: lambda combine: combine.name,
     MemoryType: FENCED.__getitem__,
 }

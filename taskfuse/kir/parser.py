@@ -181,7 +181,7 @@ class _Header:
                     if self.launch is not None:
                         raise start.error("the launch shape is given twice")
                     self.launch = self.launch_shape()
-                case KernelKeyword.LOCAL | KernelKeyword.SHARED | KernelKeyword.GLOBAL as keyword:
+                case KernelKeyword.LOCAL | KernelKeyword.SHARED | KernelKeyword.CLUSTER | KernelKeyword.GLOBAL as keyword:
                     self.buffers.append(self.buffer(MEMORIES[keyword.value]))
                 case KernelKeyword.MBARRIER:
                     reader.advance()

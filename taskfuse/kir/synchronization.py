@@ -58,18 +58,28 @@ class FenceInit(Located):
     FORM: ClassVar[str] = "FENCE mbarrier_init"
 
 
+class MbarrierScope(Enum):
+    """Between which threads an arrival at an mbarrier, and a wait for it, order accesses of memory (PTX ISA, "mbarrier.arrive", ``.scope``)."""
+
+    BLOCK = "block"
+    CLUSTER = "cluster"
+
+
 @dataclass(frozen=True, slots=True)
 class Arrive(Located):
     """``mbarrier.arrive`` (release): each executing thread counts once.
 
     Attributes:
         across: cluster types, in the order x, y, z. Each thread then counts once at this mbarrier of every block of the cluster whose index
-            differs from its own block's on these types alone, its own block included (``mapa``, ``mbarrier.arrive.release.cluster``).
+            differs from its own block's on these types alone, its own block included (``mapa``, ``mbarrier.arrive``).
+        scope: CLUSTER: what the thread stored before is visible to threads of these blocks that wait at this scope; BLOCK: to those of its own, and for
+            those of others the arrival orders what was read.
     """
 
-    FORM: ClassVar[str] = "ARRIVE {barrier}[ across {across}]"
+    FORM: ClassVar[str] = "ARRIVE {barrier}[ across {across}][ scope {scope}]"
     barrier: BarrierSlot
     across: tuple[ParallelType, ...] = ()
+    scope: MbarrierScope = MbarrierScope.BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +104,16 @@ class Expect(Located):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Located):
-    """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``."""
+    """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``.
 
-    FORM: ClassVar[str] = "WAIT {barrier} parity {parity}"
+    Attributes:
+        scope: CLUSTER: it sees what threads of other blocks have stored before their arrivals of this scope.
+    """
+
+    FORM: ClassVar[str] = "WAIT {barrier} parity {parity}[ scope {scope}]"
     barrier: BarrierSlot
     parity: Expr
+    scope: MbarrierScope = MbarrierScope.BLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from taskfuse.kir.operands import Queue
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import StatementRule
-from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Release, SetMaxNReg, WaitGroup
+from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, MbarrierScope, Release, SetMaxNReg, WaitGroup
 from taskfuse.target import MAX_CLUSTER, MAX_NAMED, WARP
 
 NAMED_BARRIERS = range(1, MAX_NAMED + 1)
@@ -74,6 +74,11 @@ def clusters_are_constant(subject: Stmt, scope: Scope) -> str | None:
         return "the shape of the cluster is not constant"
     blocks = shape[0] * shape[1] * shape[2]
     return None if 1 <= blocks <= MAX_CLUSTER else f"a cluster of {blocks} blocks; at most {MAX_CLUSTER} are possible"
+
+
+def arrivals_publish_where_they_reach(subject: Arrive, scope: Scope) -> str | None:
+    """An arrival at the scope of the cluster is one in several of its blocks."""
+    return "an arrival at the scope of the cluster reaches other blocks: across" if subject.scope is MbarrierScope.CLUSTER and not subject.across else None
 
 
 def mbarrier_counts_are_possible(subject: InitBarrier | Expect, scope: Scope) -> str | None:
@@ -152,6 +157,7 @@ SYNCHRONIZATION_RULES: tuple[StatementRule, ...] = (
     barriers_have_participants,
     barriers_name_what_they_use,
     clusters_are_constant,
+    arrivals_publish_where_they_reach,
     mbarrier_counts_are_possible,
     cursors_are_possible,
     semaphore_slots_exist,

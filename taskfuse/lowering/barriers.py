@@ -1,16 +1,18 @@
 """The forms of barriers: the statements by which all threads of a node wait for each other.
 
 The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
-mbarrier and waits for its phase. Blocks of a grid count in Global memory.
+mbarrier and waits for its phase. Blocks of a cluster have a barrier of all their threads; blocks of a grid count in Global memory.
 """
 
 from __future__ import annotations
 
-from taskfuse.ir.scalar import Const, Expr, const, simplify
+from taskfuse.errors import LoweringError
+from taskfuse.ir.scalar import Const, Expr, and_, const, eq, simplify
 from taskfuse.ir.tasks import Node
-from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, ParallelType
+from taskfuse.kir.nodes import Branch, If
 from taskfuse.kir.operands import BarrierSlot
-from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, Wait
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Cursor, CursorInit, MbarrierScope, Wait
 from taskfuse.lowering.plan import Origin, PSync
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.target import MAX_NAMED, WARP
@@ -22,17 +24,19 @@ class PlanBarriers:
     """The barriers of one plan.
 
     Attributes:
-        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps: name, arrivals.
+        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps, and at which blocks of a cluster meet: name,
+            slots, arrivals.
         counters: counters of barriers across blocks.
     """
 
     def __init__(self, ranges: ThreadRanges) -> None:
-        self.mbarriers: list[tuple[str, Expr]] = []
+        self.mbarriers: list[tuple[str, int, Expr]] = []
         self.counters: list[str] = []
         self._ranges = ranges
-        self._cursors: list[str] = []
+        self._cursors: list[tuple[str, int]] = []
         self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
         self._stand_in: dict[Node, str] = {}
+        self._one_of_each: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
 
     def between(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin, *, within_warps: bool = False) -> PSync:
@@ -46,6 +50,8 @@ class PlanBarriers:
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
         threads = self._ranges.count(node)
         all_threads = frozenset(THREAD_TYPES)
+        if not types.isdisjoint(CLUSTER_TYPES) and types.isdisjoint(BLOCK_TYPES):
+            return self._in_cluster(node, of, note)
         if any(p in GRID_TYPES for p in types):
             counter = self._counter.get(node)
             if counter is None:
@@ -54,6 +60,41 @@ class PlanBarriers:
             total = simplify(threads * self._ranges.count(node, GRID_TYPES), self._ranges.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
         return self._slice(node, types, of, note) or self.in_block(node, of, note)
+
+    def _in_cluster(self, node: Node, of: Origin, note: str) -> PSync:
+        """A barrier of all threads of a node's thread range in all blocks of a cluster.
+
+        Where it is not all threads of these blocks, those of each block meet before one of them meets those of the other blocks, and after it. The mbarriers
+        of these have two slots in turn: a block that is a round ahead arrives at the one while others are still to arrive at the other.
+        """
+        covered = frozenset((*THREAD_TYPES, *CLUSTER_TYPES))
+        blocks = self._ranges.count(node, CLUSTER_TYPES)
+        if not self._is_whole_cluster(node):
+            raise LoweringError(
+                what=node.name,
+                reason="a part of the blocks of a cluster would wait for each other, which only all of them can",
+                help="bind the same axes of all members to the cluster types, or set_memory_type(Global)",
+            )
+        if self._ranges.is_whole_block(node):
+            everyone = simplify(self._ranges.threads * blocks, self._ranges.facts)
+            return PSync((Barrier(BarrierScope.CLUSTER, everyone, note=note),), of, True, covered)
+        name = self._one_of_each.get(node)
+        if name is None:
+            name = self._one_of_each[node] = f"sync{len(self.mbarriers)}"
+            self.mbarriers.append((name, 2, blocks))
+            self._cursors.append((f"{name}.c", 2))
+        cursor = f"{name}.c"
+        slot = BarrierSlot(name, Cursor(cursor).slot)
+        across = tuple(p for p in CLUSTER_TYPES if self._ranges.launch[p] is not ONE)
+        meet = Arrive(slot, across, MbarrierScope.CLUSTER), Wait(slot, Cursor(cursor).parity, MbarrierScope.CLUSTER)
+        first = and_(*(eq(hardware_index(p), self._ranges.range(node, p).start) for p in THREAD_TYPES if self._ranges.launch[p] is not ONE))
+        own = self.in_block(node, of, note).stmts
+        after = self.in_block(node, of, "and of the other blocks of the cluster").stmts
+        return PSync((*own, If((Branch(first, meet),)), Advance(cursor, ONE), *after), of, True, covered)
+
+    def _is_whole_cluster(self, node: Node) -> bool:
+        """True if a node runs in every block of each cluster that it runs in."""
+        return all(self._ranges.range(node, p).extent is self._ranges.launch[p] for p in CLUSTER_TYPES)
 
     def has_whole_warps(self, node: Node) -> bool:
         """Whether each warp of a node's thread range lies along TIDx: 32 neighbors are one."""
@@ -117,12 +158,12 @@ class PlanBarriers:
         name = self._stand_in.get(node)
         if name is None:
             name = self._stand_in[node] = f"sync{len(self.mbarriers)}"
-            self.mbarriers.append((name, threads))
-            self._cursors.append(f"{name}.c")
+            self.mbarriers.append((name, 1, threads))
+            self._cursors.append((f"{name}.c", 1))
         slot = BarrierSlot(name, const(0))
         cursor = f"{name}.c"
         return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
 
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""
-        return [CursorInit(c, 1, 0, 0) for c in self._cursors]
+        return [CursorInit(c, slots, 0, 0) for c, slots in self._cursors]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, producers, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, map_expressions, map_stmts, walk
-from taskfuse.kir.clusters import cluster_blocks, needs_cluster
+from taskfuse.kir.clusters import cluster_blocks, reaches, remote_barriers
 from taskfuse.kir.declarations import Buffer, Counter, IntegerParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam, WorkQueue
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.operands import BarrierSlot
@@ -183,8 +184,9 @@ class Emitter:
         for s in walk(body):
             for name in (s.cursor,) if isinstance(s, Advance) else (b.name for b in barrier_slots(s)):
                 lines.setdefault(name, s.location)
-        far = next(filter(needs_cluster, walk(body)), None)
-        remote = far is not None
+        spread = {b.name for b in buffers if MEDIA[b.memory].is_by_rank}
+        far = next((s for s in walk(body) if reaches(s, spread)), None)
+        remote = bool(remote_barriers(walk(body)))
         everyone = simplify(ranges.threads * cluster_blocks(cluster), ranges.facts)
         tail = (Barrier(BarrierScope.CLUSTER, everyone, note="no block exits while others reach it", location=far.location),) if far is not None else ()
         head: list[Stmt] = []

@@ -17,6 +17,7 @@ from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
+from taskfuse.lowering.ranks import spread
 from taskfuse.schedule.allocation import default_allocation
 from taskfuse.schedule.shared_loops import Loop
 
@@ -140,7 +141,7 @@ class Indexer:
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(index_map.values[a] for a in tv.logical), index_map.facts)
         slot = self._ring(tv, tv) if name is None else ()
-        return Access(name or tv.name, self._registers(tv, slot, tuple(index_map.values[a] for a in self.kept_axes(tv, memory)), index_map.facts, memory))
+        return Access(name or tv.name, self._stored(tv, slot, tuple(index_map.values[a] for a in self.kept_axes(tv, memory)), index_map.facts, memory))
 
     def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
         """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
@@ -150,8 +151,11 @@ class Indexer:
         own = tv.schedule.atom
         return (own is not None and own.spreads) or any(a is not None and a.gathers for a in atoms)
 
-    def _registers(self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
-        """The index in the storage of ``tv`` with what names a slot of it, if it is a ring."""
+    def _stored(self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
+        """The index in the storage of ``tv`` with what names a slot of it, if it is a ring, or the block of a cluster that has it."""
+        if MEDIA[memory or self.memory[tv]].is_by_rank:
+            found = spread(self.ranges, self.tree.place[tv], tv, self.kept_axes(tv, memory), index)
+            return tuple(simplify(e, facts) for e in found)
         if not self.in_order(tv, memory):
             return (*slot, *(simplify(e, facts) for e in index))
         place = slot[0] if slot else ZERO
@@ -201,4 +205,4 @@ class Indexer:
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
-        return Access(tv.name, self._registers(tv, self._ring(tv, consumer), tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
+        return Access(tv.name, self._stored(tv, self._ring(tv, consumer), tuple(values[a] for a in self.kept_axes(tv)), facts)), valid

@@ -6,7 +6,6 @@ expressions, never by parallel type (docs/loop-nests.md).
 
 from __future__ import annotations
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Fold, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.medium import MEDIA, nearest
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
@@ -28,7 +27,6 @@ def find_memory(index_maps: IndexMaps) -> None:
 
     Raises:
         LoweringError: a memory type set by hand does not serve the readers, or the loops would accumulate an element more than once.
-        UnsupportedError: the readers need Shared memory of other blocks of the cluster.
     """
     fusion, memory = index_maps.fusion, index_maps.memory
     exprs = fusion.exprs()
@@ -88,6 +86,7 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
     given = tv.schedule.memory
     needed = MemoryType.Local
     why = ""
+    order = list(MEDIA)
     for use in storage_uses(index_maps.fusion, tv):
         if not has_code(index_maps.fusion, use):
             continue
@@ -99,19 +98,13 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
                     needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
                 for p in INDEX_TYPES:
                     if _crosses(index_maps, tv, use, read, p, is_factor=is_factor):
-                        if p.is_cluster and given is not MemoryType.Global:
-                            raise UnsupportedError(
-                                what=f"Shared memory of a cluster for {tv.name}",
-                                reason=f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} compute",
-                                help="set_memory_type(Global), or bind the axes alike",
-                                location=tv.location,
-                            )
                         reached = nearest(p)
-                        if needed is MemoryType.Local or reached is MemoryType.Global:
+                        if order.index(reached) > order.index(needed):
                             needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} compute"
+    if MEDIA[given or needed].is_by_rank and tv.schedule.stages > 1:
+        raise refused(tv, "a ring of slots does not lie in Shared memory of other blocks of a cluster", "leave out circular_buffer, or set_memory_type(Global)")
     if given is None:
         return needed
-    order = list(MEDIA)
     if order.index(given) < order.index(needed):
         raise refused(tv, f"it is set to {given.value}, but {why}", f"set_memory_type({needed.value}), leave it unset, or bind the axes alike")
     return given

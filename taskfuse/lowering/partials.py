@@ -14,8 +14,9 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, const, le, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.operands import Access
+from taskfuse.lowering import ranks
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.fragments import register, registers
 from taskfuse.lowering.index_maps import IndexMap
@@ -26,6 +27,8 @@ from taskfuse.lowering.plan import PLoop, PNode, base_name
 ONE = const(1)
 MOST_BYTES = 16 * 1024
 """Of Shared memory, for the partial results that are joined together, where threads have several elements."""
+MOST_BYTES_OF_RANK = 64 * 1024
+"""Of each block's Shared memory, for those that the blocks of a cluster join: a barrier of theirs takes longer."""
 
 
 def inner_axes(tv: TensorView) -> tuple[Axis, ...]:
@@ -39,9 +42,13 @@ def lane_registers(tv: TensorView) -> tuple[str, str]:
     return f"{tv.name}.lane", f"{tv.name}.peer"
 
 
+JOINED_IN = {MemoryType.Shared: "part", MemoryType.Cluster: "ranks", MemoryType.Global: "blocks"}
+"""The memory through which threads, blocks of a cluster and blocks of a grid join partial results, and what its buffers are called."""
+
+
 def workspace(tv: TensorView, memory: MemoryType) -> str:
     """The name of the buffer through which threads join partial results."""
-    return f"{tv.name}.{'part' if memory is MemoryType.Shared else 'blocks'}"
+    return f"{tv.name}.{JOINED_IN[memory]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,12 +87,19 @@ class Partials:
         across = any(a.is_reduction for p in THREAD_TYPES for a in digits(tv, p))
         warps = warp_reduction(indexer.ranges, indexer.tree.place[tv], tv) if across else None
         one = Partials(indexer, tv, warps, (), 1)
-        size = const(tv.dtype.compute.itemsize) * (_product(one.shape(MemoryType.Shared)) if across else 1)
+        size = const(tv.dtype.compute.itemsize)
+        limits = [(size * (_product(one.shape(MemoryType.Shared)) if across else 1), MOST_BYTES)]
+        if any(a.is_reduction for p in CLUSTER_TYPES for a in digits(tv, p)):
+            limits.append((size * _product(one.shape(MemoryType.Cluster)[1:]), MOST_BYTES_OF_RANK))
+
+        def fit(elements: Expr) -> bool:
+            return all(prove(le(bytes_ * elements, most), facts) for bytes_, most in limits)
+
         tile = registers(tv)
-        together = next((n for n in range(tile, 0, -1) if tile % n == 0 and prove(le(size * n, MOST_BYTES), facts)), 1)
+        together = next((n for n in range(tile, 0, -1) if tile % n == 0 and fit(const(n))), 1)
         axes: tuple[Axis, ...] = ()
         for a in reversed(inner_axes(tv)) if together == tile else ():
-            if not prove(le(size * tile * product((a, *axes)), MOST_BYTES), facts):
+            if not fit(const(tile) * product((a, *axes))):
                 break
             axes = (a, *axes)
         return Partials(indexer, tv, warps, axes, together)
@@ -93,7 +107,8 @@ class Partials:
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
     def shape(self, memory: MemoryType) -> tuple[Expr, ...]:
-        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's thread range; Global: per block of it.
+        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's thread range; Cluster: per block of a cluster, by
+        rank; Global: per block of the task's range.
 
         Each has the elements that are joined together, neighbors of one thread not side by side, but those of neighboring threads.
         """
@@ -101,6 +116,8 @@ class Partials:
         blocks, threads = self._types(memory)
         range_of, task = self.indexer.ranges.range, self.indexer.tree.place[self.tv]
         kept = tuple(extent for _, extent in self._kept(self.indexer.ranges.facts))
+        if memory is MemoryType.Cluster:
+            return (ranks.blocks(self.indexer.ranges), *elements, *kept)
         if memory is MemoryType.Global:
             return (*(range_of(task, p).extent for p in blocks), *elements, *kept)
         if self.warps is not None:
@@ -116,10 +133,17 @@ class Partials:
         task = self.indexer.tree.place[self.tv]
         return [simplify(replace[p] if p in replace else sym(base_name(p, task)), index_map.facts) for p in types]
 
-    def of_block(self, index_map: IndexMap, replace: dict[ParallelType, Expr]) -> Access:
-        """The place in Global memory of the partial result of a block, or of the one at other indices of some types: one for the threads that have it."""
-        blocks = self._indices(self._types(MemoryType.Global)[0], index_map, replace)
-        return Access(workspace(self.tv, MemoryType.Global), (*blocks, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))
+    def of_block(self, memory: MemoryType, index_map: IndexMap, replace: dict[ParallelType, Expr]) -> Access:
+        """The place in Cluster or Global memory of the partial result of a block, or of the one at other indices of some types.
+
+        It is one for the threads that have it.
+        """
+        if memory is MemoryType.Cluster:
+            at: dict[ParallelType, Expr] = dict(zip(CLUSTER_TYPES, self._indices(CLUSTER_TYPES, index_map, replace), strict=True))
+            blocks = [simplify(ranks.rank(self.indexer.ranges, self.indexer.tree.place[self.tv], at), index_map.facts)]
+        else:
+            blocks = self._indices(self._types(memory)[0], index_map, replace)
+        return Access(workspace(self.tv, memory), (*blocks, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))
 
     def of_slot(self, index_map: IndexMap, slot: Expr) -> Access:
         """The place of a partial result that shuffles leave."""
@@ -166,8 +190,12 @@ class Partials:
     @property
     def shared_bytes(self) -> Expr:
         """Of Shared memory, for those that are joined together."""
-        across = any(a.is_reduction for p in THREAD_TYPES for a in digits(self.tv, p))
-        return const(self.tv.dtype.compute.itemsize) * _product(self.shape(MemoryType.Shared)) if across else const(0)
+        total: Expr = const(0)
+        if any(a.is_reduction for p in THREAD_TYPES for a in digits(self.tv, p)):
+            total = _product(self.shape(MemoryType.Shared))
+        if any(a.is_reduction for p in CLUSTER_TYPES for a in digits(self.tv, p)):
+            total = total + _product(self.shape(MemoryType.Cluster)[1:])
+        return const(self.tv.dtype.compute.itemsize) * total
 
     def joined_together(self, steps: Sequence[JoinStep], loops: dict[Axis, Expr]) -> list[JoinStep]:
         """Steps for one element, for all that are joined together.

@@ -3,8 +3,8 @@
 Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the thread range holds the
 result. Where the thread range is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
 several warps are left, one lane of each group stores its own to Shared memory and every thread combines all of them, in the same order.
-Any other set of threads joins in a tree over Shared memory. Across blocks one thread of those that have the same result stores it to a Global workspace,
-and every thread combines all of them.
+Any other set of threads joins in a tree over Shared memory. Across blocks one thread of those that have the same result stores it, for the blocks of a
+cluster in its block's Shared memory, for others in a Global workspace, and every thread combines all of them.
 The barriers between the steps are the sync pass's: the steps are plain statements. Reductions that end after one loop take their steps together,
 and share these barriers, as far as there is room in Shared memory for the partial results of all of them, and the loops over partial results.
 
@@ -22,6 +22,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Fold, Reduction
+from taskfuse.ir.medium import nearest
 from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, maximum, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -192,18 +193,19 @@ class _JoinSteps:
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
     def blocks(self, p: ParallelType, axis: Axis) -> list[JoinStep]:
-        """A round over Global memory along one reduced digit."""
+        """A round along one reduced digit, over Shared memory of the blocks of a cluster, or over Global memory."""
+        memory = nearest(p)
         index_map = self.index_map
         own = digits(self.tv, p)
         base, stride, digit = self._digit(p, axis)
         var = f"part.{p.value}"
         inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, axis.extent - 1), index_map.guards)
-        other = self.partials.of_block(inner, {p: base + stride * (sym(var) - digit)})
+        other = self.partials.of_block(memory, inner, {p: base + stride * (sym(var) - digit)})
         inside = _unproved((lt(base, product(own)),), inner) if axis is not own[0] else ()
         step = self._compute(self.acc, self.expr.combine.op, (self.acc, other), inner, (*index_map.guards, *inside))
         leads = self._leads()
         return [
-            JoinStep([self._compute(self.partials.of_block(index_map, {}), COPY, (self.acc,), index_map, (*index_map.guards, *leads))]),
+            JoinStep([self._compute(self.partials.of_block(memory, index_map, {}), COPY, (self.acc,), index_map, (*index_map.guards, *leads))]),
             JoinStep([self._compute(self.acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, axis.extent, False, [step])),
         ]
 

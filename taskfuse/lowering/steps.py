@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from taskfuse.collector import PAUSE
+from taskfuse.deadline import checkpoint
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -79,6 +80,7 @@ class Step:
 
     def run(self, state: State) -> None:
         """Run the step, and verify the plan if the options say so. Raises the errors of the step, and :class:`VerifyError`."""
+        checkpoint()
         self.change(state)
         if not state.options.verify:
             return
@@ -255,8 +257,7 @@ def _barriers(state: State) -> None:
     sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_pingpong(state.plan)
-    stand_ins = [(name, 1, count) for name, count in sync.barriers.mbarriers]
-    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *stand_ins]
+    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *sync.barriers.mbarriers]
     state.counters = sync.barriers.counters
     state.cursors = sync.barriers.cursor_inits()
 

@@ -18,9 +18,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.fields import with_buffers
+from taskfuse.lowering import ranks
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.partials import Partials, lane_registers, workspace
+from taskfuse.lowering.partials import JOINED_IN, Partials, lane_registers, workspace
 from taskfuse.lowering.plan import Needs, PDispatch, PLoop, PNode, children, is_base, statements
 from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.scans import carried_axes
@@ -40,6 +41,8 @@ def buffers(indexer: Indexer, st: Statements, rings: RoleRings, plan: list[PNode
         if tv not in indexer.placed and not tv.is_output:
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
             slots = (const(rings.slots(tv)),) if rings.slots(tv) else ()
+            if MEDIA[memory].is_by_rank:
+                shape = (ranks.blocks(indexer.ranges), *(a.extent for a in indexer.kept_axes(tv) if not tv.schedule.ptype(a).is_cluster))
             shape = (*slots, *shape)
             if indexer.in_order(tv):
                 shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.ranges.facts),)
@@ -54,7 +57,7 @@ def buffers(indexer: Indexer, st: Statements, rings: RoleRings, plan: list[PNode
             if st.accumulator(tv) != tv.name:
                 found.append(_registers(st.accumulator(tv), tv, indexer.kept_axes(tv, MemoryType.Local), indexer))
             found += [_registers(name, tv, (), indexer) for name in lane_registers(tv)]
-            for kind in (MemoryType.Shared, MemoryType.Global):
+            for kind in JOINED_IN:
                 if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if nearest(p) is kind):
                     found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, Partials.of(indexer, tv).shape(kind), max(1, tv.dtype.compute.bits // 8)))
     for expr in indexer.fusion.exprs():
@@ -155,18 +158,12 @@ class _Life:
     arms: tuple[tuple[int, int, ParallelType], ...]
 
 
-def _size(b: Buffer) -> Expr:
-    size = const(max(1, b.dtype.bits // 8))
-    for e in b.shape:
-        size = size * e
-    return size
-
-
 def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str], target: Target) -> list[Buffer]:
     """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
 
     Buffers of ``copied``, which bulk copies write or read, or copies that no thread waits for, share bytes with none of the same block: a
-    barrier orders the accesses of threads, not those of the copy engine.
+    barrier orders the accesses of threads, not those of the copy engine. Nor do buffers that other blocks of a cluster access: these need not be where
+    this block is.
 
     A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
     before the loop alive to the loop's end.
@@ -174,18 +171,22 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
     lives = _lives(plan, {b.name for b in all_buffers if MEDIA[b.memory].is_placed})
     fixed: list[tuple[Buffer, int, int]] = []
     symbolic: list[Buffer] = []
-    total = sum((s.value + ALIGN - 1) // ALIGN * ALIGN for b in all_buffers if MEDIA[b.memory].is_placed and isinstance(s := _size(b), Const))
+    total = sum((s.value + ALIGN - 1) // ALIGN * ALIGN for b in all_buffers if MEDIA[b.memory].is_placed and isinstance(s := b.bytes_of_block, Const))
     reuse = total > limit
     for b in all_buffers:
         if not MEDIA[b.memory].is_placed:
             continue
-        size = _size(b)
+        size = b.bytes_of_block
         if not isinstance(size, Const):
             symbolic.append(b)
             continue
         bytes_ = (size.value + ALIGN - 1) // ALIGN * ALIGN
         clashes = sorted(
-            (o, n) for other, o, n in fixed if _interfere(lives[b.name], lives[other.name], reuse and b.name not in copied and other.name not in copied)
+            (o, n)
+            for other, o, n in fixed
+            if _interfere(lives[b.name], lives[other.name], reuse and b.name not in copied and other.name not in copied)
+            or MEDIA[b.memory].is_by_rank
+            or MEDIA[other.memory].is_by_rank
         )
         align = max(b.align, ALIGN)
         at = 0
@@ -210,7 +211,7 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
         align = max(b.align, ALIGN)
         end = simplify(ceildiv(end, align) * align)
         offsets[b.name] = end
-        end = end + ceildiv(_size(b), ALIGN) * ALIGN
+        end = end + ceildiv(b.bytes_of_block, ALIGN) * ALIGN
     return [replace(b, offset=offsets[b.name], align=max(b.align, ALIGN)) if b.name in offsets else b for b in all_buffers]
 
 

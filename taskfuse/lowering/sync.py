@@ -21,7 +21,7 @@ from taskfuse.ir.medium import MEDIA, Medium
 from taskfuse.ir.scalar import Const, const
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import GRID_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import CLUSTER_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AtomicUpdate, Stmt
 from taskfuse.kir.operands import Access, Queue
@@ -33,7 +33,8 @@ from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStm
 from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 
-_BLOCKS = frozenset(p.index_name for p in GRID_TYPES)
+_OF_BLOCKS = {scope: frozenset(p.index_name for p in types) for scope, types in ((BarrierScope.GRID, GRID_TYPES), (BarrierScope.CLUSTER, CLUSTER_TYPES))}
+"""The barriers of several blocks, and the indices that tell these apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,8 +332,10 @@ class Synchronizer:
 def check_trips(nodes: list[PNode], around: tuple[PLoop, ...] = ()) -> None:
     """No block waits for others in a loop that those may leave earlier. Raises :class:`LoweringError`."""
     for n in nodes:
-        if isinstance(n, PSync) and any(isinstance(s, Barrier) and s.scope is BarrierScope.GRID for s in n.stmts):
-            loop = next((x for x in around if not x.extent.free.isdisjoint(_BLOCKS)), None)
+        scopes = {s.scope for s in n.stmts if isinstance(s, Barrier)} if isinstance(n, PSync) else set[BarrierScope]()
+        if not scopes.isdisjoint(_OF_BLOCKS):
+            apart = frozenset[str]().union(*(_OF_BLOCKS[scope] for scope in scopes & _OF_BLOCKS.keys()))
+            loop = next((x for x in around if not x.extent.free.isdisjoint(apart)), None)
             if loop is not None:
                 made = next((s.tv for s in statements(loop.body)), None)
                 raise LoweringError(

@@ -18,7 +18,7 @@ def set_memory_type(tv: TensorView, memory: object) -> None:
     """See :meth:`TensorView.set_memory_type`. A view that is given memory becomes a copy."""
     call = Call("set_memory_type", tv)
     if not isinstance(memory, MemoryType):
-        raise call.error(f"{memory!r} is not a memory type", "use MemoryType.Local, MemoryType.Shared or MemoryType.Global")
+        raise call.error(f"{memory!r} is not a memory type", f"use {', '.join(f'MemoryType.{m.value}' for m in MemoryType)}")
     if memory is not MemoryType.Global:
         call.check_internal(f"it lives in Global memory, not in {memory.value}", "make a copy that may")
     if tv.fusion.is_view(tv):

@@ -245,8 +245,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     inner = [e.output for e in needed(fusion) if e.output in mine and e.output not in loads and not among(e.output, outputs)]
     if inner:
         script.inline_most(inner)
-    for tv in loads:
-        script.on(tv).inline_at(threads)
+    script.inline_at(list(loads), threads)
 
 
 def first_column(tv: TensorView) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from taskfuse.ir.types import ParallelType
@@ -12,7 +12,7 @@ from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreArray
 from taskfuse.sim.engines import Action, Engines
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Lanes, LaneTable
-from taskfuse.sim.memory import Memory
+from taskfuse.sim.memory import Memory, Store
 from taskfuse.sim.published import GlobalFences
 
 if TYPE_CHECKING:
@@ -69,14 +69,20 @@ class Cluster:
 
     Attributes:
         shape: extents (x, y, z).
+        first: linear id of the first of its blocks, which tells clusters apart.
         blocks: by rank.
         barrier: the barrier of the whole cluster.
+        stores: of buffers by rank, by region number.
+        has_begun: all its blocks have: they have met at its barrier.
     """
 
-    __slots__ = ("barrier", "blocks", "shape")
+    __slots__ = ("barrier", "blocks", "first", "has_begun", "shape", "stores")
 
-    def __init__(self, shape: Int3) -> None:
+    def __init__(self, shape: Int3, first: int, stores: dict[int, Store]) -> None:
         self.shape = shape
+        self.first = first
+        self.stores = stores
+        self.has_begun = False
         self.blocks: dict[int, Block] = {}
         self.barrier = BarrierCell("cluster barrier")
 
@@ -120,6 +126,7 @@ class Block:
         self.cluster = cluster
         self.place: Int3 = (index[0] % cluster.shape[0], index[1] % cluster.shape[1], index[2] % cluster.shape[2])
         cluster.blocks[cluster.rank(self.place)] = self
+        memory.peers = self
         self.mbarriers = {name: [MbarrierCell(f"{name}[{slot}]", number) for slot in range(slots)] for name, slots in mbarriers.items()}
         self.barrier = BarrierCell("block barrier")
         self.named: defaultdict[int, BarrierCell] = defaultdict(lambda: BarrierCell("named barrier"))
@@ -133,10 +140,24 @@ class Block:
             return (self,)
         found = tuple(self.cluster.blocks[rank] for rank in peers(self.place, self.cluster.shape, across))
         for block in found:
-            if block is self:
-                continue
-            if self.machine.observer is not None:
-                self.machine.observer.reach(block)
-            if block.exited == block.threads:
-                raise Fault(f"block {block.index} of the cluster is reached after it has exited", help="end the kernel with a barrier of the cluster")
+            self._reach(block)
         return found
+
+    def _reach(self, block: Block) -> None:
+        if block is self:
+            return
+        if self.machine.observer is not None:
+            self.machine.observer.reach(block)
+        if block.exited == block.threads:
+            raise Fault(f"block {block.index} of the cluster is reached after it has exited", help="end the kernel with a barrier of the cluster")
+
+    def access(self, ranks: Iterable[int]) -> None:
+        """Its threads access Shared memory of the blocks of these ranks. Raises :class:`Fault` if one may not have begun, or has exited."""
+        for rank in ranks:
+            block = self.cluster.blocks[rank]
+            self._reach(block)
+            if block is not self and not self.cluster.has_begun:
+                raise Fault(
+                    f"Shared memory of block {block.index} of the cluster is accessed before it is known to have begun",
+                    help="put a barrier of the cluster before the first access",
+                )

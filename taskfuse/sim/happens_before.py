@@ -263,8 +263,9 @@ class HappensBefore(Observer):
     def access(self, memory: Memory, region: Region, index: Index, write: bool) -> None:
         if MEDIA[region.memory].is_private or region.is_constant:
             return
-        shared = MEDIA[region.memory].is_placed
-        what = ("shared", memory.number) if shared else ("global", region.array)
+        medium = MEDIA[region.memory]
+        shared = medium.is_placed and not medium.is_by_rank
+        what = ("shared", memory.number) if shared else (f"cluster {region.number}", memory.cluster) if medium.is_by_rank else ("global", region.array)
         bits = self._shared_bits(region, index) if shared else self._bits(index, 1, 1)
         uses = self.steps[-1].writes if write else self.steps[-1].reads
         uses[what] = uses.get(what, 0) | bits

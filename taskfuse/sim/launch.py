@@ -105,8 +105,8 @@ class SimulatedLaunch:
             if size < 1 or blocks % size:
                 raise SimulationError(kernel=self.kernel.name, reason=f"{blocks} blocks along {axis} are not whole clusters of {size}")
         self.ring = code.values is not NATIVE
+        self.shared_bytes = 0
         self.regions = self._layout()
-        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if MEDIA[r.memory].is_placed), default=0)
         if self.shared_bytes > SHARED_BYTES:
             raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
         self.globals: dict[int, Store] = {}
@@ -140,7 +140,6 @@ class SimulatedLaunch:
     def _layout(self) -> list[Region]:
         regions: list[Region] = []
         tensors: dict[str, Region] = {}
-        end = 0
         for param in self.kernel.params:
             if isinstance(param, TensorParam):
                 shape = tuple(map(self.value, param.shape))
@@ -153,11 +152,13 @@ class SimulatedLaunch:
             shape = tuple(map(self.value, buffer.shape))
             medium = MEDIA[buffer.memory]
             threads = self.table.threads if medium.is_private else 0
-            origin, unit = (self._origin(buffer, end), buffer.dtype.itemsize if self.ring else 1) if medium.is_placed else (0, 1)
-            region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=origin, threads=threads, unit=unit)
+            origin, unit = 0, 1
             if medium.is_placed:
-                end = max(end, origin + region.elements * buffer.dtype.itemsize)
-            regions.append(region)
+                first = self._origin(buffer, self.shared_bytes)
+                self.shared_bytes = max(self.shared_bytes, first + self.value(buffer.bytes_of_block))
+                if not medium.is_by_rank:  # those are arrays of their own
+                    origin, unit = first, buffer.dtype.itemsize if self.ring else 1
+            regions.append(Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=origin, threads=threads, unit=unit))
         return regions
 
     def _origin(self, buffer: Buffer, end: int) -> int:
@@ -180,8 +181,17 @@ class SimulatedLaunch:
             return Store(shared.data, np.zeros(region.elements, np.uint8), published=shared.published)
         return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8), published=published)
 
-    def _memory(self, number: int, observer: Observer | None) -> Memory:
-        """The memory of a block: its own registers and Shared memory, the launch's Global memory."""
+    def _by_rank(self) -> dict[int, Store]:
+        """What is spread over the blocks of a cluster."""
+        values, blocks = self.code.values, self.blocks_of_a_cluster
+        return {
+            r.number: Store(np.zeros(r.elements, values.storage(r.dtype)), np.zeros(r.elements, np.uint8), of_rank=max(r.elements // blocks, 1))
+            for r in self.regions
+            if MEDIA[r.memory].is_by_rank
+        }
+
+    def _memory(self, number: int, observer: Observer | None, cluster: Cluster) -> Memory:
+        """The memory of a block: its own registers and Shared memory, what is spread over its cluster, the launch's Global memory."""
         code, values = self.code, self.code.values
         size = -(-self.shared_bytes // ALIGNMENT) * ALIGNMENT
         arena: Array = np.zeros(size, np.uint64 if self.ring else np.uint8)
@@ -199,9 +209,11 @@ class SimulatedLaunch:
                     is_factor = region.number in code.factors
                     owned = np.zeros(cells, np.int16) if is_factor or region.number in code.accumulators else None
                     stores.append(Store(np.zeros(cells, values.storage(region.dtype)), np.zeros(cells, np.uint8), owned=owned, is_factor=is_factor))
+                case MemoryType.Cluster:
+                    stores.append(cluster.stores[region.number])
                 case MemoryType.Shared:
                     stores.append(_shared(region, arena, marks, proxy, self.ring))
-        return Memory(self.regions, stores, -(-self.table.threads // WARP), number, observer)
+        return Memory(self.regions, stores, -(-self.table.threads // WARP), number, observer, cluster.first)
 
     def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
         """The blocks of the grid, cluster by cluster, made on demand, with the symbols that their threads start with."""
@@ -211,11 +223,11 @@ class SimulatedLaunch:
         if not self.table.threads:
             return
         for first in product(range(0, nz, cz), range(0, ny, cy), range(0, nx, cx)):
-            cluster = Cluster((cx, cy, cz))
+            cluster = Cluster((cx, cy, cz), first[2] + nx * (first[1] + ny * first[0]), self._by_rank())
             made: list[Block] = []
             for z, y, x in product(*(range(i, i + n) for i, n in zip(first, (cz, cy, cx), strict=True))):
                 number = x + nx * (y + ny * z)
-                made.append(Block(machine, number, (x, y, z), self.table.threads, self._memory(number, machine.observer), slots, cluster))
+                made.append(Block(machine, number, (x, y, z), self.table.threads, self._memory(number, machine.observer, cluster), slots, cluster))
             for block in made:
                 symbols = {f"blockIdx.{d}": i for d, i in zip("xyz", block.index, strict=True)}
                 yield block, {**self.symbols, **symbols, **{f"clusterIdx.{d}": i for d, i in zip("xyz", block.place, strict=True)}}

@@ -7,7 +7,7 @@ Marks are never cleared, so a place that was found valid is not checked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,7 @@ class Store:
         published: for tensors that bulk copies use: what engines need not see yet.
         owned: for registers that wgmmas use: number of those in flight that own the register.
         is_factor: wgmmas read these registers as an operand; else they are accumulators.
+        of_rank: of a buffer by rank, how many elements each block of the cluster has.
     """
 
     data: Array
@@ -68,6 +69,7 @@ class Store:
     published: Published | None = None
     owned: Array | None = None
     is_factor: bool = False
+    of_rank: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +101,14 @@ class AccessObserver(Protocol):
         ...
 
 
+class Peers(Protocol):
+    """The blocks of a cluster, whose Shared memory one of them accesses (:class:`taskfuse.sim.block.Block`)."""
+
+    def access(self, ranks: Iterable[int]) -> None:
+        """Its threads access Shared memory of the blocks of these ranks. Raises :class:`Fault` if one may not have begun, or has exited."""
+        ...
+
+
 class Memory:
     """The storage that the threads of one block see.
 
@@ -108,13 +118,18 @@ class Memory:
         clock: number of generic writes to Shared memory and of proxy fences so far.
         busy: wgmmas in flight, times the warps that have not waited for them.
         unfenced: warps whose registers for wgmma were written, or that never fenced, since their last ``wgmma.fence``.
-        number: linear id of the block.
+        number: linear id of the block; ``cluster``: of the first block of its cluster.
+        peers: the blocks of the cluster.
     """
 
-    __slots__ = ("busy", "clock", "known", "number", "observer", "regions", "stores", "unfenced")
+    __slots__ = ("busy", "clock", "cluster", "known", "number", "observer", "peers", "regions", "stores", "unfenced")
 
-    def __init__(self, regions: list[Region], stores: list[Store], warps: int, number: int = 0, observer: AccessObserver | None = None) -> None:
+    def __init__(
+        self, regions: list[Region], stores: list[Store], warps: int, number: int = 0, observer: AccessObserver | None = None, cluster: int = 0
+    ) -> None:
         self.number = number
+        self.cluster = cluster
+        self.peers: Peers | None = None
         self.observer = observer
         self.regions = regions
         self.stores = stores
@@ -242,6 +257,8 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
         check_registers(store, place, memory.regions[site.buffer])
     if memory.observer is not None:
         memory.observer.access(memory, memory.regions[site.buffer], place.index, write=False)
+    if store.of_rank:
+        _reach(memory, store, place.index)
     if store.proxy is not None:
         check_incoming(store.proxy, place.index, memory.regions[site.buffer])
     if store.published is not None:
@@ -265,6 +282,8 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
         raise Fault(f"write to {memory.regions[site.buffer]}")
     if memory.observer is not None:
         memory.observer.access(memory, memory.regions[site.buffer], place.index, write=True)
+    if store.of_rank:
+        _reach(memory, store, place.index)
     if store.owned is not None:
         memory.unfenced.update((lanes.ids // WARP).tolist())
         if memory.busy:
@@ -280,6 +299,13 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
     if place not in memory.known:
         store.valid[place.index] = store.full
         memory.known.add(place)
+
+
+def _reach(memory: Memory, store: Store, index: Index) -> None:
+    """Elements of a buffer by rank are accessed: the blocks that have them exist."""
+    assert memory.peers is not None
+    elements = np.arange(*index.indices(store.data.size)) if isinstance(index, slice) else np.asarray(index)
+    memory.peers.access(np.unique(elements // store.of_rank).tolist())
 
 
 def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combined: Callable[[Array, Array], Array]) -> None:

@@ -77,6 +77,7 @@ def _block(block: Block) -> Hashable:
     barriers = (
         block.barrier.arrived,
         block.cluster.barrier.arrived,
+        block.cluster.has_begun,
         tuple(sorted((k, m.arrived) for k, m in block.named.items())),
         tuple(sorted((k, m.arrived) for k, m in block.warps.items() if m.arrived)),
     )

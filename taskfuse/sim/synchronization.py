@@ -152,7 +152,9 @@ def cluster_barrier(names: Names, stmt: Barrier) -> Instruction:
             raise Fault(f"cluster barrier after {cluster.exited} threads of the cluster have exited")
         if cluster.barrier.agents and cluster.barrier.pc != pc:
             raise Fault("cluster barrier reached while other threads of the cluster wait at another one")
-        return _arrive(agent, cluster.barrier, needed)
+        signal = _arrive(agent, cluster.barrier, needed)
+        cluster.has_begun = cluster.has_begun or signal is Signal.POINT
+        return signal
 
     return run
 

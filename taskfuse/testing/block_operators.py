@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel, map_stmts, walk
-from taskfuse.kir.clusters import reached
+from taskfuse.kir.clusters import ranks, reached
+from taskfuse.kir.fields import fields_of
 from taskfuse.kir.nodes import Stmt, TmaLoad
-from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, InitBarrier, Release
+from taskfuse.kir.operands import Access
+from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, InitBarrier, MbarrierScope, Release, Wait
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, drop, inner, moved, repeat, with_body
 
 # -- clusters -------------------------------------------------------------------------------------------------------------------------
@@ -44,6 +47,41 @@ def _empty_of_one_block(kernel: Kernel) -> Mutants:
     """A slot counts as empty when its own block has read it: consumers release it only in their own block."""
     for counted in _counts_one_block(kernel):
         yield replace(counted, body=map_stmts(counted.body, lambda s: replace(s, across=()) if isinstance(s, Arrive) else s))
+
+
+def _of_another_rank(step: int | None) -> Edit:
+    """Elements of another block of the cluster: the one ``step`` further, or always those of the block itself."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        return (mutant for mutant in mutants(kernel) if mutant != kernel)
+
+    def mutants(kernel: Kernel) -> Mutants:
+        spread = {b.name: b.shape[0] for b in kernel.buffers if MEDIA[b.memory].is_by_rank}
+        own = ranks(kernel.cluster, ())[0] if spread else const(0)
+
+        def moved_to(e: Expr, blocks: Expr) -> Expr:
+            return own if step is None else (e + step) % blocks
+
+        for s in walk(kernel) if spread else ():
+            for name, _ in fields_of(type(s)).kinds:
+                match getattr(s, name):
+                    case Access(buffer=buffer, index=(rank, *rest)) as access if buffer in spread:
+                        yield at(kernel, s, replace(s, **{name: replace(access, index=(moved_to(rank, spread[buffer]), *rest))}))
+                    case tuple() as several:
+                        for k, a in enumerate(several):
+                            if isinstance(a, Access) and a.buffer in spread:
+                                other = replace(a, index=(moved_to(a.index[0], spread[a.buffer]), *a.index[1:]))
+                                yield at(kernel, s, replace(s, **{name: (*several[:k], other, *several[k + 1 :])}))
+                    case _:
+                        pass
+
+    return apply
+
+
+def _in_block(s: Stmt) -> Stmt | None:
+    """An arrival, or a wait, that publishes nothing to other blocks of the cluster."""
+    assert isinstance(s, Arrive | Wait)
+    return replace(s, scope=MbarrierScope.BLOCK) if s.scope is MbarrierScope.CLUSTER else None
 
 
 # -- semaphores -----------------------------------------------------------------------------------------------------------------------
@@ -95,6 +133,10 @@ BLOCK_OPERATORS: tuple[Operator, ...] = (
     Operator("copy to one block only", change(TmaLoad, _own_block)),
     Operator("count one block of a cluster", _counts_one_block),
     Operator("slot empty in one block", _empty_of_one_block),
+    Operator("access the next block", _of_another_rank(1)),
+    Operator("access the own block", _of_another_rank(None)),
+    Operator("arrive in the scope of a block", change(Arrive, _in_block)),
+    Operator("wait in the scope of a block", change(Wait, _in_block)),
     Operator("drop acquire", drop(Acquire)),
     Operator("acquire one phase less", change(Acquire, _phases(-1))),
     Operator("acquire one phase more", change(Acquire, _phases(1))),

@@ -200,6 +200,7 @@ def _features(case: Case) -> dict[str, bool]:
         "a bulk load": any(isinstance(s, TmaLoad) for s in statements),
         "a bulk store": any(isinstance(s, TmaStore) for s in statements),
         "Shared memory": any(b.memory is MemoryType.Shared for b in kernel.buffers),
+        "Shared memory of a cluster": any(b.memory is MemoryType.Cluster for b in kernel.buffers),
         "a Global workspace": any(b.memory is MemoryType.Global for b in kernel.buffers),
         "an allocation domain": any(tv.schedule.allocation is not None for tv in tensors),
         "a tensor made by a scheduling call": any(tv.origin is not None for tv in tensors),

@@ -4,6 +4,7 @@ import pytest
 
 from taskfuse.check import Verdict
 from taskfuse.kir import parse_kernel
+from tests.lowering.over_clusters import ACQUIRE_IN_BLOCK, NOT_AFTER, NOT_BEFORE, ONE_SLOT, RELEASE_IN_BLOCK, SOMETIMES, TOO_FEW, meet
 
 GRID = """\
 KERNEL grid(x: float32[4, 64]) -> (y: float32[4, 64])
@@ -253,3 +254,25 @@ def test_an_array_of_rings_is_no_single_slot() -> None:
     """A constant 0 in an array of two mbarriers says nothing about cursors."""
     text = ONE.replace("full[1], empty[1]", "full[2], empty[1]").replace("  INIT full[0] count 32\n", "  FOR i in 0..2:\n    INIT full[i] count 32\n")
     assert not parse_kernel(text).verify().is_proved
+
+
+def test_all_threads_of_a_cluster_meet_through_one_of_each_block() -> None:
+    certificate = meet().verify()
+    assert certificate.verdict is Verdict.PROVED, certificate
+
+
+@pytest.mark.parametrize("change", [NOT_BEFORE, NOT_AFTER, TOO_FEW, SOMETIMES])
+def test_what_keeps_the_threads_of_a_cluster_apart(change: tuple[str, str]) -> None:
+    assert meet(change).verify().verdict is Verdict.REFUTED
+
+
+def test_rounds_take_turns_between_two_slots() -> None:
+    """A thread that is a round ahead would arrive in the round of others."""
+    assert meet(ONE_SLOT).verify().verdict is Verdict.OUTSIDE
+
+
+@pytest.mark.parametrize("change", [RELEASE_IN_BLOCK, ACQUIRE_IN_BLOCK])
+def test_at_the_scope_of_a_block_nothing_is_published(change: tuple[str, str]) -> None:
+    certificate = meet(change).verify()
+    assert certificate.verdict is Verdict.OUTSIDE
+    assert any("at the scope of a block orders nothing that threads of other blocks store" in o.reason for o in certificate.argument)

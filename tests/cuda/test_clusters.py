@@ -8,6 +8,7 @@ import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.source import emit
 from tests.lowering.clustered import grid, shared
+from tests.lowering.over_clusters import exchange, meet
 
 TEXT = (Path(__file__).parents[1] / "kernels" / "share.kir").read_text(encoding="utf-8")
 WIDE = TEXT.replace("GRID (4, 1, 1)", "GRID (4, 6, 1)").replace("CLUSTER (2, 1, 1)", "CLUSTER (2, 3, 1)")
@@ -72,3 +73,31 @@ def test_a_chaos_build_compiles() -> None:
 def test_the_launch_has_the_cluster() -> None:
     assert tf.lower(shared(4, 4)).launch_shape(N=5).cluster == (4, 1, 1)
     assert tf.parse_kernel(WIDE).launch_shape(N=5).cluster == (2, 3, 1)
+
+
+def test_elements_of_other_blocks() -> None:
+    text = exchange().cuda_source()
+    lines = [line.strip() for line in body(text).splitlines()]
+    assert "float* const s = reinterpret_cast<float*>(shared + 0);  // [32]" in lines
+    assert "s[threadIdx_x] = x[blockIdx_x * 32 + threadIdx_x];" in lines  # in the own block
+    assert "y[blockIdx_x * 32 + threadIdx_x] = cluster_address(s, 1 - clusterIdx_x)[threadIdx_x];" in lines
+    assert "mapa.u64" in text
+    assert lines.count("cluster_barrier();") == 2
+
+
+def test_arrivals_and_waits_at_the_scope_of_the_cluster() -> None:
+    text = meet().cuda_source()
+    lines = [line.strip() for line in body(text).splitlines()]
+    at = lines.index("mbarrier_publish_at(&m[m_c_slot], 0);")
+    assert lines[at + 1] == "mbarrier_publish_at(&m[m_c_slot], 1);"
+    assert lines[at + 2] == "mbarrier_wait_in_cluster(&m[m_c_slot], m_c_parity);"
+    assert "mbarrier.arrive.release.cluster.shared::cluster.b64" in text
+    assert "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64" in text
+
+
+@pytest.mark.parametrize("kernel", [exchange(), exchange(symbolic=True), meet()])
+@pytest.mark.parametrize("debug", [False, True])
+def test_memory_of_other_blocks_compiles(kernel: tf.Kernel, debug: bool) -> None:
+    source = emit(kernel, debug=debug)
+    assert source.arch == 90
+    assert compile_cubin(source.text, source.name, CompileOptions(arch="sm_90a"))

@@ -22,6 +22,7 @@ from examples import (
     gemm_multistage,
     gemm_pingpong,
     gemm_quad_pairs,
+    gemm_split_cluster,
     gemm_stream_k,
     horizontal_fusion,
     linear_attention,
@@ -212,6 +213,14 @@ CASES = (
     ),
     Case("moe", moe.build, moe_expected, 4, [[(150, 64), (3, 64, 64), (150, 64), (4,)]], dtypes=(BF16, BF16, BF16, np.int32), table=rising),
     Case("linear_attention", linear_attention.build, states_expected, 4, [[(2, 3, 8, 8), (2, 3, 8, 8), (2, 3, 8)]]),
+    Case(
+        "gemm_split_cluster",
+        gemm_split_cluster.build,
+        product_expected,
+        0.02,
+        [[(m, 512), (n, 512)] for m, n in [(130, 72), (1, 8)]],
+        dtypes=(BF16, BF16),
+    ),
     Case("gemm_stream_k", gemm_stream_k.build, product_expected, 0.02, [[(128, 512), (192, 512)]], dtypes=(BF16, BF16)),
     Case(
         "gemm_fp8_scaled",

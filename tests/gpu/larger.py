@@ -22,6 +22,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "syr2k": [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]],  # its extents are constants
     "linear_attention": [[(2, 3, 8, 8), (2, 3, 8, 8), (2, 3, 8)]],  # its extents are constants
     "gemm_dynamic": [[(1000, 520), (712, 520), (712,)]],
+    "gemm_split_cluster": [[(1000, 512), (712, 512)]],  # the length that is summed over is a constant
     "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
     "gemm_quad_pairs": [[(512, 256), (320, 256)]],
@@ -40,7 +41,9 @@ ULP = {
     "block_roles": 6,
     "transpose": 0,
     "matmul": 4,
-    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_quad_pairs", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05),
+    **dict.fromkeys(
+        ("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_quad_pairs", "gemm_split_cluster", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05
+    ),
     "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
     "moe": 4,
     "linear_attention": 8,

@@ -10,9 +10,10 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import map_expressions, walk
-from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster, peers, reached, remote_barriers
+from taskfuse.kir.clusters import cluster_threads, constant_shape, is_of_clusters, needs_cluster, peers, reached, reaches, remote_barriers
 from taskfuse.kir.nodes import TmaLoad
-from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, MbarrierScope, Wait
+from tests.lowering.over_clusters import exchange, meet
 
 TEXT = (Path(__file__).parents[1] / "kernels" / "share.kir").read_text(encoding="utf-8")
 
@@ -99,3 +100,49 @@ def test_what_needs_a_cluster() -> None:
     kernel = tf.parse_kernel(TEXT)
     assert sum(map(needs_cluster, walk(kernel))) == 4
     assert remote_barriers(walk(kernel)) == {"full", "empty"}
+
+
+def test_buffers_by_rank_are_read_back() -> None:
+    kernel = exchange()
+    kernel.check_ir()
+    assert "CLUSTER s: float32[2, 32] align 16 @ 0" in str(kernel)
+    assert tf.parse_kernel(kernel.text(witness=True)) == kernel
+    (buffer,) = kernel.buffers
+    assert [str(e) for e in buffer.extents_of_block] == ["32"]
+    assert buffer.bytes_of_block is const(128)
+    assert is_of_clusters(kernel)
+    assert [reaches(s, {"s"}) for s in walk(kernel)] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("float32[2, 32] align", "float32[4, 32] align"), "'s' has 4 on its first axis, which says the block of a cluster of 2"),
+        (("CLUSTER (2, 1, 1)", "CLUSTER (4, 1, 1)"), "'s' has 2 on its first axis, which says the block of a cluster of 4"),
+        (
+            ("align 16 @ 0\n", "align 16 @ 0\n  SHARED t: float32[1] align 16 @ 112\n"),
+            "'s', which other blocks of the cluster access, may share bytes with 't'",
+        ),
+        (("align 16 @ 0\n", "align 16 @ 0\n  SHARED t: float32[1]\n"), "'s', which other blocks of the cluster access, may share bytes with 't'"),
+    ],
+)
+def test_buffers_by_rank_are_of_the_cluster(change: tuple[str, str], message: str) -> None:
+    with pytest.raises(VerifyError, match=message):
+        exchange(change).check_ir()
+
+
+def test_buffers_by_rank_may_lie_side_by_side() -> None:
+    exchange(("align 16 @ 0\n", "align 16 @ 0\n  SHARED t: float32[1] align 16 @ 128\n")).check_ir()
+
+
+def test_scopes_of_arrivals_and_waits() -> None:
+    kernel = meet()
+    kernel.check_ir()
+    assert [s.scope for s in walk(kernel) if isinstance(s, Arrive | Wait)] == [MbarrierScope.CLUSTER] * 2
+    assert "ARRIVE m[m.c.slot] across CIDx scope cluster\n" in str(kernel)
+    assert "WAIT m[m.c.slot] parity m.c.parity scope cluster\n" in str(kernel)
+    assert tf.parse_kernel(kernel.text(witness=True)) == kernel
+    with pytest.raises(VerifyError, match="an arrival at the scope of the cluster reaches other blocks: across"):
+        meet(("across CIDx scope", "scope")).check_ir()
+    with pytest.raises(ParseError, match="there is no scope 'grid'"):
+        meet(("parity scope cluster", "parity scope grid"))

@@ -10,12 +10,13 @@ import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
-from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.errors import TaskfuseError
 from taskfuse.kir import walk
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import TmaLoad
-from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Expect, InitBarrier
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Expect, InitBarrier, MbarrierScope, Wait
 from tests.lowering.clustered import BX, CX, CY, TX, TY, S, grid, pointwise, shared
+from tests.lowering.over_clusters import crossing, in_a_role, row_sums, shares, softmax
 from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
 
 FEW = (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.ASYNC_LATE, tf.Interleaving.RANDOM)
@@ -117,33 +118,113 @@ def test_a_remainder_over_the_blocks_of_a_cluster_is_a_guard() -> None:
         agree(kernel, fusion, numbers(n, 4, 32), interleavings=FEW)
 
 
-def test_reductions_over_a_cluster_join_in_global_memory() -> None:
-    with tf.Fusion("sums") as fusion:
-        y = tf.sum(tf.define_tensor([3, 4, 32], name="x"), 1)
+def scopes(kernel: tf.Kernel) -> list[BarrierScope]:
+    """Of its barriers."""
+    return [s.scope for s in walk(kernel) if isinstance(s, Barrier)]
+
+
+def memories(kernel: tf.Kernel) -> dict[str, MemoryType]:
+    """Of its buffers that are not registers."""
+    return {b.name: b.memory for b in kernel.buffers if b.memory is not MemoryType.Local}
+
+
+def test_reductions_over_a_cluster_join_in_its_shared_memory() -> None:
+    kernel = proved(row_sums(), numbers(3, 1000))
+    assert memories(kernel) == {"tv1.part": MemoryType.Shared, "tv1.ranks": MemoryType.Cluster}
+    assert not kernel.counters
+    assert scopes(kernel) == [BarrierScope.BLOCK, BarrierScope.CLUSTER, BarrierScope.CLUSTER]  # the last one: no block exits too early
+    text = str(kernel)
+    assert "CLUSTER tv1.ranks: float32[4] align 16 @ 16" in text
+    assert "tv1.ranks[clusterIdx.x] = copy(tv1.acc)" in text
+    assert "tv1.acc = add(tv1.acc, tv1.ranks[part.CIDx])" in text
+
+
+def test_sums_in_a_loop_wait_before_they_use_their_storage_again() -> None:
+    kernel = proved(row_sums(2, 32, rows=3), numbers(7, 100))
+    assert scopes(kernel) == [BarrierScope.CLUSTER] * 3
+
+
+def test_a_result_of_all_blocks_is_known_to_all() -> None:
+    kernel = proved(softmax(), numbers(3, 512))
+    assert "CIDx" in str(kernel)
+    assert MemoryType.Global not in memories(kernel).values()
+
+
+def test_blocks_sum_shares_of_what_all_have_computed() -> None:
+    kernel = proved(shares(), numbers(256, 64))
+    assert "CLUSTER tv2: float32[4, 64] align 16 @ 0" in str(kernel)
+    assert "tv2[clusterIdx.x, threadIdx.x] = copy(tv2.acc)" in str(kernel)
+    assert "tv2[i0, 16*clusterIdx.x + threadIdx.x]" in str(kernel)
+
+
+@pytest.mark.parametrize("types", [(CX, CY), (CX, CX)])
+def test_reduced_and_kept_places_in_a_cluster(types: tuple[P, P]) -> None:
+    """The rank of a partial result is that of all indices of its block in the cluster."""
+    with tf.Fusion("kept") as fusion:
+        y = tf.sum(tf.define_tensor([6, 128], name="x"), 1)
         fusion.add_output(y)
+    y.split(1, 32).split(0, 2)
+    bind(y, BX, *types, TX)
+    kernel = proved(fusion, numbers(6, 128))
+    assert str(next(b.shape[0] for b in kernel.buffers if b.memory is MemoryType.Cluster)) == "8"
+
+
+def test_reductions_over_clusters_and_blocks_join_in_both_memories() -> None:
+    with tf.Fusion("both") as fusion:
+        y = tf.sum(tf.define_tensor([512], name="x"), 0)
+        fusion.add_output(y)
+    y.split(0, 64).split(0, 4)
     bind(y, BX, CX, TX)
-    kernel = agrees(fusion, numbers(3, 4, 32), interleavings=FEW)
-    assert kernel.counters
-
-
-def crossing(memory: MemoryType | None) -> tf.Fusion:
-    with tf.Fusion("crossing") as fusion:
-        a = tf.neg(tf.define_tensor([4, 32], name="x"))
-        y = tf.flip(a, 0) * 2.0
-        fusion.add_output(y)
-    for tv in (a, y):
-        bind(tv, CX, TX)
-    if memory is not None:
-        a.set_memory_type(memory)
-    return fusion
+    kernel = agrees(fusion, numbers(512), interleavings=FEW)
+    assert {MemoryType.Cluster, MemoryType.Global} <= set(memories(kernel).values())
+    assert BarrierScope.GRID in scopes(kernel)
 
 
 def test_data_that_crosses_blocks_of_a_cluster() -> None:
-    agrees(crossing(MemoryType.Global), numbers(4, 32), interleavings=FEW)
-    for memory in (None, MemoryType.Shared):
-        text = refused(lambda memory=memory: tf.lower(crossing(memory)), UnsupportedError)
-        assert text.startswith("Shared memory of a cluster for tv1 is not supported: ")
-        assert text.endswith("reads elements of tv1 that other indices of CIDx compute\nhelp: set_memory_type(Global), or bind the axes alike")
+    for memory in (None, MemoryType.Cluster, MemoryType.Global):
+        kernel = proved(crossing(memory), numbers(4, 32))
+        assert memories(kernel) == {"tv1": memory or MemoryType.Cluster}
+        assert scopes(kernel) == [BarrierScope.CLUSTER] * (1 if memory is MemoryType.Global else 2)
+    text = refused(lambda: tf.lower(crossing(MemoryType.Shared)))
+    assert text.startswith("cannot lower tv1: it is set to Shared, but tv3 reads elements of tv1 that other indices of CIDx compute")
+    assert text.endswith("help: set_memory_type(Cluster), leave it unset, or bind the axes alike")
+
+
+def test_roles_meet_across_the_blocks_of_a_cluster() -> None:
+    kernel = proved(in_a_role(), numbers(8, 4, 64))
+    assert [(s.across, s.scope) for s in walk(kernel) if isinstance(s, Arrive) and s.across] == [((CX,), MbarrierScope.CLUSTER)]
+    assert [s.scope for s in walk(kernel) if isinstance(s, Wait) and s.barrier.name == "sync0"] == [MbarrierScope.CLUSTER]
+    assert [str(s.count) for s in walk(kernel) if isinstance(s, InitBarrier) and s.barrier.name == "sync0"] == ["4"] * 2  # one thread of each block
+
+
+def test_what_other_blocks_access_has_bytes_of_its_own() -> None:
+    kernel = tf.lower(row_sums(), tf.LoweringOptions(shared_limit=0))
+    part, spread = (b for b in kernel.buffers if b.memory is not MemoryType.Local)
+    assert str(part.offset) == "0"
+    assert str(spread.offset) == "16"
+
+
+def test_all_blocks_of_a_cluster_meet_or_none() -> None:
+    with tf.Fusion("some") as fusion:
+        x = tf.define_tensor([2, 32], name="x")
+        sums = [tf.sum(x * k, axis=[0, 1]) for k in (2.0, 3.0)]
+        for y in sums:
+            fusion.add_output(y)
+    nodes = []
+    for y in sums:
+        bind(y, CX, TX)
+        product = next(tv for tv in fusion.tensors() if any(use.output is y for use in tv.uses) and not tv.is_input)
+        bind(product, CX, TX)
+        product.inline_at(2)
+        nodes.append(fusion.task([product, y]))
+    fusion.group(nodes).parallelize(CX)
+    assert "a part of the blocks of a cluster would wait for each other, which only all of them can" in refused(lambda: tf.lower(fusion))
+
+
+def test_a_ring_does_not_lie_in_other_blocks() -> None:
+    fusion = crossing()
+    next(tv for tv in fusion.tensors() if tv.name == "tv1").circular_buffer(2)
+    assert "a ring of slots does not lie in Shared memory of other blocks of a cluster" in refused(lambda: tf.lower(fusion))
 
 
 def test_clusters_have_a_constant_shape() -> None:

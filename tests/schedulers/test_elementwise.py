@@ -19,6 +19,7 @@ from taskfuse.schedulers.elementwise import (
     bind_vectors,
     cost,
     divides,
+    fetched,
     follow,
     is_aligned,
     is_coalesced,
@@ -306,6 +307,24 @@ def test_neighbors_read_neighbors(build: Build, expected: bool) -> None:
     (out,) = fusion.outputs
     (read,) = reads(fusion, out)
     assert is_coalesced(fusion, read, out) is expected
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda: [tf.neg(tensor("x", 8, 64))], 4),
+        (lambda: [tf.neg(tensor("x", 64, 64).T)], SECTOR_BYTES),
+        (lambda: [tf.neg(tensor("x", 64, 2).reshape(128))], 4),
+        (lambda: [tf.neg(tensor("x", 64, 4)[:, :2])], 8),  # half of each sector
+        (lambda: [tf.neg(tf.pixel_shuffle(tensor("x", 1, 4, 16, 64), 2))], 4),  # neighbors are in two rows, and all of both are read
+        (lambda: [tf.neg(tensor("x"))], SECTOR_BYTES),
+        (lambda: [tf.take(tensor("x", 1 << 20), tensor("i", 64, dtype=tf.int64), 0)], SECTOR_BYTES),
+    ],
+)
+def test_sectors_are_counted_where_neighbors_read(build: Build, expected: float) -> None:
+    fusion = built(build)
+    (out,) = fusion.outputs
+    assert fetched(reads(fusion, out)[0], out, Sizes(fusion, None, DEFAULT)) == expected
 
 
 def test_the_widest_element() -> None:

@@ -27,7 +27,7 @@ def blocks() -> list[Block]:
 
 
 def test_ranks_run_over_x_first() -> None:
-    cluster = Cluster((4, 2, 3))
+    cluster = Cluster((4, 2, 3), 0, {})
     places = [(x, y, z) for z, y, x in product(range(3), range(2), range(4))]
     assert [cluster.rank(place) for place in places] == [*range(24)]
 
@@ -51,3 +51,16 @@ def test_a_block_that_has_exited_is_not_reached() -> None:
     with pytest.raises(Fault, match=r"block \(1, 0, 0\) of the cluster is reached after it has exited"):
         me.reached((P.CIDx,))
     assert gone in gone.reached((P.CIDy,)), "itself it reaches"
+
+
+def test_memory_of_blocks_that_have_begun_is_accessed() -> None:
+    made = blocks()
+    me, gone = made[0], made[3]
+    me.access([0])
+    with pytest.raises(Fault, match=r"block \(3, 0, 0\) of the cluster is accessed before it is known to have begun"):
+        me.access([0, 3])
+    me.cluster.has_begun = True
+    me.access([0, 3])
+    gone.exited = gone.threads
+    with pytest.raises(Fault, match=r"block \(3, 0, 0\) of the cluster is reached after it has exited"):
+        me.access([3])

@@ -150,10 +150,8 @@ class LaunchBarriers:
                     raise Refuted("named barrier", f"there is no barrier {int(ids[(ids < 1) | (ids >= NAMED)][0])}: ids are 1 to {NAMED - 1}")
                 keys, needed, count = lanes.blocks * NAMED + ids, lanes.value(stmt.threads), launch.blocks * NAMED
             case BarrierScope.CLUSTER:
-                (gx, gy, _), (cx, cy, cz) = launch.grid, launch.cluster
-                b = lanes.blocks
-                keys = b % gx // cx + gx * (b // gx % gy // cy + gy * (b // (gx * gy) // cz))
-                needed, count = launch.threads * cx * cy * cz, launch.blocks
+                cx, cy, cz = launch.cluster
+                keys, needed, count = launch.clusters[lanes.blocks], launch.threads * cx * cy * cz, launch.blocks
             case BarrierScope.GRID:
                 keys, needed, count = np.full(len(lanes), self._counters[stmt.counter or ""]), lanes.value(stmt.threads), len(self._counters)
             case _:

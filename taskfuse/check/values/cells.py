@@ -13,7 +13,7 @@ from math import gcd, prod
 from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
-from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
@@ -62,7 +62,7 @@ class Cells:
     """All stores.
 
     Args:
-        threads, blocks: how many copies of Local and Shared buffers there are.
+        threads, blocks: how many copies of Local and Shared buffers there are; of those of clusters, no more than blocks.
     """
 
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int], threads: int, blocks: int) -> None:
@@ -81,9 +81,13 @@ class Cells:
             extents = tuple(int(evaluate(e, symbols)) for e in b.shape)
             store = self.stores[b.name] = CellStore(b.name, b.dtype, b.memory, extents, 0, None)
             if MEDIA[b.memory].is_placed:
-                store.origin = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
-                end = max(end, store.origin + store.size * b.dtype.itemsize)
-                shared.append(store)
+                origin = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
+                end = max(end, origin + int(evaluate(b.bytes_of_block, symbols)))
+                if MEDIA[b.memory].is_by_rank:  # it shares bytes with no other
+                    store.region = self._region(blocks, store.size, b.dtype.itemsize, 0)
+                else:
+                    store.origin = origin
+                    shared.append(store)
             else:
                 store.region = self._region(threads if MEDIA[b.memory].is_private else 1, store.size, b.dtype.itemsize, 0)
         self._place(shared, blocks)
@@ -112,12 +116,12 @@ class Cells:
 
     @staticmethod
     def cells(store: CellStore, owners: Ints, elements: Ints) -> Ints:
-        """The first cell of each element. ``owners``: the thread, or the block, of each."""
+        """The first cell of each element. ``owners``: the thread, the block, or the cluster, of each."""
         region = store.region
         assert region is not None
         medium = MEDIA[store.memory]
-        if not medium.is_placed:
-            return owners * region.count + elements if medium.is_private else elements
+        if medium.reach is not Reach.BLOCK:
+            return owners * region.count + elements if medium.is_private or medium.is_by_rank else elements
         return owners * region.count + (store.origin - region.first + elements * store.dtype.itemsize) // region.grain
 
     @staticmethod

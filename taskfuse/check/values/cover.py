@@ -21,7 +21,7 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.questions import equal, proves
-from taskfuse.check.values.runs import Span, Visits, apart, shortened
+from taskfuse.check.values.runs import Span, Visits, apart, in_clusters, shortened
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym
 
@@ -64,13 +64,17 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
 
 
 def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...]) -> Iterator[list[Visits]]:
-    """Equivalent questions: with conditions as ends of spans; with thread indices as symbols of their own; with axes reversed that all statements walk down."""
+    """Equivalent questions: with conditions as ends of spans; with thread indices as symbols of their own; with digits for block indices of clusters; with
+    axes reversed that all statements walk down."""
     ended = [shortened(v) for v in visits]
     if any(a is not b for a, b in zip(ended, visits, strict=True)):
         yield [_ascending(v) for v in ended]
     free = [apart(v) for v in visits]
     if any(a is not b for a, b in zip(free, visits, strict=True)):
         yield [_ascending(v) for v in free]
+    places = [in_clusters(v) for v in visits]
+    if any(a is not b for a, b in zip(places, visits, strict=True)):
+        yield [_ascending(v) for v in places]
     down = [k for k in range(len(extents)) if all(_signs(v, (v.point[k],)) == {False} for v in visits)]
     if down:
         yield [_turned(v, {k: extents[k] for k in down}) for v in visits]

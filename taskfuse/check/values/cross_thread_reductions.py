@@ -241,7 +241,7 @@ class CrossThreadReductions:
             raise Open(f"it joins partial results in {stmt.dtype}", node)
 
     def _is_shared_by_blocks(self, access: Access) -> bool:
-        return MEDIA[self.storages[access.buffer].memory].reach is Reach.GRID
+        return MEDIA[self.storages[access.buffer].memory].reach in (Reach.CLUSTER, Reach.GRID)
 
     def _sum(self, node: Node, a: ThreadSets, b: ThreadSets, mask: Bools) -> ThreadSets:
         if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
@@ -433,19 +433,24 @@ class CrossThreadReductions:
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.constraints.about(const(0))[0].facts  # of any thread and block
+        around = self.constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
         for place, cells in reversed(self.workspace.get(b.buffer, [])):
             of_threads = [k for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if self.threads.says(x) and self.threads.says(y)]
             here, there = ([self.threads.values(index[k]) for k in of_threads] for index in (place, wanted))
             writers, apart = writers_of(here, there, cells)
             if (writers[mask] < 0).all():  # all that this stores lies elsewhere
                 continue
-            equations = [(substitute(x, rename), y) for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if k not in of_threads]
+            pairs = [(x, y) for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if k not in of_threads]
+            if MEDIA[self.storages[b.buffer].memory].is_by_rank:  # they are of one cluster
+                clusters = [sym(name) // extent for name, extent in zip(BLOCK_NAMES, node.context.kernel.cluster, strict=True)]
+                pairs += [(e, e) for e in clusters]
+            equations = [(substitute(x, rename), y) for x, y in pairs]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             fixed = [(x, y) for x, y in left if x.free.isdisjoint(unknown)]
-            if any(proves(self.constraints, ne(x, y)) for x, y in fixed):
+            if any(proves(around, ne(x, y)) for x, y in fixed):
                 continue
             for x, y in fixed:
-                if not equal(self.constraints, x, y):
+                if not equal(around, x, y):
                     raise Open(f"whether the place that is read at {y} is the one that is written at {x} is not known", node)
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("the threads whose partial results it takes are unknown", node)

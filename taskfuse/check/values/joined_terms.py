@@ -83,11 +83,11 @@ def taken_by(t: Term, axes: Iterable[int]) -> Iterator[Expr]:
     yield from (e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
 
 
-def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
-    """Spans and conditions of terms, of each of the blocks whose partial results have been joined."""
+def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr], grid: Mapping[str, Expr]) -> tuple[dict[str, Span], list[Expr]]:
+    """Spans and conditions of terms, of each of the blocks whose partial results have been joined, which are blocks of the grid."""
     for name, at in joined.blocks.items():
         start, stop = spans[name]
-        plain = isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop)
+        plain = (start, stop) == (const(0), grid[name]) or (isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop))
         conditions = conditions if plain else [*conditions, le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),))]
     found: dict[str, Span] = {}
     for name, (start, stop) in spans.items():

@@ -28,6 +28,7 @@ class ExecutedLaunch:
 
     Attributes:
         per: numbers of a block, of which the first ``threads`` are threads.
+        clusters: the number of each block's cluster.
     """
 
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int]) -> None:
@@ -44,6 +45,8 @@ class ExecutedLaunch:
         self._fixed |= {name: self._fixed[b] % n for name, b, n in zip(CLUSTER_NAMES, BLOCK_NAMES, self.cluster, strict=True)}
         self.everybody = np.flatnonzero(thread < self.threads)
         self.grid = grid
+        (gx, gy, _), (cx, cy, cz), b = grid, self.cluster, np.arange(self.blocks)
+        self.clusters: Ints = b % gx // cx + gx * (b // gx % gy // cy + gy * (b // (gx * gy) // cz))
         self._functions: dict[Expr, tuple[tuple[str, ...], Any]] = {}
 
     def fixed(self, name: str, ids: Ints) -> Number:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, CLUSTER_NAMES, THREADS, Node
 from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Expr, conjuncts, const, eq, le, lt, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, le, lt, private, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 
@@ -26,6 +26,7 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     """The table of the write and that of the read, joined on the equations."""
     differences = [pair.simplified(a - b) for a, b in equations]
     elements = [pair.simplified(substitute(e, at) - wanted) for e, wanted in pair.elements]
+    differences, elements = _by_places(pair, differences, elements)
     mine = {n for d in (*differences, *elements) for n in d.free if n in pair.spans}
     theirs = _near(pair, differences, elements, mine)
     shared = _mixed(pair, differences, elements, mine, theirs)
@@ -53,13 +54,31 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     return surely
 
 
+def _by_places(pair: WriteAndRead, differences: list[Expr], elements: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+    """The same with a block's place in its cluster as a symbol, for each block index of the read that says nothing else: it has fewer values."""
+    for name, place, extent in zip(BLOCK_NAMES, CLUSTER_NAMES, pair.want.node.context.kernel.cluster, strict=True):
+        if not isinstance(extent, Const) or extent.value == 1 or not any(name in d.free for d in (*differences, *elements)):
+            continue
+        cluster, here = private(f"{name}.cluster"), private(f"{place}.here")
+        facts = pair.facts.with_range(cluster.name, 0, None).with_range(here.name, 0, extent - 1)
+        found = [[simplify(substitute(d, {name: cluster * extent + here}), facts) for d in some] for some in (differences, elements)]
+        if not any(cluster.name in d.free for some in found for d in some):
+            pair.places[here.name] = 0, extent.value - 1
+            differences, elements = found
+    return differences, elements
+
+
 def _near(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
     """The symbols of the read that a table needs: those that share no term with symbols without a table."""
     found: set[str] = set()
     for d in (*differences, *elements):
         terms, _ = terms_of(d)
         for term, _ in terms:
-            if term.free.isdisjoint(mine) and pair.countable(term.free) and not term.free.isdisjoint(_own_names(pair.want.node, pair.want)):
+            if (
+                term.free.isdisjoint(mine)
+                and pair.countable(term.free)
+                and not term.free.isdisjoint(_own_names(pair.want.node, pair.want) | pair.places.keys())
+            ):
                 found |= term.free
     return found
 

@@ -51,6 +51,7 @@ from taskfuse.ir.scalar import (
     le,
     maximum,
     minimum,
+    not_,
     simplify,
     substitute,
     sym,
@@ -99,7 +100,8 @@ class Reductions:
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
                     started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
-                    place = replace(place, element=tuple(_decided(e, node, started) for e in place.element))
+                    within = {f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)}
+                    place = replace(place, element=tuple(_decided(e, node, started, within) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
@@ -270,6 +272,16 @@ class Reductions:
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 
     def _cover(self, group: list[Term], scope: list[Node], definition: Definition, constraints: Constraints, joined: Joined | None, want: Place) -> None:
+        choice = self._choice(group, scope, constraints, want)
+        for case in () if choice is None else (choice, not_(choice)):
+            within = constraints.given(case)
+            taken = [t for t in group if not_(case) not in _parts(t)]
+            if not within.empty and not taken:
+                raise Open(f"an accumulator takes no terms under {case}", want.node)
+            if not within.empty:
+                self._cover(taken, scope, definition, within, joined, want)
+        if choice is not None:
+            return
         space = definition.space
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
@@ -278,11 +290,11 @@ class Reductions:
         at = {e.name: w for e, w in zip(group[0].place.index, want.index, strict=True) if isinstance(e, Sym) and e.name in said}
         listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         blocks: dict[str, Span] = {}
+        grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
         rows: list[Mapping[str, Ints] | None] = [None]
         if joined is not None:  # of whichever thread and block
             assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
             constraints = constraints.about(const(0))[0].given(*assumptions)
-            grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
@@ -301,7 +313,7 @@ class Reductions:
                 spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
                 values = list(t.point)
                 if joined is not None:
-                    spans, conditions = in_blocks(joined, spans, conditions)
+                    spans, conditions = in_blocks(joined, spans, conditions, grid)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
@@ -320,6 +332,19 @@ class Reductions:
                 overhang = beyond(row, everywhere=False)
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    def _choice(self, group: list[Term], scope: list[Node], constraints: Constraints, want: Place) -> Expr | None:
+        """A condition under which some terms are taken, and others under its negation, where neither is known to hold: each is a case of its own.
+
+        It has the same value where the terms are taken and where the result is read, as it depends on the loops around both alone.
+        """
+        if len(group) < 2:
+            return None
+        shared = {n.stmt.var for n in scope if isinstance(n.stmt, For) and n in want.node.loops}
+        same = shared | {dim.name for dim in self.writes.tree.kernel.extents}
+        listed = {part for t in group for part in _parts(t)}
+        choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
+        return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
     def _with_terms(
         self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
@@ -421,7 +446,7 @@ class Reductions:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
 
-def _decided(e: Expr, node: Node, started: Collection[Expr]) -> Expr:
+def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str, tuple[int, int]]) -> Expr:
     """An axis of a term's element, by what is known of the loops around and of where its accumulator is set; or by all conditions, where that leaves it a
     part of another number.
 
@@ -429,11 +454,17 @@ def _decided(e: Expr, node: Node, started: Collection[Expr]) -> Expr:
 
     Args:
         started: the conditions under which the accumulator is set.
+        within: least and greatest values of the indices inside of a tile.
     """
     constraints = node.context.constraints
     loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
-    plain = simplify(e, loops.facts)
-    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts)
+    plain = simplify(e, loops.facts.with_ranges(within))
+    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts.with_ranges(within))
+
+
+def _parts(t: Term) -> list[Expr]:
+    """The conditions around a term, one by one."""
+    return [part for c in t.node.conditions for part in conjuncts(c)]
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:

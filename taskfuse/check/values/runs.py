@@ -311,6 +311,29 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
     return Visits(node, tuple(substitute(e, fixed) for e in place.element), spans, left, node.context.ranges, rows or None)
 
 
+def in_clusters(v: Visits) -> Visits:
+    """The same visits, with each block index of clusters as two digits: the cluster, and the block's place in it."""
+    kernel = v.node.context.kernel
+    spans, digits = dict(v.spans), dict[str, Expr]()
+    facts = v.node.context.facts
+    for name, blocks, extent in zip(BLOCK_NAMES, kernel.grid, kernel.cluster, strict=True):
+        if extent is const(1) or name not in spans or spans[name] != (const(0), blocks) or name in (v.rows or {}):
+            continue
+        del spans[name]
+        cluster, place = sym(f"{name}.cluster"), sym(f"{name}.place")
+        spans[cluster.name], spans[place.name] = (const(0), simplify(blocks // extent, facts)), (const(0), extent)
+        facts = facts.with_range(cluster.name, 0, None).with_range(place.name, 0, extent - 1)
+        digits[name] = cluster * extent + place
+    if not digits:
+        return v
+
+    def written(e: Expr) -> Expr:
+        return simplify(substitute(e, digits), facts)
+
+    spans = {name: (written(start), None if stop is None else written(stop)) for name, (start, stop) in spans.items()}
+    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)))
+
+
 def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
     """True only if a loop that nothing else around a statement depends on has an iteration wherever the element that is stored exists."""
     stmt, node = loop.stmt, place.node

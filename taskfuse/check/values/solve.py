@@ -113,18 +113,24 @@ def _digits(difference: Expr, unknown: Spans) -> dict[str, Expr]:
 
 def _divided(difference: Expr, equations: list[Equation], found: Mapping[str, Expr], unknown: Spans) -> dict[str, Expr]:
     """``u // n`` and ``u % n`` in two equations."""
-    match terms_of(difference):
-        case ((FloorDiv(Sym(name=name) as u, n), 1),), _ if name in unknown and n.free.isdisjoint(unknown):
-            quotient = u // n - difference
+    match _only(difference, unknown):
+        case FloorDiv(Sym(name=name) as u, n), quotient if name in unknown and n.free.isdisjoint(unknown):
+            for a, b in equations:
+                match _only(substitute(a, found) - b, unknown):
+                    case Mod(v, m), remainder if v is u and m is n:
+                        return {name: quotient * n + remainder}
+                    case _:
+                        pass
         case _:
-            return {}
-    for a, b in equations:
-        other = substitute(a, found) - b
-        match terms_of(other):
-            case ((Mod(v, m), 1), *_), _ if v is u and m is n:
-                remainder = (u % n) - other
-                if remainder.free.isdisjoint(unknown) and quotient.free.isdisjoint(unknown):
-                    return {name: quotient * n + remainder}
-            case _:
-                pass
+            pass
     return {}
+
+
+def _only(difference: Expr, unknown: Spans) -> tuple[Expr, Expr] | None:
+    """The only term of unknown symbols, with coefficient 1 or -1, and what it is where the difference is 0."""
+    mine = [(term, k) for term, k in terms_of(difference)[0] if not term.free.isdisjoint(unknown)]
+    match mine:
+        case [(term, 1 | -1 as k)]:
+            return term, (term * k - difference) * k
+        case _:
+            return None

@@ -130,7 +130,8 @@ class RunState:
 
     def owners(self, store: CellStore, lanes: ExecutedLanes) -> Ints:
         """The owner of each thread's copy of a buffer."""
-        return lanes.ids if MEDIA[store.memory].is_private else lanes.blocks
+        medium = MEDIA[store.memory]
+        return lanes.ids if medium.is_private else self.launch.clusters[lanes.blocks] if medium.is_by_rank else lanes.blocks
 
     def read(self, access: Access, lanes: ExecutedLanes, stmt: Stmt) -> Terms:
         """The term of an element, for each thread."""

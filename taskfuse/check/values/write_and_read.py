@@ -73,6 +73,7 @@ class WriteAndRead:
         self.past = past
         self.bare = bare
         self.plain = True
+        self.places: dict[str, tuple[int, int]] = {}  # of the reader's block in its cluster: symbols that stand for its index, with their first and last values
         self.conditions, self.spans = writing.conditions, writing.spans
         self.alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
         self.elements = list(zip(writing.element, want.element, strict=True)) if self.alike else []  # elements of others are never the same
@@ -120,6 +121,8 @@ class WriteAndRead:
 
     def span(self, name: str) -> tuple[int, int] | None:
         """First and last value."""
+        if name in self.places:
+            return self.places[name]
         if name in self.spans:
             start, stop = self.spans[name]
             lo, hi = self.constraints.ranges.of(start)[0], self.constraints.ranges.of(stop)[1]

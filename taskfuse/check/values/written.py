@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from taskfuse.check.normalize import CLUSTER_NAMES
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.moving_cursors import cursors_of, moves_of, stays
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -52,12 +53,23 @@ class Writing:
         hardware: dict[str, Expr] = {}
         if not MEDIA[memory].is_private:
             hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        peers: dict[str, Expr] = {}
         if MEDIA[memory].reach is Reach.GRID:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        elif MEDIA[memory].reach is Reach.CLUSTER:  # the blocks of the reader's cluster, by their places in it
+            for block, place, extent in zip(BLOCK_NAMES, CLUSTER_NAMES, kernel.cluster, strict=True):
+                if extent is not const(1) and block not in same:
+                    hardware[place] = extent
+                    peers[block] = sym(block) // extent * extent + sym(W + place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})
-        self.element = tuple(map(self.named, claim.element))
-        self.index = tuple(map(self.named, claim.index))
+        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
+        facts = claim.node.context.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
+
+        def named(e: Expr) -> Expr:
+            return simplify(self.named(e), facts) if peers and not e.free.isdisjoint(peers) else self.named(e)
+
+        self.element = tuple(map(named, claim.element))
+        self.index = tuple(map(named, claim.index))
         self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
         self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
         for loop in loops:

@@ -139,10 +139,10 @@ class MachineLaunch:
                 case MemoryType.Global:
                     place = MachinePlace(b.name, b.memory, b.dtype.itemsize, shape, at)
                     at += (place.size + 511) // 256 * 256
-                case MemoryType.Shared:
+                case MemoryType.Shared | MemoryType.Cluster:
                     base = -(-shared // b.align) * b.align if b.offset is None else self.number(b.offset)
                     place = MachinePlace(b.name, b.memory, b.dtype.itemsize, shape, base)
-                    shared = base + place.size
+                    shared = base + self.number(b.bytes_of_block)
                     if shared > SHARED_BYTES:
                         raise NoLaunch("more Shared memory than there is")
                 case MemoryType.Local:

@@ -180,7 +180,7 @@ class SecondMachine:
             self.engines.ends(b, clock)
             for there, t, epoch, site in self.remote:
                 if there == b and clock.known[self.threads.count + t] < epoch:
-                    raise FaultFound(FaultKind.LIFE, "nothing orders this arrival and the exit of the block that it reaches", t, site)
+                    raise FaultFound(FaultKind.LIFE, "nothing orders this access and the exit of the block that it reaches", t, site)
 
     def wake(self, threads: Sequence[int]) -> None:
         """Make threads ready."""
@@ -262,6 +262,17 @@ class SecondMachine:
             self._alive(t, site, b, there)
             self.remote.append((there, t, self.threads.own[t], site))
             self.barriers.arrive(t, site, there * self.launch.slot_count + k)
+
+    def of_rank(self, t: int, site: int, b: int, rank: int) -> int:
+        """Where Shared memory of a block of the cluster begins, which a thread of block ``b`` accesses."""
+        there = self.clusters[b][rank]
+        if there != b:
+            first = there * self.launch.threads
+            if not any(self.threads.base[t].known[first : first + self.launch.threads]):
+                raise FaultFound(FaultKind.LIFE, "nothing says that the block that it reaches has begun", t, site)
+            self._alive(t, site, b, there)
+            self.remote.append((there, t, self.threads.own[t], site))
+        return there * BLOCK_BYTES
 
     def _alive(self, t: int, site: int, b: int, there: int) -> None:
         first = there * self.launch.threads

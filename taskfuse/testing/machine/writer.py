@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import gcd
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import And, Compare, Const, Element, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, UpperBound, Xor
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
@@ -85,7 +86,7 @@ def cells(kernel: Kernel, memory: MemoryType) -> int:
     mapped = any(isinstance(s, TmaLoad | TmaStore) for s in walk(kernel))
     size = 16
     for b in kernel.buffers:
-        if b.memory is memory:
+        if MEDIA[b.memory].is_placed if memory is MemoryType.Shared else b.memory is memory:
             if b.name in named:
                 size = gcd(size, WORD if any(isinstance(s, LdMatrix | StMatrix) for s in walk(kernel)) else 16, b.dtype.itemsize)
             size = gcd(size, b.align if b.offset is None or not isinstance(b.offset, Const) else b.offset.value or 16)
@@ -153,16 +154,16 @@ class PythonWriter:
 
     # -- addresses ----------------------------------------------------------------------------------------------------------------------
 
-    def index(self, access: Access, width: int = 1) -> str:
-        """Check an access's indices; the number of its element."""
+    def index(self, access: Access, width: int = 1, first: int = 0) -> str:
+        """Check an access's indices; the number of its element, along the axes from ``first`` on."""
         number = self.storage_number(access.buffer)
         found = "0"
         for axis, e in enumerate(access.index):
             i, extent = self.held(e), f"E{number}_{axis}"
             last = width - 1 if axis == len(access.index) - 1 else 0
             self.add(f"if not 0 <= {i} < {extent}{f' - {last}' if last else ''}: m.outside(t, {self.site}, {access.buffer!r}, {axis}, {i}, {extent})")
-            found = i if axis == 0 else f"({found}*{extent} + {i})"
-        return found
+            found = i if axis <= first else f"({found}*{extent} + {i})"
+        return found if len(access.index) > first else "0"
 
     def storage_number(self, name: str) -> int:
         return [*self.storage].index(name)
@@ -173,15 +174,18 @@ class PythonWriter:
 
     def address(self, access: Access, width: int = 1) -> str:
         """A name for the byte address of an element."""
-        element = self.index(access, width)
+        medium = MEDIA[self.memory(access.buffer)]
+        element = self.index(access, width, 1 if medium.is_by_rank else 0)
         size = self.storage[access.buffer].dtype.itemsize
+        block = "sb + " if medium.is_placed else ""
+        if medium.is_by_rank:
+            block = f"m.of_rank(t, {self.site}, b, {self.held(access.index[0])}) + "
         made = self.fresh()
-        block = "sb + " if self.memory(access.buffer) is MemoryType.Shared else ""
         self.add(f"{made} = {block}B{self.storage_number(access.buffer)} + {element}*{size}")
         return made
 
     def cells_of(self, access: Access, address: str, size: int) -> str:
-        cell = self.shared_cell if self.memory(access.buffer) is MemoryType.Shared else self.global_cell
+        cell = self.shared_cell if MEDIA[self.memory(access.buffer)].is_placed else self.global_cell
         return f"range({address}//{cell}, ({address} + {size - 1})//{cell} + 1)"
 
     def is_input(self, name: str) -> bool:
@@ -206,7 +210,7 @@ class PythonWriter:
             self.add(f"if {address} % {align}: m.misaligned(t, {self.site}, {address}, {align})")
         if self.is_input(access.buffer):
             return
-        cell = self.shared_cell if memory is MemoryType.Shared else self.global_cell
+        cell = self.shared_cell if MEDIA[memory].is_placed else self.global_cell
         if size * width == cell:
             self.add(f"{what}(t, {address}//{cell}, {self.site})")
         else:

@@ -23,7 +23,7 @@ from taskfuse.kir.printer import stmt_text
 from taskfuse.target import WARP
 from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Observed, PtxPlace, PtxStep, Span, WarpLanes
 from taskfuse.testing.ptx.expected import ExpectedTrace, Traces
-from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, PtxLaunch, blocks, extents, launches, linear, threads
+from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, TENSORS_AT, WORKSPACE_AT, Int3, PtxLaunch, blocks, extents, launches, linear, threads
 from taskfuse.testing.ptx.machine import PtxMachine, TooLong, machine
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.text import read
@@ -136,7 +136,7 @@ def _apart(launch: PtxLaunch, places: dict[str, int]) -> None:
     slots = {m.name: 8 * m.slots for m in launch.kernel.mbarriers}
     counters = [base for name, base in launch.bases.items() if name not in launch.strides and base >= WORKSPACE_AT and base < PARAMS_AT]
     found = [(base, base + slots.get(name, 8), name) for name, base in places.items()]
-    buffers = [(launch.bases[name], launch.bases[name] + size, name) for name, size in launch.sizes.items()]
+    buffers = [(low, low + size, name) for name, (low, size) in launch.parts.items()]
     for k, (low, high, name) in enumerate(found):
         space = (SHARED_AT, SHARED_AT + launch.shared_bytes) if name in slots else (min(counters), min(counters) + 8 * len(launch.kernel.counters))
         if low % 8 or low < space[0] or high > space[1]:
@@ -230,8 +230,8 @@ class _Follower:
         self._check_waited(line)
         if not store and self.traces.launch.is_of_table(address):
             return
-        if SHARED_AT <= address < SHARED_AT + RANK or address >= WORKSPACE_AT:
-            (self.stores if store else self.loads).append((address, size))
+        if SHARED_AT <= address < TENSORS_AT or address >= WORKSPACE_AT:
+            (self.stores if store else self.loads).append((self.traces.launch.ranked(address, self.block), size))
         else:
             (self.tensor_stores if store else self.tensor_loads).append((address, size))
 

@@ -35,6 +35,7 @@ from taskfuse.kir.synchronization import (
     FenceInit,
     FenceProxyAsync,
     InitBarrier,
+    MbarrierScope,
     Release,
     SetMaxNReg,
     Wait,
@@ -52,6 +53,7 @@ MOST = 20_000
 _TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
 _SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _COMMITS = {Queue.WGMMA: Kind.WGMMA_COMMIT, Queue.BULK: Kind.BULK_COMMIT, Queue.COPY: Kind.COPY_COMMIT}
+_SCOPES = {MbarrierScope.BLOCK: "cta", MbarrierScope.CLUSTER: "cluster"}
 _WAITS = {Queue.WGMMA: Kind.WGMMA_WAIT, Queue.BULK: Kind.BULK_WAIT, Queue.COPY: Kind.COPY_WAIT}
 
 
@@ -243,13 +245,13 @@ class _ThreadWalk:
                 yield Kind.ARRIVE, ("release cta shared::cta", self._slot(slot), 1), 0
             case Arrive(barrier=slot, across=across):
                 for rank in self._reached(across):
-                    yield Kind.ARRIVE, ("release cta shared::cluster", self._slot(slot, rank), 1), 0
+                    yield Kind.ARRIVE, (f"release {_SCOPES[stmt.scope]} shared::cluster", self._slot(slot, rank), 1), 0
             case ArriveAsync(barrier=slot):
                 yield Kind.COPY_ARRIVE, ("noinc.shared", self._slot(slot)), 0
             case Expect(barrier=slot, bytes=size):
                 yield Kind.EXPECT, ("release cta shared::cta", self._slot(slot), self._value(size)), 0
             case Wait(barrier=slot, parity=parity):
-                operands = ("acquire cta shared::cta", self._slot(slot), self._value(parity))
+                operands = (f"acquire {_SCOPES[stmt.scope]} shared::cta", self._slot(slot), self._value(parity))
                 yield Kind.WAIT, operands, 0
                 yield Kind.WAIT, operands, 1
             case Release(semaphore=slot):

@@ -25,13 +25,14 @@ from taskfuse.cuda.signature import (
     WorkspaceArgument,
 )
 from taskfuse.ir.dims import nearest
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, evaluate
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import HostParam, TensorParam
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
+from taskfuse.testing.ptx.events import RANK, Span
 from taskfuse.testing.ptx.nodes import PtxFunction
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value
 
@@ -54,7 +55,7 @@ class PtxLaunch:
         tables: the integers of tensors whose elements occur in expressions.
         bases: the address of the first element of every tensor, Shared buffer, workspace buffer and semaphore, and of every tensor map.
         strides: in elements, of tensors and buffers.
-        sizes: bytes of Shared buffers.
+        parts: where each buffer in Shared memory lies in that of a block, and its bytes there.
         shared_bytes: Shared memory that the launch brings.
         at: addresses by the names that the function uses.
         words: the bytes of parameters that are known, by address.
@@ -72,7 +73,7 @@ class PtxLaunch:
     at: Mapping[str, int]
     words: Mapping[int, bytes]
     data: Mapping[int, tuple[int, tuple[int, ...]]]
-    sizes: Mapping[str, int]
+    parts: Mapping[str, Span]
     shared_bytes: int
 
     def read(self, address: Value, size: int) -> Value:
@@ -90,6 +91,13 @@ class PtxLaunch:
     def is_of_table(self, address: int) -> bool:
         """True for the address of an element that an expression may read."""
         return TENSORS_AT <= address < WORKSPACE_AT and address in self.words
+
+    def ranked(self, address: int, block: Int3) -> int:
+        """The address of a byte of Shared memory that a block accesses as its own: of a buffer by rank, as every block of the cluster names it."""
+        if any(MEDIA[b.memory].is_by_rank and 0 <= address - self.parts[b.name][0] < self.parts[b.name][1] for b in self.kernel.buffers):
+            x, y, z = (i % n for i, n in zip(block, self.cluster, strict=True))
+            return address + (x + self.cluster[0] * (y + self.cluster[1] * z) + 1) * RANK
+        return address
 
     def special(self, block: Int3, thread: Int3) -> dict[str, int]:
         """The special registers of a thread."""
@@ -123,16 +131,19 @@ def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Map
     used = looked_up(kernel)
     dtypes = {p.name: p.dtype for p in kernel.tables if p.name in used}
     tables = {p.name: np.arange(-1, 3 * number(p.shape[0], symbols) - 1, 3) for p in kernel.tables if p.name in used}
-    sizes: dict[str, int] = {}
+    parts: dict[str, Span] = {}
     end = 0
     for b in kernel.buffers:
         shape = tuple(number(e, symbols) for e in b.shape)
         strides[b.name] = row_major(shape)
-        if b.memory is MemoryType.Shared:  # at its offset, or after the one before it
+        if MEDIA[b.memory].is_placed:  # at its offset, or after the one before it
             offset = -(-end // b.align) * b.align if b.offset is None else number(b.offset, symbols)
+            parts[b.name] = SHARED_AT + offset, number(b.bytes_of_block, symbols)
+            end = offset + parts[b.name][1]
             bases[b.name] = SHARED_AT + offset
-            sizes[b.name] = b.dtype.itemsize * prod(shape)
-            end = offset + sizes[b.name]
+            if MEDIA[b.memory].is_by_rank:
+                bases[b.name] += RANK
+                strides[b.name] = (RANK // b.dtype.itemsize, *row_major(shape[1:]))
     for s in kernel.semaphores:
         strides[s.name] = row_major(tuple(number(e, symbols) for e in s.shape))
     at: dict[str, int] = {}
@@ -174,7 +185,7 @@ def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Map
         size = dtypes[name].itemsize
         for k, value in enumerate(table.tolist()):
             words[bases[name] + k * strides[name][0] * size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
-    return PtxLaunch(kernel, symbols, tables, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
+    return PtxLaunch(kernel, symbols, tables, grid, block, cluster, bases, strides, at, words, data, parts, number(source.shared_bytes, symbols))
 
 
 def _strides(shape: tuple[int, ...], form: ArgumentLayout) -> tuple[int, ...]:

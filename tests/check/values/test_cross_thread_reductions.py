@@ -136,8 +136,8 @@ NOT_RIGHT = {
     "fewer blocks the further a thread": ({"joins": "threadIdx.x <= b"}, "under threadIdx.x <= b, which is not known to hold for all of them"),
     "blocks alone that begin anew": ({"reset": "blockIdx.x > N//2"}, "joined under blockIdx.x > N//2"),
     "few blocks": ({"joins": "b < 3"}, "under b < 3, which is not known to hold for all of them"),
-    "blocks from the thread on": ({"blocks": "threadIdx.x//3..ceildiv(N, 8)"}, "is not known"),
-    "blocks up to its own": ({"blocks": "0..blockIdx.x + 1"}, "is not known"),
+    "blocks from the thread on": ({"blocks": "threadIdx.x//3..ceildiv(N, 8)"}, "points along an axis of N are visited"),
+    "blocks up to its own": ({"blocks": "0..blockIdx.x + 1"}, "points along an axis of N are visited"),
     "every second block": ({"place": "b//2*2"}, "depends on b"),
 }
 

@@ -15,6 +15,7 @@ from examples import (
     gemm_cluster,
     gemm_multistage,
     gemm_pingpong,
+    gemm_split_cluster,
     horizontal_fusion,
     matmul,
     nested_groups,
@@ -90,6 +91,7 @@ EXAMPLES: list[tuple[str, Callable[[], tf.Fusion], list[Sizes]]] = [
     ("matmul", matmul.build, [{"M": 3, "K": 17, "N": 4}]),
     ("gemm", gemm.build, [{"M": 130, "K": 72, "N": 8}]),
     ("gemm_cluster", gemm_cluster.build, [{"M": 130, "K": 72, "N": 8}]),
+    ("gemm_split_cluster", gemm_split_cluster.build, [{"M": 130, "N": 8}]),
     ("gemm_pingpong", gemm_pingpong.build, [{"M": 130, "K": 72, "N": 8}]),
     ("gemm_multistage", gemm_multistage.build, [{"M": 40, "K": 128, "N": 24}]),
 ]

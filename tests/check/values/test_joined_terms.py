@@ -68,13 +68,16 @@ def test_other_blocks_are_those_of_the_loop_that_joined_them() -> None:
     b, n = parse_expr("b"), parse_expr("N")
     joined = Joined(FOUR_BY_TWO, ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
     spans = {"blockIdx.x": (const(0), n), "i": (parse_expr("blockIdx.x"), const(8))}
-    assert in_blocks(joined, {**spans}, [parse_expr("i < 2*blockIdx.x")]) == ({"i": (b, const(8)), "b": (const(0), n)}, [parse_expr("i < 2*b")])
+    assert in_blocks(joined, {**spans}, [parse_expr("i < 2*blockIdx.x")], {"blockIdx.x": n}) == (
+        {"i": (b, const(8)), "b": (const(0), n)},
+        [parse_expr("i < 2*b")],
+    )
 
 
 def test_blocks_that_are_not_all_that_were_joined_are_a_condition() -> None:
     b, n = parse_expr("b"), parse_expr("N")
     joined = Joined(FOUR_BY_TWO, ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
-    _, conditions = in_blocks(joined, {"blockIdx.x": (const(1), n)}, [])
+    _, conditions = in_blocks(joined, {"blockIdx.x": (const(1), n)}, [], {"blockIdx.x": n})
     assert parse_expr("b < N") in conditions
     assert parse_expr("1 <= b") in conditions
 

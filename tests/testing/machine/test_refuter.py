@@ -9,6 +9,19 @@ import pytest
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.machine import FaultKind, find_fault, refuter
 from taskfuse.testing.machine.machine import Order, SecondMachine
+from tests.lowering.over_clusters import (
+    EARLY_EXIT,
+    NOT_AFTER,
+    NOT_BEFORE,
+    OF_A_BLOCK,
+    OUTSIDE,
+    SOMETIMES,
+    STORED_THERE,
+    TOO_FEW,
+    UNORDERED,
+    exchange,
+    meet,
+)
 
 TEXT = """\
 KERNEL k(x: float32[N]) -> (y: float32[N])
@@ -66,3 +79,27 @@ def test_a_run_that_is_too_long_says_nothing_of_its_launch(runs: list[tuple[int,
     long = parse_kernel(TEXT.replace("  SYNC warp\n", "  SYNC warp\n  FOR k in 0..100*N:\n    SYNC warp\n"))
     assert find_fault(long, [{"N": 8}, {"N": 7}], 3, most_steps=50) is None
     assert [n for n, _, _ in runs] == [8, 7]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ((UNORDERED,), FaultKind.LIFE),  # nobody knows that the other block has begun
+        ((OF_A_BLOCK,), FaultKind.LIFE),
+        ((EARLY_EXIT,), FaultKind.LIFE),
+        (STORED_THERE, FaultKind.LIFE),
+        ((OUTSIDE,), FaultKind.BOUNDS),
+        ((("s[clusterIdx.x, threadIdx.x] = copy(x", "s[0, threadIdx.x] = copy(x"), ("\n\ns[", "\n\nSYNC cluster\ns[")), FaultKind.RACE),
+    ],
+)
+def test_memory_of_other_blocks(changes: tuple[tuple[str, str], ...], kind: FaultKind) -> None:
+    assert find_fault(exchange()) is None
+    found = find_fault(exchange(*changes), schedules=3)
+    assert found is not None
+    assert found.kind is kind
+
+
+@pytest.mark.parametrize("change", [NOT_BEFORE, NOT_AFTER, TOO_FEW, SOMETIMES])
+def test_threads_that_meet_through_one_of_each_block(change: tuple[str, str]) -> None:
+    assert find_fault(meet(), schedules=3) is None
+    assert find_fault(meet(change), schedules=3) is not None

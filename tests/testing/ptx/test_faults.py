@@ -88,6 +88,11 @@ FAULTS = {
     "a wait for fewer copies": ("ahead", r"copy_wait<1>", "copy_wait<2>", "COPY_WAIT"),
     "a batch left open": ("ahead", r"    copy_commit\(\);\n", "", "not COPY_COMMIT"),
     "a matrix read from elsewhere": ("gemm_sync", r"ldmatrix_x4\(&a_r\[8 \* i\], &a_s\[\(32", "ldmatrix_x4(&a_r[8 * i], &a_s[(16", "LOAD_MATRIX"),
+    "an element of the own block": ("meet", r"cluster_address\(s, 1 - clusterIdx_x\)", "s", "read"),
+    "an element of the own block by its rank": ("meet", r"cluster_address\(s, 1 - ", "cluster_address(s, ", "read"),
+    "a store in the other block": ("meet", r"    s\[threadIdx_x\] =", "    cluster_address(s, 1 - clusterIdx_x)[threadIdx_x] =", "written"),
+    "an arrival at the scope of the block": ("meet", r"arrive.release.cluster.shared", "arrive.release.cta.shared", "release cta"),
+    "a wait at the scope of the block": ("meet", r"parity.acquire.cluster", "parity.acquire.cta", "acquire cta"),
     "a product less": ("gemm_sync", r"j < 4; \+\+j\) {\n(.*mma_)", r"j < 3; ++j) {\n\1", "MMA"),
 }
 
