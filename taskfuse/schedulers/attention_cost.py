@@ -37,7 +37,7 @@ CLUSTERS = (1, 2)
 KEYS = 128
 """Of a chunk, for which the target has figures."""
 SAMPLES = 8
-"""Blocks whose trips are counted."""
+"""Blocks whose trips are counted to tell the mean."""
 INSTRUCTIONS = 4.5
 """For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
 
@@ -184,28 +184,20 @@ def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, d
     exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
     cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
     cycles += 0 if found.end is None else figures.masked_cycles
-    walks = _walks(found, config, -(-m // config.rows), n, extent)
-    diagonal = 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
+    tiles = -(-m // config.rows)
+    each = _chunks(found, config, tiles, n, extent) * cycles
+    each += 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
+    waves = batch * tiles / (config.blocks or target.sms)
+    waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
-        turn = figures.turn_cycles[config.query_stages - 1] + diagonal
-        found_cycles = figures.block_cycles + _longest(walks, batch, config.blocks, cycles, turn)
-    else:
-        each = sum(walks) / len(walks) * cycles + figures.block_cycles + diagonal
-        waves = batch * len(walks) / target.sms
-        found_cycles = each * (waves if found.row and waves > 1 else math.ceil(waves))  # the shortest come last, and fill up the last wave
-    return target.kernel_us(found_cycles / target.clock_mhz)
+        return target.kernel_us((figures.block_cycles + waves * (each + figures.turn_cycles[config.query_stages - 1])) / target.clock_mhz)
+    return target.kernel_us(waves * (each + figures.block_cycles) / target.clock_mhz)
 
 
-def _walks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> list[int]:
-    """Chunks of keys of the rows of each block, of one head."""
+def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
+    """Chunks of keys that a block walks, on average over some blocks."""
     if found.end is None:
-        return [-(-n // config.chunk)] * tiles
-    ends = (extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in range(tiles))
-    return [-(-min(n, max(0, end)) // config.chunk) for end in ends]
-
-
-def _longest(walks: list[int], batch: int, blocks: int, chunk: float, turn: float) -> float:
-    """Cycles of that one of some blocks that has most to do, where blocks take rows in turn."""
-    count = batch * len(walks)
-    some = range(0, min(blocks, count), max(1, blocks // SAMPLES))
-    return max(sum(walks[w % len(walks)] * chunk + turn for w in range(b, count, blocks)) for b in some)
+        return -(-n // config.chunk)
+    some = range(0, tiles, max(1, tiles // SAMPLES))
+    ends = [extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in some]
+    return sum(-(-min(n, max(0, end)) // config.chunk) for end in ends) / len(ends)
