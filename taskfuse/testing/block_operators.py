@@ -9,9 +9,8 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.kir import Kernel, map_stmts, walk
 from taskfuse.kir.clusters import ranks, reached
-from taskfuse.kir.fields import fields_of
-from taskfuse.kir.nodes import Stmt, TmaLoad
-from taskfuse.kir.operands import Access
+from taskfuse.kir.nodes import Compute, Stmt, TmaLoad, VectorCopy
+from taskfuse.kir.operands import Access, Operand
 from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, InitBarrier, MbarrierScope, Release, Wait
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, drop, inner, moved, repeat, with_body
 
@@ -62,18 +61,23 @@ def _of_another_rank(step: int | None) -> Edit:
         def moved_to(e: Expr, blocks: Expr) -> Expr:
             return own if step is None else (e + step) % blocks
 
+        def elsewhere(o: Operand) -> Operand:
+            if not isinstance(o, Access) or o.buffer not in spread:
+                return o
+            rank, *rest = o.index
+            return replace(o, index=(moved_to(rank, spread[o.buffer]), *rest))
+
         for s in walk(kernel) if spread else ():
-            for name, _ in fields_of(type(s)).kinds:
-                match getattr(s, name):
-                    case Access(buffer=buffer, index=(rank, *rest)) as access if buffer in spread:
-                        yield at(kernel, s, replace(s, **{name: replace(access, index=(moved_to(rank, spread[buffer]), *rest))}))
-                    case tuple() as several:
-                        for k, a in enumerate(several):
-                            if isinstance(a, Access) and a.buffer in spread:
-                                other = replace(a, index=(moved_to(a.index[0], spread[a.buffer]), *a.index[1:]))
-                                yield at(kernel, s, replace(s, **{name: (*several[:k], other, *several[k + 1 :])}))
-                    case _:
-                        pass
+            match s:
+                case Compute(out=out, operands=operands):
+                    yield at(kernel, s, replace(s, out=elsewhere(out)))
+                    for k, o in enumerate(operands):
+                        yield at(kernel, s, replace(s, operands=(*operands[:k], elsewhere(o), *operands[k + 1 :])))
+                case VectorCopy(out=out, source=source):
+                    yield at(kernel, s, replace(s, out=elsewhere(out)))
+                    yield at(kernel, s, replace(s, source=elsewhere(source)))
+                case _:
+                    pass
 
     return apply
 
