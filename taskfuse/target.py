@@ -83,6 +83,9 @@ class ProductFigures:
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside those of 128 and 192.
         step_cycles: the least time of a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
             slots alike, so that it is not the latency of loads.
+        span_bytes: per cycle, of what a step loads beyond 128 bytes along k: 384 x 128 x 3584 in tiles of 64 x 64 and 64 x 128, by 64 and by 128 of k.
+        slot_us: from the wait for an empty slot to its bytes from DRAM.
+        slots_used: slots of a ring that are full or being emptied meanwhile: both of 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to 221 KB in 64 blocks.
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
@@ -119,6 +122,9 @@ class ProductFigures:
     start_us: float = 1.7
     warpgroup_us: float = 0.4
     step_cycles: float = 270
+    span_bytes: float = 128
+    slot_us: float = 1.4
+    slots_used: float = 1.75
     epilogue_cycles: float = 300
     piece_cycles: float = 600
     pingpong_cycles: float = 1000

@@ -294,9 +294,7 @@ __device__ inline T digamma(T x) {
     x = 1 - x;
   }
   const int steps = x < (sizeof(T) == 4 ? 5 : 10) ? (sizeof(T) == 4 ? 5 : 10) - (int)x : 0;
-  T sum = 0;
-  for (int k = steps - 1; k >= 0; --k) sum += 1 / (x + k);
-  y -= sum;
+  const T least = x;
   x += steps;
   const T z = 1 / (x * x);
   T series = (T)(3617.0 / 8160);
@@ -307,7 +305,15 @@ __device__ inline T digamma(T x) {
   series = (T)(1.0 / 252) - series * z;
   series = (T)(1.0 / 120) - series * z;
   series = (T)(1.0 / 12) - series * z;
-  return y + (log(x) - (T)0.5 / x - series * z);
+  // the result is less than its terms, so what each difference loses is summed, too (Knuth's two-sum)
+  T total = log(x) - (T)0.5 / x - series * z, lost = y;
+  for (int k = steps - 1; k >= 0; --k) {
+    const T term = -1 / (least + k), next = total + term, part = next - total;
+    if (isinf(next)) return next;
+    lost += (total - (next - part)) + (term - part);
+    total = next;
+  }
+  return total + lost;
 }
 
 // the sum of (q + k)^-x over k >= 0 for q > 0: ten terms, then the formula of Euler and Maclaurin (DLMF 25.11.5, 2.10.1) with B2j / (2j)! to B24

@@ -18,7 +18,9 @@ from taskfuse.target import DEFAULT, WARPGROUP, Target
 STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
 STMATRIX = 16
-"""Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple."""
+"""Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple, unless factors are swapped."""
+WGMMA_COLUMNS = 8
+"""Columns of the narrowest ``wgmma``."""
 STAGING_SLOTS = 2
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
@@ -94,8 +96,8 @@ class MatmulConfig(Parameters):
     """The parameters of a schedule: a persistent grid, one role that loads, one of ``warpgroups`` that multiplies and stores.
 
     Attributes:
-        tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16, at most 256.
-        tile_k: elements of k in one slot of the operands' ring: 128 bytes.
+        tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16 (of 8 if factors are swapped in no cluster), at most 256.
+        tile_k: elements of k in one slot of the operands' ring: one or several spans of 128 bytes. A step waits for its slot once, whatever its length.
         warpgroups: the number that multiply, 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
@@ -103,6 +105,8 @@ class MatmulConfig(Parameters):
         blocks: blocks of the grid; a multiple of ``cluster``.
         kind: cooperative or ping-pong.
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
+        is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
+            axis then fills the 64 rows of the instruction, and threads store the result element by element.
     """
 
     tile_m: int = 128
@@ -115,6 +119,7 @@ class MatmulConfig(Parameters):
     blocks: int = DEFAULT.sms
     kind: MatmulKind = MatmulKind.COOPERATIVE
     cluster: int = 1
+    is_swapped: bool = False
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -126,8 +131,9 @@ class MatmulConfig(Parameters):
             raise self.error(groups + (" that take turns" if self.is_pingpong else ""), f"use {least} to {max(MAX_ACCUMULATORS)}")
         if self.tile_m % (WGMMA_ROWS * self.sharing):
             raise self.error(f"tile_m = {self.tile_m} for {self.warpgroups} warpgroups", f"each takes a multiple of {WGMMA_ROWS} rows")
-        if self.tile_n % STMATRIX or self.tile_n > 256 or self.tile_m > 256:
-            raise self.error(f"a tile of {self.tile_m} x {self.tile_n}", f"tile_m and tile_n are at most 256, tile_n is a multiple of {STMATRIX}")
+        step = WGMMA_COLUMNS if self.is_swapped and self.cluster == 1 else STMATRIX
+        if self.tile_n % step or self.tile_n > 256 or self.tile_m > 256:
+            raise self.error(f"a tile of {self.tile_m} x {self.tile_n}", f"tile_m and tile_n are at most 256, tile_n is a multiple of {step}")
         if self.accumulators > MAX_ACCUMULATORS[self.warpgroups]:
             raise self.error(
                 f"a tile of {self.tile_m} x {self.tile_n} takes {self.accumulators} accumulators of each of its {WARPGROUP * self.sharing} threads",
@@ -146,7 +152,7 @@ class MatmulConfig(Parameters):
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
-            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}"
+            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}{', factors swapped' if self.is_swapped else ''}"
         )
 
     @property
@@ -173,6 +179,10 @@ class MatmulConfig(Parameters):
     def columns(self) -> int:
         """Columns of a piece of the result."""
         return gcd(self.tile_n, STAGED_COLUMNS)
+
+    def spans(self, itemsize: int) -> int:
+        """Rows of the swizzle along k in a slot."""
+        return self.tile_k * itemsize // SPAN
 
     def promotes(self, blocks: BlockCounts) -> bool:
         """Whether the registers of a thread hold products of a block and their sums."""
@@ -248,8 +258,12 @@ class MatmulConfig(Parameters):
         if counts.turns > 1 and (self.is_pingpong or self.cluster > 1):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
             raise self.error(f"{how}, and the factors of several contractions pass through one ring", "use MatmulKind.COOPERATIVE and cluster=1")
-        if self.tile_k * itemsize != SPAN:
-            raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", f"use {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle")
+        if self.tile_k * itemsize % SPAN:
+            help = f"use multiples of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
+            raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
+        if (blocks is not None or is_computed) and self.spans(itemsize) > 1:
+            whose = "products of blocks are summed" if blocks is not None else "a factor is computed in registers"
+            raise self.error(f"tile_k = {self.tile_k}, and {whose} for each {SPAN} bytes", f"use {SPAN // itemsize}")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
             raise self.error(
                 f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"

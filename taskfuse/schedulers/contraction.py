@@ -151,11 +151,12 @@ class MatrixProduct:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixProduct:
+def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Args:
         outputs: look at what these need alone; ``None``: at all outputs.
+        is_swapped: rows are the axis that columns otherwise are: of a result with few rows that is the long one.
 
     Raises:
         UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
@@ -178,7 +179,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
     stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     others = [e for e in exprs if e not in products]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
-    axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=len(products) == 1)
+    axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=len(products) == 1, is_swapped=is_swapped)
     blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
     if blocks is not None:
         axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
@@ -190,7 +191,14 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None) -> MatrixP
 
 
 def _multiplied(
-    fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], last: int | None, *, in_blocks: bool = False, is_alone: bool = False
+    fusion: Fusion,
+    expr: Reduction,
+    others: Sequence[MathExpr],
+    last: int | None,
+    *,
+    in_blocks: bool = False,
+    is_alone: bool = False,
+    is_swapped: bool = False,
 ) -> tuple[MatrixAxes, Operand, Operand]:
     """The axes of a contraction and its factors, that with the rows first.
 
@@ -199,6 +207,7 @@ def _multiplied(
         last: the axis that is contiguous in the output, if that is known.
         in_blocks: it multiplies blocks of k.
         is_alone: there is one contraction.
+        is_swapped: see :func:`find`.
     """
     two, result = factors(fusion, expr), expr.output
     if two is None:
@@ -209,6 +218,8 @@ def _multiplied(
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
+        two = two.swapped()
+    if is_swapped:
         two = two.swapped()
     axes = two.as_matrices(result, last if last in two.columns else None)
     sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)

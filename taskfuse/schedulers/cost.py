@@ -13,14 +13,25 @@ sizes, reads and arithmetic of epilogues at one; the cost of reductions is assum
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.schedulers.config import ALONE, MAX_ACCUMULATORS, SPAN, STAGED_COLUMNS, BlockCounts, MatmulConfig, MatmulKind, ProductCounts
+from taskfuse.schedulers.config import (
+    ALONE,
+    MAX_ACCUMULATORS,
+    SPAN,
+    STAGED_COLUMNS,
+    STMATRIX,
+    WGMMA_COLUMNS,
+    BlockCounts,
+    MatmulConfig,
+    MatmulKind,
+    ProductCounts,
+)
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -28,6 +39,10 @@ from taskfuse.target import DEFAULT, WARPGROUP, Target
 
 MAX_STAGES = 8
 """More slots made no difference in measurements."""
+SPANS = (1, 2, 4)
+"""Rows of the swizzle along k in a slot."""
+LEAST_STAGES = 4
+"""Slots of several such rows: with 3 of them loads were not far enough ahead."""
 SHARED_TILES = (
     (128, 256, 2),
     (256, 128, 2),
@@ -54,6 +69,12 @@ PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 
 """Tiles for warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
 """Tiles for clusters."""
+FEW_ROWS = 128
+"""Rows from which tiles of whole instructions waste less than half of one."""
+SWAPPED_ROWS = ((64, 1), (128, 2), (192, 3), (256, 2))
+"""tile_m, warpgroups of tiles whose factors are swapped: their columns are the few rows of the result."""
+NARROW = 32
+"""Columns up to which all instructions have every multiple of 8: those of 8-bit integers have multiples of 16 above (PTX ISA, "wgmma.mma_async")."""
 SHAPES = tuple(
     (*tile, kind, cluster)
     for tiles, kind, cluster in (
@@ -110,6 +131,7 @@ class MatmulProblem:
         held: bytes of an element of each of these, and of each output.
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
+        is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
     """
 
     m: int
@@ -135,11 +157,26 @@ class MatmulProblem:
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
     prologue: float | None = None
+    is_swapped: bool = False
 
     @property
     def shares_columns(self) -> bool:
         """Whether elements of the batch share the factor with the columns."""
         return 0 < self.matrices < self.batch
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether it may be faster with its factors in the other order."""
+        return self.m < FEW_ROWS and self.m < self.n
+
+    @property
+    def orders(self) -> tuple[MatmulProblem, ...]:
+        """The problem, and where it has few rows that with its factors swapped, if neither is laid out along its own axis and all is stored as it is."""
+        if not self.has_few_rows:
+            return (self,)
+        scattered = self.staged + self.direct + self.scattered
+        turned = replace(self, m=self.n, n=self.m, staged=0, direct=0, scattered=scattered, access=self.access[::-1], columns_contiguous=False)
+        return self, replace(turned, is_swapped=True)
 
     @property
     def is_reduced(self) -> bool:
@@ -182,7 +219,7 @@ class Estimate(Option[MatmulConfig]):
         bound: the resource that limits a step of k.
     """
 
-    HEADING: ClassVar[str] = "tile       kind         warpgroups  cluster  stages  waves   full  bound"
+    HEADING: ClassVar[str] = "tile              kind         warpgroups  cluster  stages  waves   full  bound"
 
     waves: int
     efficiency: float
@@ -192,8 +229,8 @@ class Estimate(Option[MatmulConfig]):
     def row(self) -> str:
         """Its row of the table."""
         c = self.config
-        shape = f"{c.tile_m:3} x {c.tile_n:<3}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}"
+        shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
+        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{', factors swapped' if c.is_swapped else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,19 +258,24 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
     loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
+    spans = config.spans(problem.itemsize)
+    further = (1 - 1 / spans) * loaded / figures.span_bytes
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
-        "L2 cache": loaded / target.l2_bytes_per_cycle,
-        "barriers": figures.step_cycles,
+        "L2 cache": loaded / spans / target.l2_bytes_per_cycle + further,
+        "barriers": figures.step_cycles + further,
     }
     if problem.blocks is not None:
         sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / LANES
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
-    if problem.m < config.tile_m and not problem.access[0]:
-        cycles["rows outside"] = figures.outside_cycles * (config.tile_m - problem.m) * counts.rows
+    outside = figures.outside_cycles * max(0, config.tile_m - problem.m) * counts.rows if not problem.access[0] else 0
+    if not problem.access[1] and not problem.columns_contiguous:
+        outside += figures.outside_cycles * max(0, config.tile_n - problem.n) * counts.columns
+    if outside:
+        cycles["rows outside"] = outside * spans
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
@@ -267,7 +309,10 @@ def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     else:
         total = waves * (products + epilogue)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
-    dram = target.dram_us(problem.itemsize * _elements(problem))
+    moved = problem.itemsize * _elements(problem)
+    slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
+    asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
+    dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
     rest = problem.used(config) % config.blocks / problem.used(config)
     if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
         dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
@@ -317,9 +362,9 @@ def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
 
 
 def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
-    """The configurations that the model chooses from: each tile with its stages, group and blocks."""
+    """The configurations that the model chooses from: each tile with its steps of k, stages, group and blocks."""
     room = problem.target.limits.block_shared
-    for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
+    for tile_m, tile_n, warpgroups, kind, cluster in _swapped_shapes(problem.n) if problem.is_swapped else SHAPES:
         if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
@@ -328,7 +373,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
-        config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.target.sms // cluster * cluster, kind, cluster)
+        most = problem.target.sms // cluster * cluster
+        config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, most, kind, cluster, problem.is_swapped)
         if problem.blocks is not None:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
@@ -340,11 +386,36 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        taken = problem.itemsize, problem.staged, problem.blocks, problem.counts
-        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(*taken) <= room), None)
-        if stages is not None:
-            blocks = min(config.blocks, tiles)
-            yield replace(config, stages=stages, blocks=blocks, group=group_of(problem, config, blocks))
+        may_be_long = problem.blocks is None and problem.prologue is None and problem.ragged is None
+        blocks = min(config.blocks, tiles)
+        for deep in with_rings(config, [problem], room, problem.k if may_be_long else 0):
+            yield replace(deep, blocks=blocks, group=group_of(problem, config, blocks))
+
+
+def with_rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, most: int) -> Iterator[MatmulConfig]:
+    """A configuration with steps of one or several spans of k and as many slots as fit.
+
+    Args:
+        config: with steps of one span.
+        problems: those that it is for.
+        room: bytes of Shared memory.
+        most: elements of k that steps of several spans are shorter than.
+    """
+    for spans in SPANS:
+        longer = replace(config, tile_k=spans * config.tile_k)
+        deep = (replace(longer, stages=s) for s in range(MAX_STAGES, 1 if spans == 1 else LEAST_STAGES - 1, -1))
+        fitting = (c for c in deep if all(c.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) <= room for p in problems))
+        if (spans == 1 or longer.tile_k < most) and (found := next(fitting, None)) is not None:
+            yield found
+
+
+def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
+    """Tiles with all ``n`` columns, as :data:`SHAPES` lists them."""
+    step = WGMMA_COLUMNS if n <= NARROW else STMATRIX
+    columns = ceil(n / step) * step
+    for rows, warpgroups in SWAPPED_ROWS:
+        if rows * columns // (WARPGROUP * warpgroups) <= MAX_ACCUMULATORS[warpgroups]:
+            yield rows, columns, warpgroups, MatmulKind.COOPERATIVE, 1
 
 
 def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
@@ -378,6 +449,11 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
 
 @lru_cache(maxsize=256)
 def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
-    """All candidates, the fastest first; ties go to more blocks, then to the larger tile."""
+    """All candidates, the fastest first; ties, as where all wait for memory, go to what has less to do beside that, then to more blocks and larger tiles."""
     found = [estimate(problem, config) for config in candidates(problem)]
-    return tuple(sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n)))))
+
+    def key(e: Estimate) -> tuple[float, ...]:
+        c = e.config
+        return e.us, e.waves * tile_time(problem, c).products, -c.blocks, -c.tile_m * c.tile_n, c.tile_k
+
+    return tuple(sorted(found, key=key))

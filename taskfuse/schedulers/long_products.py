@@ -69,7 +69,8 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     def us(chunks: int) -> float:
         if not is_fast:
             return simt_us((batch * chunks, m, n, k // chunks), expr.output.dtype.itemsize, target)
-        return rank(MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target))[0].us
+        problem = MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target)
+        return min(rank(order)[0].us for order in problem.orders)
 
     def both(chunks: int) -> float:
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize

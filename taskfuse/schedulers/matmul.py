@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import NamedTuple
 
 from taskfuse.dtypes import DType, float32
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
@@ -65,8 +69,9 @@ def matmul(
     if ragged is not None:
         find(ragged_tiles.stored_by_tiles(fusion))
         ragged_tiles.store_by_tiles(script)
-    product, problem, alternatives = _planned(fusion, sizes, target, tf32, ragged)
-    chosen = alternatives[0].config if config is None else config
+    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=config is not None and config.is_swapped)
+    chosen = plan.alternatives[0].config if config is None else config
+    product, problem = plan.of(chosen)
     chosen.check_fits(
         problem.target,
         problem.itemsize,
@@ -82,7 +87,8 @@ def matmul(
     scheduled.apply()
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
-    return Chosen("matmul", size_of(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+    size = size_of(plan.ways[0].problem)
+    return Chosen("matmul", size, option, plan.alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
@@ -93,14 +99,36 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     """
     check_call(fusion, "matmul", None, MatmulConfig)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
-    _, _, alternatives = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
-    return Offer(alternatives[0].us, partial(matmul, sizes=sizes, target=target))
+    plan = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
+    return Offer(plan.alternatives[0].us, partial(matmul, sizes=sizes, target=target))
 
 
-def _planned(
-    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None
-) -> tuple[MatrixProduct, MatmulProblem, tuple[Estimate, ...]]:
-    """The product, its problem, and all parameters with their estimates, the fastest first."""
+class Way(NamedTuple):
+    """A product with its factors in one of both orders."""
+
+    product: MatrixProduct
+    problem: MatmulProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What may be scheduled.
+
+    Attributes:
+        ways: the product with its factors as they are, and swapped if that is asked for, or possible and the result has few rows.
+        alternatives: the parameters of all with their estimates, the fastest first.
+    """
+
+    ways: tuple[Way, ...]
+    alternatives: tuple[Estimate, ...]
+
+    def of(self, config: MatmulConfig) -> Way:
+        """The product that parameters are for."""
+        return next(way for way in self.ways if way.problem.is_swapped is config.is_swapped)
+
+
+def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False) -> Plan:
+    """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for or may be faster."""
     product = find(fusion)
     check_types(fusion, product, tf32)
     problem = problem_of(fusion, product, sizes, target, ragged)
@@ -111,7 +139,31 @@ def _planned(
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
         raise refuse(fusion, "matmul", reason, "give some of them a fusion of their own")
-    return product, problem, ranked
+    usual = Way(product, problem)
+    if is_swapped:
+        return Plan((usual, _swapped(fusion, usual, sizes, tf32)), ranked)
+    if not problem.has_few_rows:
+        return Plan((usual,), ranked)
+    try:
+        swapped = _swapped(fusion, usual, sizes, tf32)
+    except UnsupportedError:
+        return Plan((usual,), ranked)
+    both = (*ranked, *rank(swapped.problem)) if problem.m >= WGMMA_ROWS else (*rank(swapped.problem), *ranked)  # of equals, what loads fewer rows outside
+    return Plan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
+
+
+def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: bool) -> Way:
+    """The product with its factors in the other order.
+
+    Raises:
+        UnsupportedError: more than one product of inputs makes the tiles, or what is made of them is no tile.
+    """
+    product, problem = usual
+    if problem.ragged is not None or product.blocks is not None or product.reductions:
+        raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
+    found = find(fusion, is_swapped=True)
+    check_types(fusion, found, tf32)
+    return Way(found, replace(problem_of(fusion, found, sizes, problem.target), is_swapped=True))
 
 
 def size_of(p: MatmulProblem) -> str:

@@ -7,14 +7,14 @@ Each block takes the tiles of its places in the list, one after another; the ker
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
 import numpy as np
 
 from taskfuse.schedulers.config import SPAN, MatmulConfig
-from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, tile_time
+from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, tile_time, with_rings
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT
@@ -71,7 +71,7 @@ class ListEstimate(Option[ProductsConfig]):
         imbalance: the time of the slowest block over the mean of all.
     """
 
-    HEADING: ClassVar[str] = "tile       warpgroups  stages  tiles  most  imbalance  order"
+    HEADING: ClassVar[str] = "tile              warpgroups  stages  tiles  most  imbalance  order"
 
     tiles: int
     most: int
@@ -81,7 +81,7 @@ class ListEstimate(Option[ProductsConfig]):
     def row(self) -> str:
         """It, in a table."""
         c = self.config
-        shape = f"{c.tile_m:3} x {c.tile_n:<3}  {c.warpgroups:10}  {c.stages:6}"
+        shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.warpgroups:10}  {c.stages:6}"
         return f"{shape}  {self.tiles:5}  {self.most:4}  {self.imbalance:9.2f}  {'sorted' if c.is_sorted else 'given'}"
 
 
@@ -115,20 +115,17 @@ def estimate_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
 def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig]:
     """What the model chooses from: tiles that suit all products, with the stages that fit, in the given order and sorted."""
     target = problems[0].target
-    itemsize, staged = problems[0].itemsize, max(p.staged for p in problems)
+    itemsize = problems[0].itemsize
     for tile_m, tile_n, warpgroups in SHARED_TILES:
         if any(p.columns_contiguous and tile_n * itemsize % SPAN for p in problems):
             continue
         one = MatmulConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, MAX_STAGES)
         if any(p.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1), p.sides) for p in problems):
             continue
-        room = target.limits.block_shared
-        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(one, stages=s).shared_bytes(itemsize, staged) <= room), None)
-        if stages is None:
-            continue
         tiles = sum(p.batch * ceil(p.m / tile_m) * ceil(p.n / tile_n) for p in problems)
-        for is_sorted in (False, True) if len({p.k for p in problems}) > 1 else (False,):
-            yield ProductsConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, stages, 1, min(target.sms, tiles), is_sorted)
+        for deep in with_rings(one, problems, target.limits.block_shared, max(p.k for p in problems)):
+            for is_sorted in (False, True) if len({p.k for p in problems}) > 1 else (False,):
+                yield ProductsConfig(tile_m, tile_n, deep.tile_k, warpgroups, deep.stages, 1, min(target.sms, tiles), is_sorted)
 
 
 def rank_lists(problems: Sequence[MatmulProblem]) -> tuple[ListEstimate, ...]:

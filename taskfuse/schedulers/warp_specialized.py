@@ -279,7 +279,7 @@ class WarpSpecialized:
 
     def _pieces(self, source: FactorCopy) -> int:
         if source.operand.is_k_major:
-            return 1
+            return self.config.spans(self.itemsize)
         tile = self.config.tile_m if source.is_rows else self.config.tile_n
         return tile * self.itemsize // SPAN
 

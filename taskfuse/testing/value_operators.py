@@ -21,6 +21,7 @@ from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Branch, Choose, Compute,
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
+from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
 from taskfuse.testing.rescale_operators import RESCALE_OPERATORS
@@ -511,6 +512,7 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("one block more or less", _grids),
     Operator("another host integer", _hosts),
     Operator("buffers at one place", _shared_places),
+    *ACCUMULATOR_OPERATORS,
     *TILE_OPERATORS,
     *RESCALE_OPERATORS,
     *LIE_OPERATORS,

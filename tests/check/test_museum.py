@@ -128,6 +128,9 @@ FOUND = {
     "accumulator_read": "y[0]: for element [0] of y: reads a partial result of t where element [0] of t is defined",
     "terms_by_few": "y[0]: element [0] of y lacks the term at [0, 7]",
     "terms_of_other_threads": "y[0]: element [0] of y lacks the term at [0, 8] and 3 more",
+    "second_reader_condition": "z[0]: for element [0] of z: element [0] of s lacks the term at [0, 0] and 3 more",
+    "second_reader_reset": "z[0]: for element [0] of z: element [0] of s lacks the term at [0, 0] and 3 more",
+    "second_reader_terms": "z[0]: for element [0] of z: element [0] of s has the term at [0, 3] twice: by thread 0 and thread 0",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {

@@ -60,7 +60,10 @@ def test_inputs_of_any_strides_and_addresses() -> None:
 
     run, whole = compiled(function), torch.randn(65, 129, device="cuda")
     for x in (whole, whole.t(), whole[1:, 1:], whole[::2, ::3], whole.flatten()[1:8193].view(64, 128)):
-        torch.testing.assert_close(run(x), function(x))
+        # sums of floats depend on the order of their terms, and cancel: both are compared with float64
+        exact, terms = function(x.double()), (x.exp() + 1).double() * x.double().abs().sum(-1, keepdim=True)
+        for got in (run(x), function(x)):
+            assert ((got - exact).abs() <= 1e-6 * terms).all()
         assert run(x).stride() == function(x).stride()
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig, MatmulKind
-from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, MatmulProblem, candidates, estimate, rank, tile_time
+from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, SPANS, MatmulProblem, candidates, estimate, rank, tile_time
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.target import DEFAULT, SHARED_BYTES, TARGETS
 from tests.schedulers.products import Product
@@ -21,7 +21,8 @@ EXTENT = st.integers(1, 8192)
 def test_candidates_fit_and_are_ranked(m: int, n: int, k: int, batch: int, staged: int) -> None:
     problem = MatmulProblem(m, n, k, batch, staged=staged, direct=2 - staged)
     found = rank(problem)
-    assert len(SHARED_TILES) <= len(found) <= len(SHAPES)
+    assert len(SHARED_TILES) <= len({e.config.tile_m * 1000 + e.config.tile_n for e in found}) <= len(found) <= len(SPANS) * len(SHAPES)
+    assert {e.config.spans(2) for e in found} <= set(SPANS)
     assert [e.us for e in found] == sorted(e.us for e in found)
     for e in found:
         assert e.config.shared_bytes(2, staged) <= SHARED_BYTES
@@ -92,11 +93,22 @@ def test_numbers_of_one_estimate() -> None:
 def test_a_step_takes_its_time() -> None:
     """384 x 128 x 3584 in 64 x 16: 56 steps of 10 KiB, which the cache would deliver faster than barriers are passed."""
     problem = MatmulProblem(384, 128, 3584)
-    (chosen,) = (c for c in candidates(problem) if (c.tile_m, c.tile_n) == (64, 16))
-    assert chosen.stages == 8
+    chosen, longer, longest = (c for c in candidates(problem) if (c.tile_m, c.tile_n) == (64, 16))
+    assert [(c.tile_k, c.stages) for c in (chosen, longer, longest)] == [(64, 8), (128, 8), (256, 5)]
     found = estimate(problem, chosen)
     assert found.bound == "barriers"
     assert found.us == pytest.approx(1.7 + (56 * 270 + 300 + 600 / 4) / 1700)
+    assert estimate(problem, longer).us == pytest.approx(1.7 + (28 * (270 + 10 * 1024 / 128) + 300 + 600 / 4) / 1700)
+
+
+def test_few_slots_leave_memory_idle() -> None:
+    """4096 x 14336 for one row: rings of 73 KiB in 64 blocks ask for 3.7 MB at a time, which memory takes 1.4 us for."""
+    (problem,) = (order for order in MatmulProblem(1, 4096, 14336).orders if order.is_swapped)
+    short, long = (MatmulConfig(64, 8, tile_k, 1, stages, blocks=64, is_swapped=True) for tile_k, stages in ((64, 8), (128, 8)))
+    assert estimate(problem, long).bound == estimate(problem, short).bound == "DRAM"
+    asked = 64 * 6.25 * (64 + 8) * 64 * 2
+    assert estimate(problem, short).us == pytest.approx(1.7 + 2 * (4096 * 14336 + 14336 + 4096) / asked * 1.4)
+    assert estimate(problem, long).us < 0.7 * estimate(problem, short).us
 
 
 def test_tiles_that_would_spill_are_no_candidates() -> None:
@@ -114,9 +126,9 @@ def test_groups_follow_the_shape() -> None:
 
 
 def test_sizes_are_hints_for_symbols_and_explained() -> None:
-    small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 64, "N": 128, "K": 64})
-    assert small.alternatives == rank(MatmulProblem(64, 128, 64))
-    assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
+    small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 128, "N": 128, "K": 64})
+    assert small.alternatives == rank(MatmulProblem(128, 128, 64))
+    assert small.explain(2).splitlines()[0].startswith("matmul 128 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
     assert len(small.explain(2).splitlines()) == 6
     usual = tf.schedulers.matmul(Product(batch=("B",)).fusion(), MatmulConfig(), sizes={"B": 3})
     assert usual.option == estimate(MatmulProblem(4096, 4096, 4096, 3), MatmulConfig())

@@ -11,7 +11,7 @@ from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Expr, and_, conjuncts, lt, not_, substitute
+from taskfuse.ir.scalar import TRUE, Expr, and_, conjuncts, lookups_of, lt, not_, simplify, substitute
 from taskfuse.kir.nodes import AsyncCopy, Choose, TmaLoad
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, Operand
 from taskfuse.kir.witness import Apply, Pick
@@ -57,7 +57,7 @@ class CheckedChoices:
             before.append(not_(case.cond))
             if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
-            self.operands.match_one(w.node, case.operand, case_that_holds(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
+            self.operands.match_one(w.node, case.operand, case_that_holds(w.node, rule, conditions, around, mine), w.holds.index, (*exists, *mine))
             if all(proves(around.given(*before[:-1]), c) for c in conjuncts(case.cond)):
                 break  # so that none behind it is chosen
         if not one_holds(w.node.context.constraints, [c.cond for c in stmt.cases]):
@@ -88,7 +88,7 @@ class CheckedChoices:
         """The operand of the case that holds where some conditions do."""
         point = {f"i{k}": e for k, e in enumerate(own.element)}
         conditions = [substitute(c.cond, point) for c in rule.cases]
-        return case_that_holds(own.node, rule, conditions, around.given(*given), {*given})
+        return case_that_holds(own.node, rule, conditions, around, given)
 
     def _first_case(self, w: ClaimedWrite, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
@@ -109,19 +109,29 @@ class CheckedChoices:
         self.operands.copied(w, source, (), past=False)
 
 
-def case_that_holds(node: Node, rule: Pick, conditions: list[Expr], here: Constraints, given: set[Expr]) -> Operand:
+def case_that_holds(node: Node, rule: Pick, conditions: list[Expr], around: Constraints, given: Sequence[Expr]) -> Operand:
     """The operand of the case of a definition that holds where ``given`` does. Raises :class:`Open`.
 
     Args:
         conditions: those of the cases, at the element at hand.
-        here: what is known there.
+        around: what is known there, whether or not ``given`` holds.
     """
+    held = {*given, *(_in_one_form(c, around) for c in given)}
+    here = around.given(*given, *(c for c in held if c not in given))
     for case, condition in zip(rule.cases, conditions, strict=True):
-        if all(c in given or proves(here, c) for c in conjuncts(condition)):
+        parts = [c if c in held else _in_one_form(c, around) for c in conjuncts(condition)]
+        if all(c in held or proves(here, c) for c in parts):
             return case.operand
-        if not _fails(conjuncts(condition), here, given):
+        if not _fails(parts, here, held):
             break
     raise Open("the case of its definition that holds is unknown", node)
+
+
+def _in_one_form(condition: Expr, around: Constraints) -> Expr:
+    """A condition on elements of tables, which are known to be equal if they are one expression: conjunct by conjunct, or alternative by alternative."""
+    if not lookups_of(condition):
+        return condition
+    return not_(and_(*(not_(simplify(not_(c), around.facts)) for c in conjuncts(not_(condition)))))
 
 
 def _fails(parts: Sequence[Expr], here: Constraints, given: set[Expr]) -> bool:

@@ -91,10 +91,16 @@ class CrossThreadReductions:
         self.steps = 0
         self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
+        self.takers = np.ones(self.count, np.bool_)
         self.numbers: dict[tuple[int, ...], int] = {}
 
-    def take(self, keys: list[Ints]) -> None:
-        """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
+    def take(self, keys: list[Ints], takers: Bools) -> None:
+        """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them.
+
+        Args:
+            takers: those that may take a term. What the others hold is neutral, and may be joined any number of times.
+        """
+        self.takers = takers
         if keys:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
@@ -129,6 +135,7 @@ class CrossThreadReductions:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
+            sets[~self.takers] = 0
             of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
             found = self.registers[self.accumulator, index] = ThreadSets(sets, np.ones(self.count, np.bool_), of, self.along, {}, {})
         return found

@@ -7,7 +7,7 @@ reduction's domain that belongs to the element, once. A point past the end of an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
@@ -46,6 +47,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     evaluate,
+    le,
     maximum,
     minimum,
     simplify,
@@ -95,7 +97,8 @@ class Reductions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
-                    place = replace(place, element=tuple(simplify(e, node.context.facts) for e in place.element))
+                    started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
+                    place = replace(place, element=tuple(_decided(e, node, started) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
@@ -204,11 +207,16 @@ class Reductions:
             if not n.runs() and not is_determined(n, group[0]):
                 raise Open("it may take no term at all", n)
             if not is_determined(n, group[0]):
+                first = self._in_first(n, want)
+                if first is not None:
+                    constraints = constraints.given(first)
+                    continue
                 for t in group:
                     self._in_all(n, t)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group)
-        key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
+        last = max((s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number), default=-1)
+        key = (tuple(map(id, group)), tuple(scope), definition.tensor, constraints, last, want.index, want.node if joined is not None else None)
         if key not in self._known:
             try:
                 self.starts.check(want, group, scope, constraints, definition, joined)
@@ -234,6 +242,17 @@ class Reductions:
             raise Open("an instruction takes several steps of a fold at once", term.node)
         in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
 
+    def _in_first(self, loop: Node, want: Place) -> Expr | None:
+        """That it is the first iteration of a loop, if no other one sets an accumulator, takes a term or joins: what it leaves is read behind the loop."""
+        stmt, rule = loop.stmt, self.writes.definitions[want.tensor].rule
+        assert isinstance(stmt, For)
+        if not isinstance(rule, Reduce) or rule.rescaled is not None:
+            return None
+        places = (*self.starts.places.get(want.buffer, []), *(t.place for t in self.terms[want.buffer]))
+        inside_loop = {p.node: p.points for p in places if loop in p.node.loops} | {n: () for n in self._parts.get(want.tensor, []) if loop in n.loops}
+        alone = all(proves(known_of(n, dict(points)).given(*n.conditions), le(sym(stmt.var), stmt.start)) for n, points in inside_loop.items())
+        return eq(sym(stmt.var), stmt.start) if alone else None
+
     @staticmethod
     def _in_all(loop: Node, t: Term) -> None:
         """A term is taken in the last iteration of a loop that begins anew, as in all others: no condition asks which one it is."""
@@ -252,6 +271,8 @@ class Reductions:
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = determined(group[0], scope)
+        said = determined(group[0], [n for n in scope if n in want.node.loops])
+        at = {e.name: w for e, w in zip(group[0].place.index, want.index, strict=True) if isinstance(e, Sym) and e.name in said}
         listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
         blocks: dict[str, Span] = {}
         rows: list[Mapping[str, Ints] | None] = [None]
@@ -274,7 +295,7 @@ class Reductions:
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space) if everywhere else ()
-                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined))
+                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = in_blocks(joined, spans, conditions)
@@ -314,21 +335,24 @@ class Reductions:
             for extent, end in zip(extents, ends, strict=True)
         ]
 
-    def _held(self, t: Term, constraints: Constraints, joined: Joined | None) -> list[Expr]:
+    def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
         """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
 
         Conditions of terms that are joined are checked thread by thread.
+
+        Args:
+            at: the loops whose variables the accumulator's place says, by what they are where it is read.
         """
         stops = [n.stmt.stop for n in t.node.loops if isinstance(n.stmt, For)]
         found: list[Expr] = []
         while stops:
             stop = stops.pop()
             if isinstance(stop, Select):
-                found += (part for part in conjuncts(stop.cond) if proves(constraints, part))
+                found += (part for part in conjuncts(stop.cond) if proves(constraints, substitute(part, at)))
                 stops.append(stop.a)
         for c in t.node.conditions:
             for part in conjuncts(c):
-                holds = proves(constraints, part)
+                holds = proves(constraints, substitute(part, at))
                 if joined is None and part.free <= THREADS and not holds:
                     around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.writes.definitions[t.place.tensor].space))
                     if not proves(around, part):
@@ -367,7 +391,8 @@ class Reductions:
             raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
         said = (e for t in group for e in taken_by(t, range(len(t.point))))
-        joined_threads.take([threads.values(a) for a in sorted({a for e in said for a in thread_atoms(e, threads.index.keys())}, key=str)])
+        takers = np.logical_or.reduce([threads.chosen(t.node.conditions) for t in group])
+        joined_threads.take([threads.values(a) for a in sorted({a for e in said for a in thread_atoms(e, threads.index.keys())}, key=str)], takers)
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
@@ -391,6 +416,21 @@ class Reductions:
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
+
+
+def _decided(e: Expr, node: Node, started: Collection[Expr]) -> Expr:
+    """An axis of a term's element, by what is known of the loops around and of where its accumulator is set; or by all conditions, where that leaves it a
+    part of another number.
+
+    Whether or not a term is taken, the accumulator is of one element: conditions would have those that take none be of another one.
+
+    Args:
+        started: the conditions under which the accumulator is set.
+    """
+    constraints = node.context.constraints
+    loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
+    plain = simplify(e, loops.facts)
+    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts)
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:

@@ -9,13 +9,14 @@ from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
 from taskfuse.check.values.operands import COPY, CheckedOperands
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
+from taskfuse.check.values.read_elements import ReadElements
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.terms import converts_once
 from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType
-from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, substitute, sym
+from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy
@@ -34,12 +35,13 @@ class CheckedStatements:
         self.operands = CheckedOperands(writes, reads, instructions, reductions, self.zero)
         self.choices = CheckedChoices(self.operands)
         self.terms = CheckedTerms(self.operands)
+        self.read_elements = ReadElements(writes.definitions, (p.name for p in kernel.outputs))
         self.dtypes: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers} | {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)}
         self.written: dict[Node, ClaimedWrite] = {}
         self._zeros: dict[Node, Open | None] = {}
 
     def check(self, w: ClaimedWrite) -> None:
-        """A write is right wherever its element exists."""
+        """A write is right wherever its element exists and is read."""
         node, holds = w.node, w.holds
         definition = self.writes.definitions[holds.tensor]
         match holds.content:
@@ -89,7 +91,8 @@ class CheckedStatements:
     def _value(self, w: ClaimedWrite) -> None:
         definition = self.writes.definitions[w.holds.tensor]
         stmt = w.node.stmt
-        exists = inside(w.holds.index, definition.shape)
+        read = self.read_elements.conditions(w.holds.tensor, w.holds.index)
+        exists = (*inside(w.holds.index, definition.shape), *(simplify(c, w.node.context.facts) for c in read))
         match definition.rule:
             case Reduce() | Iterate():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):

@@ -407,3 +407,150 @@ IF threadIdx.x == 0:
 def test_a_digit_of_a_point_behind_the_end_is_no_digit_of_one_that_exists() -> None:
     rejected(BEHIND, "i + 2*threadIdx.x < 4", "i + 2*threadIdx.x < 3", "lacks the term at [3]")
     assert not any(o.subject == "launch" for o in verify(parse_kernel(BEHIND)).argument)
+
+
+FEW = """\
+KERNEL k(x: float32[3, N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  SHARED s: float32[8, N] align 16
+  LOCAL s.acc: float32[]
+  LOCAL y.acc: float32[]
+  DEFINE s: float32[8, N] over (3, N) at (i0 % 8, i1) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE y: float32[N] over (8, N) at (i1) = reduce add of copy(s[i0, i1]) from 0.0
+
+FOR i0 in 0..8:
+  FOR i1 in 0..N:
+    IF i0 < 8:
+      s.acc = copy(0.0)  ~ start s
+    IF i0 < 3:
+      s.acc = add(s.acc, x[i0, i1])  ~ term s[i0, i1]
+    s[i0, i1] = copy(s.acc)  ~ value s[i0, i1]
+FOR i1 in 0..N:
+  y.acc = copy(0.0)  ~ start y
+  FOR i0 in 0..8:
+    y.acc = add(y.acc, s[i0, i1])  ~ term y[i0, i1]
+  y[i1] = copy(y.acc)  ~ value y[i1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("IF i0 < 8:", "IF i0 < 3:", "not every accumulator is set before it is read"),
+        ("IF i0 < 3:", "IF i0 < 2:", "lacks the term at [2, 0]"),
+        ("copy(s.acc)  ~ value s[i0, i1]", "copy(s.acc)  ~ value s[7 - i0, i1]", "it may find index"),
+    ],
+)
+def test_an_accumulator_of_digits_of_an_axis_may_take_no_term(good: str, bad: str, reason: str) -> None:
+    rejected(FEW, good, bad, reason)
+    few = FEW.replace("i0 < 3:", "i0 < 1:").replace("over (3, N)", "over (1, N)").replace("x: float32[3, N]", "x: float32[1, N]")
+    verify(parse_kernel(few)).require()
+
+
+ONE_LANE = """\
+KERNEL k(x: float32[N, 1]) -> (y: float32[N])
+  DIM N min 1
+  GRID (N, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL acc: float32[]
+  LOCAL p: float32[]
+  DEFINE y: float32[N] over (N, 1) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+
+IF threadIdx.x < 32:
+  acc = copy(0.0)  ~ start y
+IF threadIdx.x < 1:
+  acc = add(acc, x[blockIdx.x, 0])  ~ term y[blockIdx.x, 0]
+SHUFFLE p <- acc xor 16  ~ part y
+acc = add(acc, p)  ~ part y
+SHUFFLE p <- acc xor 8  ~ part y
+acc = add(acc, p)  ~ part y
+SHUFFLE p <- acc xor 4  ~ part y
+acc = add(acc, p)  ~ part y
+SHUFFLE p <- acc xor 2  ~ part y
+acc = add(acc, p)  ~ part y
+SHUFFLE p <- acc xor 1  ~ part y
+acc = add(acc, p)  ~ part y
+IF threadIdx.x == 0:
+  y[blockIdx.x] = copy(acc)  ~ value y[blockIdx.x]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("IF threadIdx.x < 32:", "IF threadIdx.x < 31:", "not every accumulator is set"),
+        ("IF threadIdx.x < 1:", "IF threadIdx.x < 2:", "twice"),
+        ("IF threadIdx.x < 1:", "IF threadIdx.x < 0:", "lacks the term at [0, 0]"),
+        ("acc = copy(0.0)  ~ start y", "acc = copy(1.0)  ~ start y", "starts with 1.0"),
+    ],
+)
+def test_threads_that_take_no_terms_are_joined_any_number_of_times(good: str, bad: str, reason: str) -> None:
+    rejected(ONE_LANE, good, bad, reason)
+
+
+FIRST = """\
+KERNEL k(x: float32[8, N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (N, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  DEFINE y: float32[N] over (8, N) at (i1) = reduce add of copy(x[i0, i1]) from 0.0
+
+FOR i in 0..4:
+  IF i < 1:
+    acc = copy(0.0)  ~ start y
+  FOR j in 0..8:
+    IF 2*i < 1:
+      acc = add(acc, x[j, blockIdx.x])  ~ term y[j, blockIdx.x]
+y[blockIdx.x] = copy(acc)  ~ value y[blockIdx.x]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("IF i < 1:", "IF i < 2:", "may not be taken in the last iteration"),
+        ("IF 2*i < 1:", "IF 2*i < 3:", "may not be taken in the last iteration"),
+        ("IF 2*i < 1:", "IF i >= 1 && i < 2:", "may not be taken in the last iteration"),
+        ("IF i < 1:", "IF i >= 3:", "may not be taken in the last iteration"),
+    ],
+)
+def test_iterations_that_leave_an_accumulator_alone(good: str, bad: str, reason: str) -> None:
+    rejected(FIRST, good, bad, reason)
+
+
+FEW_THREADS = """\
+KERNEL k(x: float32[1, N]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (12, 1, 1)
+  SHARED s: float32[8, N] align 16
+  LOCAL s.acc: float32[]
+  LOCAL y.acc: float32[]
+  DEFINE s: float32[8, N] over (1, N) at (i0 % 8, i1) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE y: float32[N] over (8, N) at (i1) = reduce add of copy(s[i0, i1]) from 0.0
+
+IF threadIdx.x < 8:
+  FOR i1 in 0..N:
+    s.acc = copy(0.0)  ~ start s
+    IF threadIdx.x < 1:
+      s.acc = add(s.acc, x[threadIdx.x, i1])  ~ term s[threadIdx.x, i1]
+    s[threadIdx.x, i1] = copy(s.acc)  ~ value s[threadIdx.x, i1]
+SYNC block
+IF threadIdx.x == 0:
+  FOR j in 0..N:
+    y.acc = copy(0.0)  ~ start y
+    FOR i0 in 0..8:
+      y.acc = add(y.acc, s[i0, j])  ~ term y[i0, j]
+    y[j] = copy(y.acc)  ~ value y[j]
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("IF threadIdx.x < 8:", "IF threadIdx.x < 7:", "no write of s is known"),
+        ("IF threadIdx.x < 1:", "IF threadIdx.x < 0:", "lacks the term at [0, 0]"),
+        ("copy(s.acc)  ~ value s[threadIdx.x, i1]", "copy(s.acc)  ~ value s[7 - threadIdx.x, i1]", "it may find index"),
+    ],
+)
+def test_an_accumulator_of_a_thread_may_take_no_term(good: str, bad: str, reason: str) -> None:
+    rejected(FEW_THREADS, good, bad, reason)
