@@ -145,6 +145,12 @@ class Node:
             self._path = (self,) if owner is None else (*owner.path, self)
         return self._path
 
+    def release(self) -> None:
+        """Let go of the nodes around it and inside it, when nobody asks for them any more."""
+        self.block.nodes.clear()
+        self.blocks.clear()
+        self._path = None
+
     def runs(self) -> bool:
         """Of a loop: True only if it has an iteration whenever it is reached."""
         if self._runs is None:
@@ -211,9 +217,7 @@ class StatementTree:
         for context in (self.declared, self.root.context):
             context.constraints.release()
         for node in self.nodes:
-            node.block.nodes.clear()
-            node.blocks.clear()
-            node._path = None
+            node.release()
 
     def leaves(self) -> tuple[Node, ...]:
         """The statements that hold no others, in the order of the text."""
