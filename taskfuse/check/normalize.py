@@ -141,17 +141,15 @@ def _with_other_ends(chosen: set[int], inside: Mapping[int, set[str]]) -> frozen
 
 def copied_out(body: tuple[Stmt, ...], chosen: frozenset[int], ranges: Ranges) -> tuple[Stmt, ...]:
     """A body with the iterations of some of its loops one after another."""
-
-    def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        found: list[Stmt] = []
-        for stmt in body:
-            inner = bodies(stmt)
-            made = with_bodies(stmt, tuple(map(copied, inner))) if inner else stmt
-            copies = [in_iteration(made, const(value), ranges) for value in _copies(made)] if id(stmt) in chosen and isinstance(made, For) else [None]
-            found += [made] if None in copies else [s for copy in copies for s in copy or ()]
-        return tuple(found)
-
-    return copied(body) if chosen else body
+    if not chosen:
+        return body
+    found: list[Stmt] = []
+    for stmt in body:
+        inner = bodies(stmt)
+        made = with_bodies(stmt, tuple([copied_out(b, chosen, ranges) for b in inner])) if inner else stmt
+        copies = [in_iteration(made, const(value), ranges) for value in _copies(made)] if id(stmt) in chosen and isinstance(made, For) else [None]
+        found += [made] if None in copies else [s for copy in copies for s in copy or ()]
+    return tuple(found)
 
 
 def _is_of_copies(s: Stmt) -> bool:

@@ -149,6 +149,12 @@ class Node:
             self._path = (self,) if owner is None else (*owner.path, self)
         return self._path
 
+    def release(self) -> None:
+        """Let go of the nodes around it and inside it, when nobody asks for them any more."""
+        self.block.nodes.clear()
+        self.blocks.clear()
+        self._path = None
+
     def runs(self) -> bool:
         """Of a loop: True only if it has an iteration whenever it is reached."""
         if self._runs is None:
@@ -166,6 +172,7 @@ class StatementTree:
     Attributes:
         nodes: every node, in the order of the text.
         masks: the threads of a block.
+        declared: what is known of extents and parameters, before the launch.
         evaluated: all statements, those that are not nodes too, and what holds where their expressions are evaluated.
     """
 
@@ -173,17 +180,20 @@ class StatementTree:
     root: StatementBlock
     nodes: list[Node]
     masks: Masks
+    declared: Context
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
     _leaves: tuple[Node, ...] | None = None
     _rest: tuple[tuple[Stmt, ...], frozenset[int]] | None = None
     """The body, and its loops that are copied out besides."""
     _arm_count: int = 0
+    _copied: StatementTree | None = None
 
     @staticmethod
     def of(kernel: Kernel) -> StatementTree:
         """The tree of a verified kernel."""
-        known = _outermost(kernel)
-        tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block))
+        before = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+        known = _outermost(before)
+        tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block), before)
         body = in_blocks(kernel, known.facts, known.ranges)
         loops = unrolled(body)
         if loops.slots != loops.queues:
@@ -200,9 +210,19 @@ class StatementTree:
         """The tree in which they are."""
         if self._rest is None:
             return self
-        tree = StatementTree(self.kernel, StatementBlock(None, self.root.context), [], self.masks)
-        tree._fill(tree.root, copied_out(*self._rest, self.root.context.ranges))
-        return tree
+        if self._copied is None:
+            self._copied = StatementTree(self.kernel, StatementBlock(None, self.root.context), [], self.masks, self.declared)
+            self._copied._fill(self._copied.root, copied_out(*self._rest, self.root.context.ranges))
+        return self._copied
+
+    def release(self) -> None:
+        """Take the tree apart, when nobody asks anything of it any more: its nodes refer to each other, and reference counts free them then."""
+        if self._copied is not None:
+            self._copied.release()
+        for context in (self.declared, self.root.context):
+            context.constraints.release()
+        for node in self.nodes:
+            node.release()
 
     def leaves(self) -> tuple[Node, ...]:
         """The statements that hold no others, in the order of the text."""
@@ -327,8 +347,9 @@ def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
     return Context((), (), Constraints(ranges, facts), "", kernel)
 
 
-def _outermost(kernel: Kernel) -> Context:
-    context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+def _outermost(context: Context) -> Context:
+    """What is known in a launch, beyond what is known of extents and parameters."""
+    kernel = context.kernel
     facts, ranges = context.facts, context.ranges
     for extent in kernel.cluster:
         facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))

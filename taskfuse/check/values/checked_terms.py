@@ -113,7 +113,7 @@ class CheckedTerms:
         match body_of(w.node, w.holds, rule):
             case Place() as body:
                 for hit in self.reads.found(body, kept, past=True):
-                    self.operands.zero(hit)
+                    self.operands.zeros.zero(hit)
             case tuple() as operands:
                 self.operands.match(node, rule.body, operands, rule.terms, w.holds.index, kept, past=True)
             case product:

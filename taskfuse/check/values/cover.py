@@ -134,9 +134,9 @@ def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
             try:
                 return _covered(named_visits, extents, constraints, again, above=above)
             except Open as error:
-                first = first or error
+                first = first or error.again()
     assert first is not None
-    raise first
+    raise first.again()
 
 
 def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool, *, above: bool = False) -> bool:

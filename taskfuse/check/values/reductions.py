@@ -232,10 +232,10 @@ class Reductions:
                     self.rescaling.check(group, anew, definition, definition.rule, self._parts.get(definition.tensor, []))
                 self._known[key] = None
             except Open as error:
-                self._known[key] = error.with_traceback(None)
+                self._known[key] = error.again()
         error = self._known[key]
         if error is not None:
-            raise error
+            raise error.again()
         return joined is not None
 
     def _in_order(self, group: list[Term], scope: list[Node], rule: Iterate) -> None:

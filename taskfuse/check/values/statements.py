@@ -32,7 +32,7 @@ class CheckedStatements:
         self.instructions = instructions
         self.reductions = reductions
         self.scans = scans
-        self.operands = CheckedOperands(writes, reads, instructions, reductions, self.zero)
+        self.operands = CheckedOperands(writes, reads, instructions, reductions, self)
         self.choices = CheckedChoices(self.operands)
         self.terms = CheckedTerms(self.operands)
         self.read_elements = ReadElements(writes.definitions, (p.name for p in kernel.outputs))
@@ -179,10 +179,10 @@ class CheckedStatements:
             try:
                 self._zero(self.written[node])
             except Open as error:
-                self._zeros[node] = error
+                self._zeros[node] = error.again()
         error = self._zeros[node]
         if error is not None:
-            raise error
+            raise error.again()
 
     def _zero(self, w: ClaimedWrite) -> None:
         stmt, node = w.node.stmt, w.node

@@ -79,10 +79,10 @@ class Updates:
                 self._check(whole)
                 self._known[whole] = None
             except Open as error:
-                self._known[whole] = error.with_traceback(None)
+                self._known[whole] = error.again()
         error = self._known[whole]
         if error is not None:
-            raise error
+            raise error.again()
 
     def read(self, want: Place) -> None:
         """A read finds an element of the whole, complete: it comes after all writes. Raises :class:`Open`."""
