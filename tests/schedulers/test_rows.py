@@ -127,3 +127,17 @@ def test_a_reduced_axis_of_one_element_stands_beside_kept_ones() -> None:
     with tf.Fusion("columns") as fusion:
         fusion.add_output(tf.sum(tf.define_tensor([1, 64, 24], name="x"), (0, 1)))
     exact(fusion, tf.schedulers.reduction, RowConfig(8, 4, 2, blocks=4))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("< 15", "< 14"), ("in 0..4:", "in 0..3:"), ("x[(16*", "x[(15*"), ("% 10)", "% 9)"), ("0..4 UNROLL", "0..3 UNROLL")]
+)
+def test_parts_over_several_axes_that_lack_terms_are_not_proved(right: str, wrong: str) -> None:
+    """60 vectors of rows of ten, in parts of 16: the last one is shorter."""
+    with tf.Fusion("total") as fusion:
+        fusion.add_output(tf.sum(tf.exp(tf.define_tensor([6, 40], name="x"))))
+    tf.schedulers.reduction(fusion, RowConfig(4, 1, 1, blocks=4))
+    text = tf.lower(fusion).text(witness=True)
+    assert right in text
+    assert tf.parse_kernel(text).verify().is_proved
+    assert not tf.parse_kernel(text.replace(right, wrong)).verify().is_proved
