@@ -1,14 +1,16 @@
 """Attention (``tf.scaled_dot_product_attention`` by ``tf.schedulers.attention``) beside torch's: cuDNN, flash, and FlexAttention compiled.
 
-``python benchmarks/attention.py [--write] [--only NAME ...] [--sweep N] [--flex]``. Random bfloat16 inputs, poisoned outputs, which are compared with float64:
-the error may be twice that of torch's fastest. Medians of 20 replays of CUDA graphs, all runners of a case replayed in turn. A causal product counts half the
-operations. Kernels are built with ``fast_math``, as the others are. ``--sweep N`` measures N further candidates of the cost model.
+``python benchmarks/attention.py [--write] [--only NAME ...] [--sweep N] [--configs PARAMETERS ...] [--flex]``. Random bfloat16 inputs, poisoned outputs,
+which are compared with float64: the error may be twice that of torch's fastest. Medians of 20 replays of CUDA graphs, all runners of a case replayed in turn.
+A causal product counts half the operations. Kernels are built with ``fast_math``, as the others are. ``--sweep N`` measures N further candidates of the cost
+model, ``--configs`` those with these parameters, the fields of an ``AttentionConfig`` in order: ``2,128,2,1,132,2``. A candidate that does not fit, or
+spills registers, is left out.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from reporting import in_turn, parser, publish
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import taskfuse as tf
+from taskfuse.errors import TaskfuseError
 
 F = torch.nn.functional
 ROWS = 128
@@ -47,12 +50,21 @@ class Case:
         return 4.0 * self.batch * self.heads * self.queries * self.keys * self.depth / (2 if self.is_causal else 1)
 
     def fusion(self) -> tf.Fusion:
-        """Its math."""
+        """Its math; the heads that have keys together are the rows of one product if each has one query."""
         with tf.Fusion(f"attention_{self.name}") as found:
             q = tf.define_tensor([self.batch, self.heads, self.queries, self.depth], dtype=tf.bfloat16, name="q")
             k, v = (tf.define_tensor([self.batch, self.heads // self.groups, self.keys, self.depth], dtype=tf.bfloat16, name=n) for n in "kv")
+            if self.groups > 1 and self.queries == 1:
+                q = tf.reshape(q, self.results)
             found.add_output(tf.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal, enable_gqa=self.groups > 1))
         return found
+
+    @property
+    def results(self) -> tuple[int, int, int, int]:
+        """The shape of the result."""
+        if self.groups > 1 and self.queries == 1:
+            return self.batch, self.heads // self.groups, self.groups, self.depth
+        return self.batch, self.heads, self.queries, self.depth
 
     def arguments(self) -> list[torch.Tensor]:
         """Random ones."""
@@ -121,7 +133,28 @@ def theirs(case: Case, args: list[torch.Tensor], has_flex: bool) -> dict[str, Ca
     return taken
 
 
-def measure(case: Case, sweep: int, has_flex: bool) -> list[str]:
+def candidates(case: Case, args: list[torch.Tensor], sweep: int, given: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    """Kernels to call, by words: the choice of the cost model, those after it, and those that are given."""
+    chosen = tf.schedulers.attention(case.fusion())
+    every = [(o.config, f"expected {o.us:.0f} us, ") for o in chosen.alternatives[: 1 + sweep]]
+    every += [(tf.schedulers.AttentionConfig(*fields), "") for fields in given]
+    found: dict[str, Any] = {}
+    for config, expected in every:
+        fusion = case.fusion()
+        try:
+            tf.schedulers.attention(fusion, config)
+            kernel = tf.lower(fusion)
+            resources = kernel.resources(fast_math=True)
+            run = tf.compile(kernel, backend="cuda", fast_math=True)
+            run(*args)
+        except TaskfuseError as error:
+            print(f"{case.name}: {config.words}: {str(error).splitlines()[0]}", flush=True)
+        else:
+            found[f"{expected}{resources.compiled.registers} regs, {config.words}"] = run
+    return found
+
+
+def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]], has_flex: bool) -> list[str]:
     """The lines of a case."""
     args = case.arguments()
     exact = wanted(case, *args)
@@ -131,21 +164,15 @@ def measure(case: Case, sweep: int, has_flex: bool) -> list[str]:
         return float((out[-1, 0, -exact.shape[0] :].double() - exact).abs().max())
 
     limit = 2 * min(error(call()) for call in others.values())
-    chosen = tf.schedulers.attention(case.fusion())
     calls: list[Callable[[], object]] = list(others.values())
     words: list[str] = []
-    for option in chosen.alternatives[: 1 + sweep]:
-        fusion = case.fusion()
-        tf.schedulers.attention(fusion, option.config)
-        kernel = tf.lower(fusion)
-        run = tf.compile(kernel, backend="cuda", fast_math=True)
-        out = torch.full_like(args[0], torch.nan)
+    for name, run in candidates(case, args, sweep, given).items():
+        out = torch.full_like(args[0], torch.nan).view(case.results)
         run(*args, out=out)
-        if not error(out) <= limit:
-            sys.exit(f"{case.name}: {option.config.words}: off by {error(out)}, and torch by {limit / 2}")
+        if not error(out.view_as(args[0])) <= limit:
+            sys.exit(f"{case.name}: {name}: off by {error(out)}, and torch by {limit / 2}")
         calls.append(lambda run=run, out=out: run(*args, out=out))
-        r = kernel.resources()
-        words.append(f"expected {option.us:.0f} us, {r.compiled.registers} regs, {option.config.words}")
+        words.append(name)
     times = in_turn(calls)
     best = min(times[: len(others)])
     lines = [f"{case.name} {case.batch}x{case.heads}x{case.queries}x{case.keys}x{case.depth}{' causal' if case.is_causal else ''}, heads by {case.groups}"]
@@ -159,12 +186,14 @@ def main() -> None:
     found: Any = parser(__doc__)
     found.add_argument("--only", nargs="*", default=[case.name for case in CASES])
     found.add_argument("--sweep", type=int, default=0, help="further candidates of the cost model")
+    found.add_argument("--configs", nargs="*", default=[], help="candidates with these parameters: numbers with commas between them")
     found.add_argument("--flex", action="store_true", help="FlexAttention, too, which takes a minute to compile for each case")
     options = found.parse_args()
+    given = [tuple(map(int, fields.split(","))) for fields in options.configs]
     lines: list[str] = []
     for case in CASES:
         if case.name in options.only:
-            made = measure(case, options.sweep, options.flex)
+            made = measure(case, options.sweep, given, options.flex)
             print("\n".join(made), flush=True)
             lines += made
     publish("attention", lines, options)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from built import Built, built
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
@@ -97,22 +98,9 @@ def relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 MATH: dict[str, Callable[..., torch.Tensor]] = {"gated": gated, "add": add, "relu": relu}
 
 
-@dataclass(frozen=True)
-class Built:
-    """A kernel, its parameters, and the time that the cost model expects."""
-
-    kernel: tf.Kernel
-    config: MatmulConfig
-    expected_us: float
-
-
 def build(job: Job) -> Built:
     """Schedule, lower and compile a job."""
-    fusion = job.fusion()
-    schedule = tf.schedulers.matmul(fusion, job.config, target=TARGET)
-    kernel = tf.lower(fusion)
-    kernel.cubin()
-    return Built(kernel, schedule.config, schedule.us)
+    return built(job.fusion(), job.config, TARGET)
 
 
 def kinds_of(job: Job) -> list[Job]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from built import Built, built
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
@@ -107,22 +108,9 @@ class Job:
         return f"{self.m} {self.n} {self.k}"
 
 
-@dataclass(frozen=True)
-class Built:
-    """A kernel and what its schedule says."""
-
-    kernel: tf.Kernel
-    config: MatmulConfig
-    expected_us: float
-
-
 def build(job: Job) -> Built:
-    """Schedule, lower and compile a job; the machine code stays on disk."""
-    fusion = job.fusion()
-    schedule = tf.schedulers.matmul(fusion, job.config)
-    kernel = tf.lower(fusion)
-    kernel.cubin(fast_math=job.fast_math)
-    return Built(kernel, schedule.config, schedule.us)
+    """Schedule, lower and compile a job."""
+    return built(job.fusion(), job.config, fast_math=job.fast_math)
 
 
 def warm(job: Job) -> None:

@@ -74,7 +74,7 @@ def norms() -> Iterator[tuple[str, tf.Fusion]]:
 
 
 def products() -> Iterator[tuple[str, tf.Fusion]]:
-    """Products of matrices."""
+    """Matrix products."""
     for m, n, k in PRODUCTS:
         for dtype in (tf.bfloat16, tf.float32, tf.float8_e4m3):
             with tf.Fusion("matmul") as fusion:

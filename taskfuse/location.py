@@ -7,9 +7,10 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Self
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -98,8 +99,24 @@ def _is_inside(frame: FrameType) -> bool:
     return module == "dataclasses" or (file == "<string>" and module.startswith(f"{__package__}."))
 
 
+_one: ContextVar[tuple[Location | None] | None] = ContextVar("location", default=None)
+
+
+class OneCall:
+    """A context in which all that is made comes of one call of the user: :func:`caller` looks for it once, not for each of many objects from deep inside."""
+
+    def __enter__(self) -> None:
+        self._before = _one.set((caller(),))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _one.reset(self._before)
+
+
 def caller() -> Location | None:
     """The innermost frame outside the package: the user's line; ``None`` if all frames are inside."""
+    known = _one.get()
+    if known is not None:
+        return known[0]
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame):
         frame = frame.f_back

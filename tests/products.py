@@ -1,4 +1,4 @@
-"""Kernels of one product of matrices, for every form of the tensor-core instructions: read by the tests of every reader of kernel IR.
+"""Kernels of one matrix product, for every form of the tensor-core instructions: read by the tests of every reader of kernel IR.
 
 Each multiplies ``a [rows, k]`` by ``b [columns, k]`` transposed. Operands come to Shared memory by plain stores, fragments to and from
 registers as :mod:`taskfuse.ir.matrix_instructions` says.

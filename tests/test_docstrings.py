@@ -33,7 +33,7 @@ def parameters(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
     """The parameters of a function, or of the constructors that a class defines; the fields of a class without one."""
     if isinstance(node, ast.ClassDef):
         made = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name in ("__init__", "__new__")]
-        return set().union(*map(parameters, made)) if made else attributes(node)
+        return set[str]().union(*map(parameters, made)) if made else attributes(node)
     a = node.args
     return {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None}
 

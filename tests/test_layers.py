@@ -16,12 +16,14 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = {
     "errors": 0,
+    "deadline": 0,
     "collector": 0,
     "location": 0,
     "options": 0,
     "dtypes": 0,
     "dump": 0,
     "svg": 0,
+    "figures": 0,
     "target": 0,
     "version": 0,
     "ir": 1,
@@ -129,7 +131,7 @@ def violations(modules: Mapping[str, str]) -> list[str]:
     for what, allowed, edges in (("import cycle", (), imports(modules, types=False)), ("cycle of types", TOGETHER, graph)):
         for component in nx.strongly_connected_components(edges):
             if len(component) > 1 and not cyclic & component and not any(component <= together for together in allowed):
-                cycle = nx.find_cycle(edges.subgraph(component), source=min(component))
+                cycle: list[tuple[str, str]] = list(nx.find_cycle(edges.subgraph(component), source=min(component)))
                 found.append(f"{what}: {' -> '.join([cycle[0][0], *(target for _, target in cycle)])}")
                 cyclic |= component
     return found

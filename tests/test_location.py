@@ -5,10 +5,11 @@ import linecache
 import os
 import pickle
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from taskfuse.location import Location, Quote, caller, shown_path, with_snippets
+from taskfuse.location import Location, OneCall, Quote, caller, shown_path, with_snippets
 from tests.lines import line_of
 
 
@@ -33,7 +34,7 @@ def test_line_and_column_are_shown_from_one(source: str) -> None:
     [
         (1, 0, ["   | x = 1", "   | ^"]),
         (2, 8, ["   |     y = f(x)", "   |         ^"]),
-        (2, None, ["   |     y = f(x)", "   |     ^"]),  # no column: the first that is no blank
+        (2, None, ["   |     y = f(x)", "   |     ^"]),  # no column: the first that is not a blank
         (3, 5, ["   | \tz = g(é, y)", "   | \t    ^"]),  # a tab stays a tab
         (3, 11, ["   | \tz = g(é, y)", "   | \t         ^"]),  # Python counts bytes of UTF-8: the é has two
         (4, 0, []),  # nothing to see
@@ -59,11 +60,11 @@ def test_the_caller_is_the_users_line() -> None:
 
 def test_a_caller_behind_the_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of the package, and of dataclasses made for it, are passed over; code of the same generated file name elsewhere is not."""
-    names = {"caller": caller}
+    names: dict[str, Any] = {"caller": caller}
     for module, is_user in (("taskfuse.ir.fusion", False), ("dataclasses", False), ("elsewhere", True), ("taskfuser.x", True)):
         scope = names | {"__name__": module}
         exec(compile("def call():\n    return caller()\n", "<string>", "exec"), scope)
-        found = scope["call"]()  # type of exec's names: object
+        found = cast("object", scope["call"]())
         assert isinstance(found, Location)
         assert found.file == ("<string>" if is_user else __file__), module
 
@@ -101,3 +102,14 @@ def test_notes_show_a_line_once(source: str) -> None:
         "two",
         "  --> user.py:1",
     ]
+
+
+def test_one_call_has_one_location() -> None:
+    with OneCall():
+        first = caller()
+        assert caller() is first
+        with OneCall():
+            assert caller() is first
+    assert first is not None
+    assert first.file == __file__
+    assert caller() != first

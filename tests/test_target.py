@@ -1,7 +1,9 @@
 """Targets: which one a GPU is, what follows from it, and that everything that depends on a machine hears of it."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,23 @@ import taskfuse as tf
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
 from taskfuse.schedulers.segmenter import choose_segments
-from taskfuse.target import A100, DEFAULT, H100, H200, LIMITS, TARGETS, as_target, capability, target_of
+from taskfuse.target import (
+    A100,
+    DEFAULT,
+    H100,
+    H200,
+    LIMITS,
+    MAX_GRID,
+    MBARRIER_COUNT,
+    PLAIN_SHARED,
+    REGISTERS,
+    TARGETS,
+    THREAD_REGISTERS,
+    TMA_STRIDE,
+    as_target,
+    capability,
+    target_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -126,3 +144,43 @@ def test_a_kernel_takes_its_launch_and_the_longest() -> None:
 @pytest.mark.parametrize(("threads", "share"), [(0, 0.0), (132 * 512, 0.5), (132 * 1024, 1.0), (10**9, 1.0)])
 def test_few_threads_leave_bandwidth(threads: int, share: float) -> None:
     assert H200.fill(threads) == share
+
+
+FIGURES = {
+    *(float(value) for t in TARGETS.values() for f in fields(t) if isinstance(value := getattr(t, f.name), int | float)),
+    *(float(n) for limits in LIMITS.values() for n in (limits.shared, limits.block_shared)),
+    *map(float, (REGISTERS, PLAIN_SHARED, THREAD_REGISTERS, MBARRIER_COUNT, TMA_STRIDE, MAX_GRID[1])),
+}
+"""Numbers of machines. Those that are small, round or powers of two stand for much else."""
+OTHERS = {("schedulers/config.py", 132.0)}
+"""Registers of a thread."""
+
+
+def numbers(tree: ast.AST) -> Iterator[float]:
+    """The literals of a module, and what arithmetic of literals gives."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                yield float(value)
+            case ast.BinOp(left=ast.Constant(value=int() as a), op=ast.Mult() | ast.LShift() | ast.Pow(), right=ast.Constant(value=int() as b)) if b < 1 << 20:
+                yield float(a << b if isinstance(node.op, ast.LShift) else a**b if isinstance(node.op, ast.Pow) else a * b)
+            case _:
+                pass
+
+
+def elsewhere(name: str, source: str) -> list[float]:
+    distinct = {n for n in FIGURES if n > 100 and n not in {2000, *(2.0**k for k in range(30))}}
+    return [n for n in numbers(ast.parse(source)) if n in distinct and (name, n) not in OTHERS]
+
+
+def test_figures_of_machines_have_one_home() -> None:
+    package = Path(tf.__file__).parent
+    own = package / "target.py"
+    paths = [p for p in package.rglob("*.py") if p != own and not p.is_relative_to(package / "testing")]
+    found = {name: n for p in paths if (n := elsewhere(name := p.relative_to(package).as_posix(), p.read_text(encoding="utf-8")))}
+    assert found == {}, "take them from taskfuse.target"
+
+
+@pytest.mark.parametrize("source", ["LIMIT = 227 * 1024", "x = 232448", "f(228 << 10)", "MHZ = 1700", "BYTES = 4.3e6", "sms = 132", "return min(n, 255)"])
+def test_a_figure_elsewhere_is_found(source: str) -> None:
+    assert elsewhere("schedulers/cost.py", source)

@@ -29,10 +29,9 @@ from taskfuse.kir.nodes import AsyncCopy, For, GatherCopy, Stmt, TmaLoad, TmaSto
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
+from taskfuse.target import TMA_BYTES
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
-COORDINATE_BYTES = 16
-"""A bulk copy begins at a multiple of this many bytes along the last axis of its tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
             box = storage.maps[name]
             for block in blocks(node, storage):
                 yield Need(block.access, block.start, swizzle_period(box.swizzle), "a box of a bulk copy")
-            yield Need(Access(box.tensor, coords), coords[-1] * storage.sizes[box.tensor], COORDINATE_BYTES, "the last coordinate of a bulk copy")
+            yield Need(Access(box.tensor, coords), coords[-1] * storage.sizes[box.tensor], TMA_BYTES, "the last coordinate of a bulk copy")
         case Wgmma(a=a, b=b, n=n, k=k, row=row):
             for d, rows in ((a, row.m), (b, n)):
                 if isinstance(d, Descriptor):

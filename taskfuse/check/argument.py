@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from threading import RLock
 
 from taskfuse.collector import PAUSE
+from taskfuse.deadline import checkpoint
 from taskfuse.reports.certificate import Obligation, Verdict
 
 
@@ -36,6 +37,7 @@ class Argument:
                 self._known.append(o)
                 if o.verdict is not Verdict.PROVED:
                     return
+                checkpoint()
 
 
 def all_proved(obligations: Iterable[Obligation]) -> list[Obligation] | None:

@@ -104,7 +104,7 @@ class Chains:
                 if isinstance(s.node.stmt, Wait) and shot in self._arrivals:
                     who = self.threads.split(s.node.conditions).threads
                     direct = self.threads.implies(u.context.conditions, who, u.context)
-                    if direct or (self.threads.at_least_one(who) and self._synchronized(u, steps[k + 1 :], who)):
+                    if direct or self._synchronized(u, steps[k + 1 :], who):
                         found.add(shot)
             self._waits[key] = frozenset(found)
         return self._waits[key]
@@ -131,7 +131,9 @@ class Chains:
         return u.engine is Engine.COPY and self.paths.forward(u.node, arrival) is not None and self.threads.implies(u.context.conditions, who, u.context)
 
     def _synchronized(self, u: Use, steps: list[PathStep], who: Conditions) -> bool:
-        """True only if a statement that the accessing thread passes synchronizes it with one of some threads."""
+        """True only if a statement that the accessing thread passes synchronizes it with one of some threads, of which there is one."""
+        if not self.threads.at_least_one(who):
+            return False
         mine = self.threads.split(u.node.conditions).threads
         for s in steps:
             m = self.barriers.at.get(s.node)

@@ -27,6 +27,7 @@ class Clusters:
     def __init__(self, tree: StatementTree) -> None:
         self.shape = constant_shape(tree.kernel.cluster)
         self.grid = tree.kernel.grid
+        self._known: dict[Types, Facts] = {}
 
     def _named(self, across: Types) -> dict[str, Expr]:
         """Block indices on some types, written as a cluster's index times its extent plus the block's place in it."""
@@ -39,10 +40,13 @@ class Clusters:
 
     def _facts(self, across: Types) -> Facts:
         assert self.shape is not None
-        facts = Facts()
-        for b, n, p in zip(BLOCK_NAMES, self.shape, CLUSTER_TYPES, strict=True):
-            if p in across:
-                facts = facts.with_range(private(f"{b}.cluster").name, 0, None).with_range(place(b).name, 0, n - 1)
+        facts = self._known.get(across)
+        if facts is None:
+            facts = Facts()
+            for b, n, p in zip(BLOCK_NAMES, self.shape, CLUSTER_TYPES, strict=True):
+                if p in across:
+                    facts = facts.with_range(private(f"{b}.cluster").name, 0, None).with_range(place(b).name, 0, n - 1)
+            self._known[across] = facts
         return facts
 
     def placed(self, e: Expr, across: Types) -> Expr:

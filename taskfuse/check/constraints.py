@@ -43,7 +43,7 @@ class Constraints:
         self._facts = facts
         self._empty: bool | None = None
         self.under = under
-        self._root: Constraints = self if under is None else under._root
+        self._root: Constraints | None = under if under is None or under._root is None else under._root
         self.tables: Tables = Tables() if under is None else under.tables
         self._next: dict[Assumption, Constraints] = {}
         self._questions: dict[Expr, tuple[Constraints, Expr]] = {}
@@ -136,9 +136,19 @@ class Constraints:
             found = self._close[question] = self._narrowed(assumptions, question)
         return found
 
+    def release(self) -> None:
+        """Forget what was made of these constraints and of those that come of them, which refers back to them: reference counts free it then."""
+        left = [self]
+        while left:
+            here = left.pop()
+            made = [c for c in here._next.values() if c is not here]
+            here._next, here._questions, here._close = {}, {}, {}
+            here.ranges.release()
+            left += made
+
     def _narrowed(self, assumptions: Iterable[Assumption], question: Expr) -> tuple[Constraints, Expr]:
         names: dict[str, Expr] = {}
-        narrow = self._root
+        narrow = self if self._root is None else self._root
         for assumption in assumptions:
             if isinstance(assumption, Expr):
                 assumption = substitute(assumption, names)

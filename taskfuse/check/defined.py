@@ -297,8 +297,7 @@ def defined(tree: StatementTree) -> Iterator[Obligation]:
     failed: set[str] = set()
     asked: dict[tuple[Demand, Context], bool] = {}
     inner = ((d, stmt, context) for stmt, context in tree.evaluated for d in chain(of_statement(stmt, slots), of_claim(stmt)))
-    outer = declared(tree.kernel, (p for p in tree.kernel.params if isinstance(p, HostParam)))
-    told = ((d, f"the definition of {known.tensor}", outer) for known in tree.kernel.definitions for d in of_definition(known))
+    told = ((d, f"the definition of {known.tensor}", tree.declared) for known in tree.kernel.definitions for d in of_definition(known))
     for d, where, context in chain(of_launch(tree.kernel), inner, told):
         key = d, context
         if key in asked or d.is_bounded(context):

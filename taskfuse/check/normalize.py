@@ -64,11 +64,14 @@ def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | N
 
 def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | None = None) -> Expr | None:
     """An expression with values in it, simplified if ``facts`` are given; ``None`` if that has a value where it has none: ``0//d`` is 0, unless ``d`` is."""
-    asked = _partial(e)
+
+    def put(part: Expr) -> Expr:
+        found = substitute(part, values)
+        return found if facts is None else simplify(found, facts)
+
     try:
-        found = substitute(e, values)
-        found = found if facts is None else simplify(found, facts)
-        lost = {(substitute(part, values), low) for part, low in asked} - _partial(found)
+        found = put(e)
+        lost = {(put(part), low) for part, low in _partial(e)} - _partial(found)
     except (ZeroDivisionError, IndexError):
         return None
     return found if all((least := ranges.of(part)[0]) is not None and least >= low for part, low in lost) else None
@@ -138,17 +141,15 @@ def _with_other_ends(chosen: set[int], inside: Mapping[int, set[str]]) -> frozen
 
 def copied_out(body: tuple[Stmt, ...], chosen: frozenset[int], ranges: Ranges) -> tuple[Stmt, ...]:
     """A body with the iterations of some of its loops one after another."""
-
-    def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        found: list[Stmt] = []
-        for stmt in body:
-            inner = bodies(stmt)
-            made = with_bodies(stmt, tuple(map(copied, inner))) if inner else stmt
-            copies = [in_iteration(made, const(value), ranges) for value in _copies(made)] if id(stmt) in chosen and isinstance(made, For) else [None]
-            found += [made] if None in copies else [s for copy in copies for s in copy or ()]
-        return tuple(found)
-
-    return copied(body) if chosen else body
+    if not chosen:
+        return body
+    found: list[Stmt] = []
+    for stmt in body:
+        inner = bodies(stmt)
+        made = with_bodies(stmt, tuple([copied_out(b, chosen, ranges) for b in inner])) if inner else stmt
+        copies = [in_iteration(made, const(value), ranges) for value in _copies(made)] if id(stmt) in chosen and isinstance(made, For) else [None]
+        found += [made] if None in copies else [s for copy in copies for s in copy or ()]
+    return tuple(found)
 
 
 def _is_of_copies(s: Stmt) -> bool:

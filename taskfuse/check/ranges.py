@@ -126,6 +126,15 @@ class Ranges:
             self._next[condition] = found
         return found
 
+    def release(self) -> None:
+        """Forget the stronger ones that were made of these, which refer back to them: reference counts free them then."""
+        left = [self]
+        while left:
+            here = left.pop()
+            made = [r for r in here._next.values() if r is not here]
+            here._next.clear()
+            left += made
+
     def with_share(self, condition: Expr) -> Ranges:
         """Ranges in which a condition also holds, whose sum says something of each of its terms: ``a + 5*i < n`` of ``a``, where ``i >= 0``."""
         found = self.under(condition)

@@ -16,12 +16,12 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import Expr, Facts, IntLike, conjuncts, ge, le, lt, not_, private, sym
+from taskfuse.ir.scalar import Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
-from taskfuse.kir.synchronization import CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
@@ -43,6 +43,8 @@ def _no_blocks() -> list[StatementBlock]:
 
 
 Conditions = tuple[Expr, ...]
+ARM = "'"
+"""Between a cursor and the number of an arm, where a symbol means what the cursor was when the arm began."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,6 +149,12 @@ class Node:
             self._path = (self,) if owner is None else (*owner.path, self)
         return self._path
 
+    def release(self) -> None:
+        """Let go of the nodes around it and inside it, when nobody asks for them any more."""
+        self.block.nodes.clear()
+        self.blocks.clear()
+        self._path = None
+
     def runs(self) -> bool:
         """Of a loop: True only if it has an iteration whenever it is reached."""
         if self._runs is None:
@@ -164,6 +172,7 @@ class StatementTree:
     Attributes:
         nodes: every node, in the order of the text.
         masks: the threads of a block.
+        declared: what is known of extents and parameters, before the launch.
         evaluated: all statements, those that are not nodes too, and what holds where their expressions are evaluated.
     """
 
@@ -171,16 +180,20 @@ class StatementTree:
     root: StatementBlock
     nodes: list[Node]
     masks: Masks
+    declared: Context
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
     _leaves: tuple[Node, ...] | None = None
     _rest: tuple[tuple[Stmt, ...], frozenset[int]] | None = None
     """The body, and its loops that are copied out besides."""
+    _arm_count: int = 0
+    _copied: StatementTree | None = None
 
     @staticmethod
     def of(kernel: Kernel) -> StatementTree:
         """The tree of a verified kernel."""
-        known = _outermost(kernel)
-        tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block))
+        before = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+        known = _outermost(before)
+        tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block), before)
         body = in_blocks(kernel, known.facts, known.ranges)
         loops = unrolled(body)
         if loops.slots != loops.queues:
@@ -197,9 +210,19 @@ class StatementTree:
         """The tree in which they are."""
         if self._rest is None:
             return self
-        tree = StatementTree(self.kernel, StatementBlock(None, self.root.context), [], self.masks)
-        tree._fill(tree.root, copied_out(*self._rest, self.root.context.ranges))
-        return tree
+        if self._copied is None:
+            self._copied = StatementTree(self.kernel, StatementBlock(None, self.root.context), [], self.masks, self.declared)
+            self._copied._fill(self._copied.root, copied_out(*self._rest, self.root.context.ranges))
+        return self._copied
+
+    def release(self) -> None:
+        """Take the tree apart, when nobody asks anything of it any more: its nodes refer to each other, and reference counts free them then."""
+        if self._copied is not None:
+            self._copied.release()
+        for context in (self.declared, self.root.context):
+            context.constraints.release()
+        for node in self.nodes:
+            node.release()
 
     def leaves(self) -> tuple[Node, ...]:
         """The statements that hold no others, in the order of the text."""
@@ -242,9 +265,12 @@ class StatementTree:
         for arm in stmt.branches:
             own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))
             context = around.under(own, arm.label)
+            moving = self._moving(arm, (*own, *before))
             if not (context.ranges.empty or self.masks.is_empty(context.conditions)):
                 left = tuple(n for n in before if not (context.ranges.implies(n) or context.constraints.proves(n)))
-                if left:
+                if moving:
+                    own, left = (tuple(substitute(c, moving) for c in part) for part in (own, left))
+                if left or moving:
                     context = around.under((*own, *left), arm.label)
                 if not self.masks.is_empty(context.conditions):
                     yield arm, context if own or left or arm.label else around
@@ -252,11 +278,38 @@ class StatementTree:
                     return
             before.append(not_(arm.cond))
 
+    def _moving(self, arm: Branch, conditions: Iterable[Expr]) -> dict[str, Expr]:
+        """Names for what those cursors were when an arm began that move in it: the conditions under which it is taken say nothing of what they are then."""
+        asked = {found[0].name for c in conditions for n in c.free if (found := Cursor.of(n)) is not None}
+        moved = sorted({name for s in walk(arm.body) if (name := _moved(s)) in asked}) if asked else []
+        self._arm_count += 1
+        return {n: at_beginning(n, self._arm_count) for name in moved for n in Cursor(name).symbols}
+
     def _decides_nothing(self, condition: Expr, around: Context) -> bool:
         """True only of a condition that holds for every thread of every block in every iteration, or for every thread of a block."""
         if condition.free.isdisjoint(THREADS):
             return around.ranges.implies(condition)
         return self.root.context.ranges.implies(condition) or (condition.free <= THREADS and self.masks.everybody(condition))
+
+
+def at_beginning(symbol: str, number: int) -> Sym:
+    """What a part of a cursor was when an arm began: a symbol of a cursor, too."""
+    name, _, part = symbol.rpartition(".")
+    return private(f"{name}{ARM}{number}.{part}")
+
+
+def cursor_of(symbol: str) -> str | None:
+    """The cursor of which a symbol is a part, now or when an arm began."""
+    found = Cursor.of(symbol)
+    return None if found is None else found[0].name.removeprefix("'").partition(ARM)[0]
+
+
+def _moved(s: Stmt) -> str:
+    match s:
+        case Advance(cursor=name) | CursorInit(name=name):
+            return name
+        case _:
+            return ""
 
 
 def linear_thread(kernel: Kernel) -> Expr:
@@ -294,8 +347,9 @@ def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
     return Context((), (), Constraints(ranges, facts), "", kernel)
 
 
-def _outermost(kernel: Kernel) -> Context:
-    context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+def _outermost(context: Context) -> Context:
+    """What is known in a launch, beyond what is known of extents and parameters."""
+    kernel = context.kernel
     facts, ranges = context.facts, context.ranges
     for extent in kernel.cluster:
         facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))

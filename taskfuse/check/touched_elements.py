@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
+from taskfuse.check.alignment import of_tile
 from taskfuse.check.refuted import Refuted
 from taskfuse.check.thread_values import ThreadValues
 from taskfuse.check.tiles import BufferLayouts, tile_elements
@@ -20,7 +20,7 @@ from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import Wgmma
-from taskfuse.target import WARPGROUP
+from taskfuse.target import TMA_BYTES, WARPGROUP
 
 Ints = NDArray[np.int64]
 
@@ -101,8 +101,8 @@ class TouchedElements:
         self._check(stmt, access.buffer, ids, first * size + bytes_ > whole, first * size, ends)
         self.begin_at(stmt, access, ids, swizzle_period(box.swizzle))
         last = self.values.of(coords[-1], ids) * self.sizes[box.tensor]
-        odd = f"of the last axis of {box.tensor}, which is not a multiple of {COORDINATE_BYTES}"
-        self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, odd)
+        odd = f"of the last axis of {box.tensor}, which is not a multiple of {TMA_BYTES}"
+        self._check(stmt, box.tensor, ids, last % TMA_BYTES != 0, last, odd)
         return first
 
     def tiles(self, stmt: Wgmma, d: Descriptor, rows: int, ids: Ints) -> list[Ints]:

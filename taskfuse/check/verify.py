@@ -88,6 +88,7 @@ def _broken(kernel: Kernel) -> Obligation | None:
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:
+    statements = tuple(walk(kernel))
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
@@ -95,9 +96,9 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (RESIDENT, kernel.is_cooperative),
         (COUNTERS, kernel.is_cooperative),
         (CLAIMS, claims),
-        (SCOPE, any(isinstance(s, Arrive) and s.across for s in walk(kernel))),
+        (SCOPE, any(isinstance(s, Arrive) and s.across for s in statements)),
         (TENSORS, assumes_tensors(kernel)),
-        (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
+        (budget, any(isinstance(s, SetMaxNReg) for s in statements)),
     )
     rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
     rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.tables if p.holds is not None]
@@ -113,13 +114,25 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     Unrolled loops are loops like others; where that leaves something open, those that hold asynchronous operations are copied out.
     If an expression of the kernel may have no value, nothing else is checked: the rules are about expressions with values.
     """
-    tree = StatementTree.of(kernel)
-    meant = searched(kernel)
+    trees = [StatementTree.of(kernel)]
+    try:
+        meant = searched(kernel)
+        if meant is not kernel:
+            trees.append(StatementTree.of(meant))
+        yield from _layers(trees[0], trees[-1], launched)
+    finally:
+        for tree in trees:
+            tree.release()
+
+
+def _layers(tree: StatementTree, meant: StatementTree, launched: int | None) -> Iterator[Obligation]:
+    """The same of a tree; ``meant`` is that of the kernel with its searches made places, the tree itself if it has none."""
+    whole = tree
     demands = tuple(defined(tree))
     if tree.has_copies and all_proved(demands) is None:
         tree = tree.copied_out()
         demands = tuple(defined(tree))
-    tree = tree if meant is kernel else StatementTree.of(meant)
+    tree = tree if meant is whole else meant
     if any(o.subject == DIVISORS and o.verdict is not Verdict.PROVED for o in demands):
         yield from demands
         return

@@ -4,7 +4,7 @@ It reads kernel IR alone, so the results of all schedulers are counted alike, wh
 """
 
 from taskfuse.count.launch import Launch
-from taskfuse.count.tally import IN_FLIGHT, LOAD_CYCLES, Count, Traffic
+from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.count.walk import count
 
-__all__ = ["IN_FLIGHT", "LOAD_CYCLES", "Count", "Launch", "Traffic", "count"]
+__all__ = ["IN_FLIGHT", "Count", "Launch", "Traffic", "count"]

@@ -22,7 +22,7 @@ from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer, HostParam
 from taskfuse.kir.nodes import If, Stmt
 from taskfuse.kir.walk import accesses, bodies, looked_up
-from taskfuse.target import REGISTERS, WARP, Target
+from taskfuse.target import REGISTERS, THREAD_REGISTERS, WARP, Target
 
 ROWS = 48
 """The approximate number of sampled warps."""
@@ -31,7 +31,7 @@ WARPS = 16
 SPREAD = 0.6180339887498949
 """Multiples of it are spread evenly modulo 1 (golden ratio)."""
 SPARE_REGISTERS = 24
-"""Registers of a thread besides those of its buffers: addresses, loop variables."""
+"""Registers of a thread besides those of its buffers: addresses, indices, loop variables, loads in flight."""
 
 Array = npt.NDArray[Any]
 
@@ -86,7 +86,7 @@ class Launch:
         shared = max((_end(b, symbols) for b in kernel.buffers if MEDIA[b.memory].is_placed), default=0)
         sizes = {b.name: _bytes(b, symbols) for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
         local = sum(sizes[name] for name in _used(kernel.body, sizes))
-        registers = min(255, SPARE_REGISTERS + local // 4)
+        registers = min(THREAD_REGISTERS, SPARE_REGISTERS + local // 4)
         limits = target.limits
         held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
         if shared:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from taskfuse.count.launch import Array
-
-SECTOR: Final = 32
-"""Bytes that the caches transfer at a time."""
-LINE: Final = 128
-"""Bytes that a multiprocessor looks up at a time."""
-BANKS: Final = 32
-"""Banks of Shared memory, each with one word per cycle."""
-BANK_BYTES: Final = 4
+from taskfuse.target import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES
 
 
 def distinct(values: Array, active: Array) -> Array:
@@ -25,20 +16,20 @@ def distinct(values: Array, active: Array) -> Array:
 
 def sectors(begin: Array, size: int, active: Array) -> Array:
     """Sectors that each row touches; every lane has ``size`` bytes from ``begin`` on."""
-    first = begin // SECTOR
-    return sum((distinct(first + k, active) for k in range(1, size // SECTOR)), distinct(first, active))
+    first = begin // SECTOR_BYTES
+    return sum((distinct(first + k, active) for k in range(1, size // SECTOR_BYTES)), distinct(first, active))
 
 
 def lines(begin: Array, size: int, active: Array) -> Array:
     """Cycles in which a multiprocessor looks its lines up."""
-    return np.maximum(distinct(begin // LINE, active), -(-size * active.sum(axis=1) // LINE))
+    return np.maximum(distinct(begin // LINE_BYTES, active), -(-size * active.sum(axis=1) // LINE_BYTES))
 
 
 def kept(begin: Array, before: Array, size: int, active: Array) -> Array:
     """The share of the sectors of each row that a trip before it touched, too."""
-    if size > SECTOR:
+    if size > SECTOR_BYTES:
         return np.zeros(len(begin))
-    here, there = np.where(active, begin // SECTOR, -1), np.where(active, before // SECTOR, -2)
+    here, there = np.where(active, begin // SECTOR_BYTES, -1), np.where(active, before // SECTOR_BYTES, -2)
     return (here[:, :, None] == there[:, None, :]).any(axis=2).sum(axis=1) / np.maximum(active.sum(axis=1), 1)
 
 

@@ -11,17 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskfuse.count.launch import Launch
-from taskfuse.count.memory import SECTOR
-from taskfuse.target import WARP, Target
+from taskfuse.target import SECTOR_BYTES, WARP, Target
 
-LOAD_CYCLES: Final = 500
-"""Cycles from a load of Global memory to its value, if no other load is in flight. Assumed for all GPUs; between the latencies of L2 and DRAM."""
-BARRIER_CYCLES: Final = 40
-"""Cycles of a block barrier."""
-GRID_CYCLES: Final = 2000
-"""Cycles of a grid barrier."""
-CHAIN_CYCLES: Final = 4
-"""Cycles from an instruction of a thread to one that needs its result."""
 IN_FLIGHT: Final = 4
 """Trips of a loop whose loads the compiler issues together where nothing stands between them."""
 
@@ -112,7 +103,7 @@ class Count:
         launch = self.launch
         what, us = max(self.times.items(), key=lambda item: item[1])
         said = [f"{self.us:.1f} us ({what} {us:.1f})", f"{launch.blocks} blocks of {launch.threads} threads, {launch.resident} at once"]
-        said += [f"{self.fetched / 1e6:.1f} MB of memory, {self.coalesced:.0%} of the sectors of {SECTOR} bytes used", f"{self.steps:.0f} serial steps"]
+        said += [f"{self.fetched / 1e6:.1f} MB of memory, {self.coalesced:.0%} of the sectors of {SECTOR_BYTES} bytes used", f"{self.steps:.0f} serial steps"]
         said += [f"{self.idle_threads:.0%} of the threads store nothing"] * (self.idle_threads >= 0.005)
         said += [f"{self.idle_blocks:.0%} of the blocks store nothing"] * (self.idle_blocks >= 0.005)
         return ", ".join(said)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from taskfuse.count.launch import Array, Launch, Sample
-from taskfuse.count.memory import SECTOR, kept, lines, passes, sectors
-from taskfuse.count.tally import BARRIER_CYCLES, CHAIN_CYCLES, GRID_CYCLES, IN_FLIGHT, LOAD_CYCLES, Count, Traffic
+from taskfuse.count.memory import kept, lines, passes, sectors
+from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
 from taskfuse.ir.types import MemoryType
@@ -25,16 +25,10 @@ from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
-from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, CursorInit, Wait
+from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, Cursor, CursorInit, Wait
 from taskfuse.kir.walk import accesses, own_symbols, walk
-from taskfuse.target import DEFAULT, WARP, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
-DIVISION = 5
-"""Instructions of a division by a constant."""
-LOOP = 3
-"""Instructions of a trip."""
-MMA_RATE = 0.6
-"""Of ``mma.sync`` beside ``wgmma``, where there is both."""
 SEED = 0x5EED
 
 
@@ -110,7 +104,7 @@ class _LaunchWalk:
                         if not left.any():
                             break
                 case CursorInit():
-                    at = Evaluation({**at.env, f"{stmt.name}.slot": stmt.slot, f"{stmt.name}.parity": stmt.parity, f"{stmt.name}.phase": 0})
+                    at = Evaluation({**at.env, **dict(zip(Cursor(stmt.name).symbols, (stmt.slot, stmt.parity, 0), strict=True))})
                 case _:
                     self._statement(stmt, at, times, loops)
 
@@ -128,12 +122,12 @@ class _LaunchWalk:
         if not stmt.unroll:
             own = within.max(axis=1)
             self.steps += own
-            self.instructions += LOOP * own
+            self.instructions += self.target.assumed.trip_instructions * own
             inner = [s for s in walk(stmt.body) if isinstance(s, For) and not s.unroll]
             if not inner:
                 waits = self.loads(stmt.body)
                 synchronizes = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
-                self.chain += waits * LOAD_CYCLES * own / (1 if synchronizes else IN_FLIGHT)
+                self.chain += waits * self.target.assumed.load_cycles * own / (1 if synchronizes else IN_FLIGHT)
         self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:
@@ -143,7 +137,7 @@ class _LaunchWalk:
 
     def _statement(self, stmt: Stmt, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         warp = times.max(axis=1)
-        code = 1.0
+        code, figures = 1.0, self.target.assumed
         match stmt:
             case Compute(op=op, dtype=dtype):
                 code = op.instructions * (2 if dtype.itemsize == 8 else 1)
@@ -163,7 +157,7 @@ class _LaunchWalk:
                     env[symbol] = (self.random.random(times.shape) * at.of(extent)).astype(np.int64)
                 self._access(stmt.source, stmt.width, 0, Evaluation(env), times, loops)
                 self._access(stmt.out, stmt.width, 1, at, times, loops)
-                self.chain += LOAD_CYCLES * (1 if not loops else 0)
+                self.chain += figures.load_cycles * (1 if not loops else 0)
                 self.instructions += 3 * warp
                 return
             case AtomicUpdate(values=values):
@@ -178,7 +172,9 @@ class _LaunchWalk:
                 return
             case Wgmma() | Mma():
                 shape = stmt.row.shape
-                rate = self.target.tensor_bytes_per_cycle * (1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else MMA_RATE)
+                rate = self.target.tensor_bytes_per_cycle * (
+                    1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else self.target.assumed.mma_share
+                )
                 share = shape.threads // WARP  # warps that execute one instruction together
                 self.products += shape.units * shape.m * stmt.n * stmt.k * max(d.itemsize for d in stmt.factors) / rate / share * warp
                 self.instructions += warp
@@ -191,10 +187,10 @@ class _LaunchWalk:
                 self._box(stmt, times)
                 return
             case Barrier(scope=scope):
-                cycles = {BarrierScope.GRID: GRID_CYCLES, BarrierScope.WARP: CHAIN_CYCLES}.get(scope, BARRIER_CYCLES)
+                cycles = {BarrierScope.GRID: figures.grid_cycles, BarrierScope.WARP: figures.chain_cycles}.get(scope, figures.barrier_cycles)
                 self.chain += cycles * warp
             case Wait() | Acquire():
-                self.chain += CHAIN_CYCLES * warp
+                self.chain += figures.chain_cycles * warp
             case _:
                 pass
         self.instructions += code * warp
@@ -217,7 +213,7 @@ class _LaunchWalk:
         size = width * place.itemsize
         begin = self._address(access, place, at)
         inner = next((loop for loop in reversed(loops) if any(loop.var in e.free for e in access.index)), None)
-        self.instructions += (1 + divisions(access.index, inner.var if inner else "")) * warp
+        self.instructions += (1 + self.target.assumed.division_instructions * divisions(access.index, inner.var if inner else "")) * warp
         if MEDIA[place.memory].is_placed:
             self.lookups += passes(begin, size, active) * warp
             return
@@ -226,11 +222,11 @@ class _LaunchWalk:
         found = sectors(begin, size, active).astype(float)
         looked = lines(begin, size, active)
         asked = size * times.sum()
-        if inner is not None and found.sum() * SECTOR > 1.5 * size * active.sum():
+        if inner is not None and found.sum() * SECTOR_BYTES > 1.5 * size * active.sum():
             value = at.env[inner.var]
             before = self._address(access, place, Evaluation({**at.env, inner.var: value - inner.step}))
             found *= 1 - kept(begin, before, size, active & (value > inner.start))
-        moved = (found * warp).sum() * SECTOR
+        moved = (found * warp).sum() * SECTOR_BYTES
         self.lookups += looked * warp
         self._moved(place, way, asked, moved)
 
@@ -263,7 +259,7 @@ class _LaunchWalk:
 
 @lru_cache(maxsize=1 << 14)
 def divisions(index: tuple[Expr, ...], variable: str) -> int:
-    """Instructions of the divisions of an index that every trip of a loop does anew; without a loop, those that a thread does once."""
+    """How many divisions of an index every trip of a loop does anew; without a loop, how many a thread does once."""
     seen: set[Expr] = set()
 
     def visit(e: Expr) -> None:
@@ -275,7 +271,7 @@ def divisions(index: tuple[Expr, ...], variable: str) -> int:
 
     for e in index:
         visit(e)
-    return DIVISION * sum(isinstance(e, FloorDiv | Mod) for e in seen)
+    return sum(isinstance(e, FloorDiv | Mod) for e in seen)
 
 
 def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Count:
@@ -290,7 +286,7 @@ def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Targ
     sample = found.sample
     with np.errstate(all="ignore"):
         found.body(kernel.body, Evaluation(sample.env), np.where(sample.active, 1.0, 0.0), ())
-    chain = (found.chain + CHAIN_CYCLES * found.instructions).reshape(sample.blocks, -1).max(axis=1)
+    chain = (found.chain + target.assumed.chain_cycles * found.instructions).reshape(sample.blocks, -1).max(axis=1)
     busy = found.stores.reshape(sample.blocks, -1)
     outside = [(name, p) for name, p in found.places.items() if p.memory is MemoryType.Global]
     reads, writes = ({name: Traffic(p.bytes, p.asked[k], p.moved[k], p.fetched[k]) for name, p in outside if p.moved[k]} for k in (0, 1))

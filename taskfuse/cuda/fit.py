@@ -20,10 +20,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.options import read_options
 from taskfuse.reports.resources import LaunchShape
-from taskfuse.target import MAX_GRID, Target
-
-PLAIN_SHARED = 48 * 1024  # bytes of Shared memory that need no opting in
-PORTABLE_CLUSTER = 8  # blocks of a cluster that need no opting in
+from taskfuse.target import MAX_GRID, PLAIN_SHARED, PORTABLE_CLUSTER, Target
 
 
 def refused(kernel: Kernel, reason: str, help: str | None = None) -> LaunchError:

@@ -6,10 +6,10 @@ Limits are those of :mod:`taskfuse.target`; rules of allocation those of NVIDIA'
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from taskfuse.reports.resources import Resources
-from taskfuse.target import LIMITS, MAX_THREADS, REGISTERS, RESERVED_SHARED, WARP, Limits, capability
+from taskfuse.target import LIMITS, MAX_THREADS, PARTITIONS, REGISTER_UNIT, REGISTERS, RESERVED_SHARED, SHARED_UNIT, WARP, Limits, capability
 
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(.*)")
@@ -96,11 +96,6 @@ def diagnostics(log: str, resources: Resources | None) -> tuple[Diagnostic, ...]
     return tuple(found)
 
 
-_SHARED_UNIT: Final = 128  # bytes
-_REGISTER_UNIT: Final = 256  # registers of a warp
-_PARTITIONS: Final = 4  # of a multiprocessor, each with a fourth of the registers
-
-
 def occupancy(resources: Resources, threads: int, shared: int, arch: str) -> int:
     """Blocks that are resident on one multiprocessor at once; 0 if not even one fits.
 
@@ -122,14 +117,14 @@ def occupancy(resources: Resources, threads: int, shared: int, arch: str) -> int
 
 def _by_registers(registers: int, warps: int) -> int:
     """Registers are given to warps, each in one partition. Whether a block fits at all is decided as if all partitions had equally many."""
-    of_warp = _ceil(max(registers, 1) * WARP, _REGISTER_UNIT) * _REGISTER_UNIT
-    if of_warp * _ceil(warps, _PARTITIONS) * _PARTITIONS > REGISTERS:
+    of_warp = _ceil(max(registers, 1) * WARP, REGISTER_UNIT) * REGISTER_UNIT
+    if of_warp * _ceil(warps, PARTITIONS) * PARTITIONS > REGISTERS:
         return 0
-    return REGISTERS // _PARTITIONS // of_warp * _PARTITIONS // warps
+    return REGISTERS // PARTITIONS // of_warp * PARTITIONS // warps
 
 
 def _by_shared(bytes: int, machine: Limits) -> int:
-    of_block = _ceil(bytes + RESERVED_SHARED, _SHARED_UNIT) * _SHARED_UNIT
+    of_block = _ceil(bytes + RESERVED_SHARED, SHARED_UNIT) * SHARED_UNIT
     return machine.shared // of_block
 
 

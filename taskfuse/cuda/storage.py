@@ -13,14 +13,12 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, maximum, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses, walk
-from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.declarations import CLAIM_BYTES, Buffer
 from taskfuse.kir.nodes import Choose, Compute, For, Stmt
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import bodies
-
-MBARRIER_BYTES = 8
-CLAIM_BYTES = 4
+from taskfuse.target import MBARRIER_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,10 @@ from taskfuse.dtypes import DType, bfloat16, float16, float32, float64, int32, i
 from taskfuse.errors import LaunchError
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.target import TMA_AXES, TMA_BOX, TMA_BYTES, TMA_STRIDE
 
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64
-UNIT = 16  # bytes: of addresses, strides and the rows of boxes
-MAX_AXES = 5
-MAX_BOX = 256
-MAX_STRIDE = 1 << 40
 
 _FLOATS = {
     float16: MapType.FLOAT16,
@@ -48,7 +45,7 @@ def encode(driver: Driver, kernel: Kernel, param: TensorMapParam, view: ArrayVie
     reach = layout.shape[-1] * size
     for extent, stride in zip(layout.shape[-2::-1], layout.strides[-2::-1], strict=True):
         # an axis of extent 1 is never stepped along: any stride of the right form does
-        step = stride * size if extent > 1 else -(-reach // UNIT) * UNIT
+        step = stride * size if extent > 1 else -(-reach // TMA_BYTES) * TMA_BYTES
         strides.append(step)
         reach = max(reach, step * extent)
     return driver.tensor_map(map_type(view.dtype), view.pointer, layout.shape[::-1], strides, param.box[::-1], param.swizzle)
@@ -61,18 +58,18 @@ def _check(kernel: Kernel, param: TensorMapParam, view: ArrayView) -> None:
         return LaunchError(kernel=kernel.name, reason=f"TMA cannot read or write '{tensor}': {reason}", help=help)
 
     row = param.box[-1] * layout.itemsize
-    if not 1 <= len(layout.shape) <= MAX_AXES:
-        raise refuse(f"it has {len(layout.shape)} axes; a tensor map has 1 to {MAX_AXES}")
-    if any(not 1 <= n <= MAX_BOX for n in param.box):
-        raise refuse(f"a box of {list(param.box)} elements; an axis of a box has 1 to {MAX_BOX}")
-    if row % UNIT or (param.swizzle and row > param.swizzle):
+    if not 1 <= len(layout.shape) <= TMA_AXES:
+        raise refuse(f"it has {len(layout.shape)} axes; a tensor map has 1 to {TMA_AXES}")
+    if any(not 1 <= n <= TMA_BOX for n in param.box):
+        raise refuse(f"a box of {list(param.box)} elements; an axis of a box has 1 to {TMA_BOX}")
+    if row % TMA_BYTES or (param.swizzle and row > param.swizzle):
         most = f", at most the {param.swizzle} of its swizzle" if param.swizzle else ""
-        raise refuse(f"a row of the box has {row} bytes; it must have a multiple of {UNIT}{most}")
-    if view.pointer % UNIT:
-        raise refuse(f"its address is not a multiple of {UNIT}", f"pass an array whose first element is aligned to {UNIT} bytes, such as a copy")
+        raise refuse(f"a row of the box has {row} bytes; it must have a multiple of {TMA_BYTES}{most}")
+    if view.pointer % TMA_BYTES:
+        raise refuse(f"its address is not a multiple of {TMA_BYTES}", f"pass an array whose first element is aligned to {TMA_BYTES} bytes, such as a copy")
     if layout.shape[-1] > 1 and layout.strides[-1] != 1:
         raise refuse(f"its last axis has stride {layout.strides[-1]}, not 1", "pass a contiguous copy")
     for axis, (extent, stride) in enumerate(zip(layout.shape[:-1], layout.strides[:-1], strict=True)):
-        if extent > 1 and (stride < 0 or stride * layout.itemsize % UNIT or stride * layout.itemsize >= MAX_STRIDE):
-            reason = f"axis {axis} has a stride of {stride * layout.itemsize} bytes; it must be a multiple of {UNIT}, not negative, below 2^40"
+        if extent > 1 and (stride < 0 or stride * layout.itemsize % TMA_BYTES or stride * layout.itemsize >= TMA_STRIDE):
+            reason = f"axis {axis} has a stride of {stride * layout.itemsize} bytes; it must be a multiple of {TMA_BYTES}, not negative, below 2^40"
             raise refuse(reason, "pad its rows, or pass a contiguous copy of such a shape")

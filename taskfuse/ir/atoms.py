@@ -149,10 +149,11 @@ STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512,
 LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
 
 SUM_OF_PRODUCTS = Contraction(COMBINES["add"], ELEMENTWISE["mul"])
-(_WGMMA,), (_MMA, _QUAD_PAIR, *_) = shapes(Family.WGMMA), shapes(Family.MMA)
+_WGMMA = shapes(Family.WGMMA)[0]
+_MMA = tuple(shape for shape in shapes(Family.MMA) if shape.layouts is None)
 WGMMA_ROWS = _WGMMA.m
-MMA_ROWS, MMA_COLUMNS = _MMA.m, _MMA.widths[0]
-QUAD_PAIR_ROWS = _QUAD_PAIR.m
+MMA_ROWS, MMA_COLUMNS = _MMA[0].m, _MMA[0].widths[0]
+QUAD_PAIR_ROWS = next(shape.m for shape in shapes(Family.MMA) if shape.layouts is not None)
 
 
 def wgmma(m: int, n: int, k: int) -> Atom:
@@ -209,7 +210,7 @@ def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | O
     if (a is None) is not (b is None) or not exists(Family.MMA, m, n, k, layouts):
         if m == QUAD_PAIR_ROWS:
             raise ValueError(f"there is no mma m{m}n{n}k{k} of layouts {a}, {b}: m8n8k4 takes two of 'row' and 'col'")
-        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans((_MMA,))}")
+        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(_MMA)}")
     shape = shape_of(Family.MMA, m, layouts)
     return Atom(
         f"mma_m{m}n{n}k{k}" + ("" if layouts is None else f"_{layouts[0].value}_{layouts[1].value}"),

@@ -52,7 +52,7 @@ class Factors:
         return bool(self.rows and self.columns) and self.shared.issuperset(self.summed)
 
     def as_matrices(self, result: TensorView, n: int | None = None) -> MatrixAxes:
-        """The contraction as a product of matrices, ``a`` with the rows: of rows, columns and reduced axes the last are m, n and k.
+        """The contraction as a matrix product, ``a`` with the rows: of rows, columns and reduced axes the last are m, n and k.
 
         Args:
             n: the axis of the columns; by default the last of them.
@@ -69,7 +69,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixAxes:
-    """A contraction as a product of matrices: [m, k] times [k, n], for each element of the batch axes.
+    """A contraction as a matrix product: [m, k] times [k, n], for each element of the batch axes.
 
     Attributes:
         result: the tensor that it makes.

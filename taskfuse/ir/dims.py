@@ -84,7 +84,7 @@ class Dim:
 
 
 class _Recent(threading.local):
-    """The facts of the last sets of extents, the latest at the end: each thread has its own, as a memory that is being filled is no result."""
+    """The facts of the last sets of extents, the latest at the end: each thread has its own, since a memory that is being filled is not a result."""
 
     def __init__(self) -> None:
         self.facts: dict[tuple[Dim, ...], Facts] = {}

@@ -433,6 +433,13 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"{count!r} resident blocks of a multiprocessor", help=f"use 1 to {MAX_RESIDENT}", location=caller())
         self.residents = number
 
+    def inline_at(self, tensors: Sequence[TensorView], position: int) -> None:
+        """Inline several tensors at once: each shares the ``position`` outermost loops with every reader, see :meth:`TensorView.inline_at`.
+
+        Only the order with all of them inlined must exist.
+        """
+        scheduling().inline_together(self, tensors, position)
+
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
         """Inline every tensor (or the given ones) as deep as is legal."""
         scheduling().inline_most(self, tensors)

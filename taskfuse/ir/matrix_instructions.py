@@ -251,14 +251,16 @@ def shapes(family: Family) -> tuple[InstructionShape, ...]:
 
 
 def shape_of(family: Family, m: int, layouts: OperandLayouts | None = None) -> InstructionShape:
-    """The shape with m rows."""
+    """The first shape with m rows; others differ in the terms that they multiply."""
     return next(shape for shape in SHAPES if shape.family is family and shape.m == m and shape.layouts == layouts)
 
 
 @cache
 def in_registers(shape: InstructionShape, k: int, dtype: DType) -> tuple[Fragment | None, Fragment | None]:
-    """How instructions of a shape with k terms hold A and B of a dtype, whatever the other operand's; those of any k where no row has this one."""
-    alike = [row for row in MATRIX_INSTRUCTIONS if row.shape == shape and row.a.itemsize == dtype.itemsize]
+    """How instructions with the rows and layouts of a shape, and k terms, hold A and B of a dtype, whatever the other operand's; those of any k where no row
+    has this one."""
+    kind = shape.family, shape.m, shape.layouts
+    alike = [row for row in MATRIX_INSTRUCTIONS if (row.shape.family, row.m, row.shape.layouts) == kind and row.a.itemsize == dtype.itemsize]
     found = next((row for row in alike if row.k == k), alike[0] if alike else None)
     return (None, None) if found is None else (found.a_registers, found.b_registers)
 

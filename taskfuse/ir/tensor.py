@@ -350,7 +350,7 @@ class TensorView(ArrayMethods):
             The table of places, or this table.
 
         Raises:
-            ScheduleError: this is no table; or there is such a table of places, or this table has no two groups, or does not begin with 0.
+            ScheduleError: this is not a table; there is such a table of places already; or this table has fewer than two groups, or does not begin with 0.
         """
         return scheduling().search_by(self, how, divisor)
 

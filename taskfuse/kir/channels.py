@@ -111,7 +111,7 @@ def _labelled(body: tuple[Stmt, ...], label: str) -> Iterator[tuple[str, Stmt]]:
 
 def _note(stmt: Stmt, label: str, cursor: _Cursor, name: str) -> None:
     """What a statement itself does with the symbols of a cursor."""
-    slot = f"{name}.slot"
+    slot = Cursor(name).slot.name
     match stmt:
         case Acquire(semaphore=semaphore, phases=phases) if any(slot in e.free for e in semaphore.index):
             cursor.fills = phases is Cursor(name).phase

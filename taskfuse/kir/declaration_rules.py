@@ -15,16 +15,13 @@ from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarPar
 from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
-from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS
+from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS, TMA_AXES, TMA_BOX, TMA_BYTES
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
 
 LAUNCH = "GRID"
 NO_NAME = "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
-MAX_MBARRIER_COUNT = 2**20 - 1
-TMA_MAX_RANK = 5
-TMA_MAX_BOX = 256
 
 
 def declared_names(d: Declarations) -> Iterator[str]:
@@ -122,7 +119,7 @@ def tables_hold_places(d: Declarations) -> Problem | None:
         if not isinstance(param, TensorParam) or (param.holds is None and param.search is PlaceSearch.BISECTION):
             continue
         if param.name not in d.tables:
-            return param.name, f"'{param.name}' is not searched and holds no places: it is no input of one axis of integers that the kernel leaves as it is"
+            return param.name, f"'{param.name}' is not searched and holds no places: it is not an input of one axis of integers that the kernel leaves as it is"
         if param.holds is None:
             continue
         if not isinstance(param.holds, UpperBound) or param.holds.sought is not KEY:
@@ -196,14 +193,14 @@ def tensor_maps_are_possible(d: Declarations) -> Problem | None:
             return m.name, f"tensor map '{m.name}' is of '{m.tensor}', which is not a tensor argument"
         if len(m.box) != len(tensor.shape):
             return m.name, f"the box of '{m.name}' has {len(m.box)} axes, '{m.tensor}' has {len(tensor.shape)}"
-        if not 1 <= len(m.box) <= TMA_MAX_RANK:
-            return m.name, f"the box of '{m.name}' has {len(m.box)} axes; 1 to {TMA_MAX_RANK} are possible"
-        wrong = next((n for n in m.box if not 1 <= n <= TMA_MAX_BOX), None)
+        if not 1 <= len(m.box) <= TMA_AXES:
+            return m.name, f"the box of '{m.name}' has {len(m.box)} axes; 1 to {TMA_AXES} are possible"
+        wrong = next((n for n in m.box if not 1 <= n <= TMA_BOX), None)
         if wrong is not None:
-            return m.name, f"the box of '{m.name}' has an axis of {wrong} elements; 1 to {TMA_MAX_BOX} are possible"
+            return m.name, f"the box of '{m.name}' has an axis of {wrong} elements; 1 to {TMA_BOX} are possible"
         inner = m.box[-1] * tensor.dtype.itemsize
-        if inner % 16:
-            return m.name, f"the innermost axis of the box of '{m.name}' has {inner} bytes, not a multiple of 16"
+        if inner % TMA_BYTES:
+            return m.name, f"the innermost axis of the box of '{m.name}' has {inner} bytes, not a multiple of {TMA_BYTES}"
         if m.swizzle not in SWIZZLES:
             return m.name, f"a swizzle of {m.swizzle} bytes: 0, 32, 64 and 128 are possible"
         if m.swizzle and inner > m.swizzle:

@@ -148,4 +148,7 @@ class WorkQueue:
     size: Expr
 
 
+CLAIM_BYTES = 4
+"""Of Shared memory, for each number that a block may claim, and for how many it has claimed."""
+
 Dim3 = tuple[Expr, Expr, Expr]

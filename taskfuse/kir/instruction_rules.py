@@ -7,7 +7,7 @@ from taskfuse.ir.combine import is_atomic
 from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
 from taskfuse.ir.matrix_instructions import Family, find, rows, spans
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment, swizzle_period
+from taskfuse.ir.shared_layouts import CHUNK, SWIZZLES, Major, operand_alignment, swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import Buffer
@@ -20,8 +20,8 @@ from taskfuse.kir.statement_rules import StatementRule
 from taskfuse.kir.walk import walk
 from taskfuse.target import ASYNC_BYTES, VECTOR_BYTES, WARP
 
-MAX_STRIDE = 16 * (2**14 - 1)
-"""Bytes that an offset of a matrix descriptor may be: 14 bits count 16 bytes."""
+MAX_OFFSET = CHUNK * (2**14 - 1)
+"""Bytes that an offset of a matrix descriptor may be: 14 bits count chunks (PTX ISA, "Matrix Descriptor Format")."""
 
 
 def is_shared(d: Declarations, access: Access) -> bool:
@@ -96,12 +96,12 @@ def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None
         return f"the wgmma operand '{name}' is not {dtype} in Shared memory"
     if tile.swizzle not in SWIZZLES:
         return f"a swizzle of {tile.swizzle} bytes: 0, 32, 64 and 128 are possible"
-    if tile.lbo % 16 or tile.sbo % 16:
-        return f"the byte offsets of a descriptor are multiples of 16, not {tile.lbo} and {tile.sbo}"
-    if not (0 <= tile.lbo <= MAX_STRIDE and 0 <= tile.sbo <= MAX_STRIDE):
-        return f"the byte offsets of a descriptor are 0 to {MAX_STRIDE}, not {tile.lbo} and {tile.sbo}"
-    if isinstance(tile.offset, Const) and tile.offset.value % 16:
-        return f"the descriptor of '{name}' starts at byte {tile.offset}, not a multiple of 16"
+    if tile.lbo % CHUNK or tile.sbo % CHUNK:
+        return f"the byte offsets of a descriptor are multiples of {CHUNK}, not {tile.lbo} and {tile.sbo}"
+    if not (0 <= tile.lbo <= MAX_OFFSET and 0 <= tile.sbo <= MAX_OFFSET):
+        return f"the byte offsets of a descriptor are 0 to {MAX_OFFSET}, not {tile.lbo} and {tile.sbo}"
+    if isinstance(tile.offset, Const) and tile.offset.value % CHUNK:
+        return f"the descriptor of '{name}' starts at byte {tile.offset}, not a multiple of {CHUNK}"
     if tile.major is Major.MN and dtype.itemsize != 2:
         return f"a wgmma operand of {dtype} must be K-major"
     return fits_alignment(d, name, operand_alignment(tile.swizzle), "its swizzle")
@@ -130,7 +130,7 @@ def matrices_move_without_conversion(subject: LdMatrix | StMatrix, scope: Scope)
 
 
 VECTOR_WIDTHS = (2, 4, 8, 16)
-SHUFFLE_MASKS = (1, 2, 4, 8, 16)
+SHUFFLE_MASKS = tuple(1 << bit for bit in range(WARP.bit_length() - 1))
 
 
 def vector_copies_are_vectors(subject: VectorCopy, scope: Scope) -> str | None:

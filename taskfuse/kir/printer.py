@@ -24,9 +24,10 @@ from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, WaitGroup
 from taskfuse.kir.walk import Body, held
 from taskfuse.location import Quote
+from taskfuse.target import WARP
 
 INDENT = "  "
-WARP_SIZE = const(32)
+WARP_SIZE = const(WARP)
 
 
 def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> str:
@@ -242,7 +243,7 @@ class _KernelPrinter(OperandPrinter):
 
 
 def _multiplied(stmt: Wgmma | Mma) -> str:
-    """The operand types of a product of matrices, B's where it differs; all three where that of the sums is not the widest."""
+    """The operand types of a matrix product, B's where it differs; all three where that of the sums is not the widest."""
     sums = stmt.sums if isinstance(stmt, Mma) else None
     types = (stmt.dtype, stmt.b_dtype) if sums is None else (*stmt.factors, sums)
     return ".".join(TF32 if d is float32 else d.name for d in types if d is not None)

@@ -321,7 +321,7 @@ class StatementParser(OperandParser):
         return Mma(int(wide or k), acc, a, self.access(), *dtypes, held, summed)
 
     def operand_types(self, token: Token, a: str, b: str | None) -> tuple[DType, DType | None]:
-        """The element types of A and B in the name of a product of matrices."""
+        """The element types of A and B in the name of a matrix product."""
         if float32.name in (a, b):
             raise token.error(f"products of {float32} operands are {TF32}: say so")
         return known(token, a, OPERAND_TYPES, "operand type"), None if b is None else known(token, b, OPERAND_TYPES, "operand type")

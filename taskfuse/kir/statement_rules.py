@@ -11,7 +11,7 @@ from typing import Any
 from taskfuse.dtypes import DType, uint32, uint64
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import FALSE, ONE, ZERO, Const, Expr, is_boolean
+from taskfuse.ir.scalar import FALSE, ONE, ZERO, Const, Expr, is_boolean, simplify
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import Buffer, TensorParam
 from taskfuse.kir.fields import fields_of
@@ -100,7 +100,7 @@ def accesses_have_a_place(subject: Stmt, scope: Scope) -> str | None:
             return f"'{access.buffer}' has {len(shape)} axes, the access {len(access.index)} indices"
         for axis, (i, extent) in enumerate(zip(access.index, shape, strict=True)) if access is not unread else ():
             outside = isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value))
-            if outside and extent is not ZERO:  # of no element nothing ever runs
+            if outside and simplify(extent, d.facts) is not ZERO:  # of no element nothing ever runs
                 return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
         if isinstance(found, Buffer) and not MEDIA[found.memory].has_addresses:
             for i in access.index:

@@ -172,7 +172,7 @@ class Cursor:
     @property
     def symbols(self) -> tuple[str, str, str]:
         """The names of all three."""
-        return f"{self.name}.slot", f"{self.name}.parity", f"{self.name}.phase"
+        return self.slot.name, self.parity.name, self.phase.name
 
     @staticmethod
     def at(slot: Expr) -> Cursor | None:

@@ -8,18 +8,16 @@ from __future__ import annotations
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
-from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
+from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.nodes import Stmt, TmaLoad
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import StatementRule
 from taskfuse.kir.synchronization import Acquire, Arrive, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, MbarrierScope, Release, SetMaxNReg, WaitGroup
-from taskfuse.target import MAX_CLUSTER, MAX_NAMED, WARP
+from taskfuse.target import MAX_CLUSTER, MAX_NAMED, MAX_PENDING, MBARRIER_COUNT, REGISTER_BUDGETS, WARP
 
 NAMED_BARRIERS = range(1, MAX_NAMED + 1)
-REGISTERS = range(24, 257, 8)
-MAX_PENDING = 7
 
 
 def barriers_have_participants(subject: Barrier, scope: Scope) -> str | None:
@@ -84,10 +82,10 @@ def arrivals_publish_where_they_reach(subject: Arrive, scope: Scope) -> str | No
 def mbarrier_counts_are_possible(subject: InitBarrier | Expect, scope: Scope) -> str | None:
     """PTX ISA, "mbarrier": counts and pending bytes are at most 2**20 - 1."""
     match subject:
-        case InitBarrier(count=Const(value=count)) if not 1 <= count <= MAX_MBARRIER_COUNT:
-            return f"an mbarrier counts 1 to {MAX_MBARRIER_COUNT} arrivals, not {count}"
-        case Expect(bytes=Const(value=count)) if not 0 <= count <= MAX_MBARRIER_COUNT:
-            return f"an mbarrier expects at most {MAX_MBARRIER_COUNT} bytes, not {count}"
+        case InitBarrier(count=Const(value=count)) if not 1 <= count <= MBARRIER_COUNT:
+            return f"an mbarrier counts 1 to {MBARRIER_COUNT} arrivals, not {count}"
+        case Expect(bytes=Const(value=count)) if not 0 <= count <= MBARRIER_COUNT:
+            return f"an mbarrier expects at most {MBARRIER_COUNT} bytes, not {count}"
         case _:
             return None
 
@@ -144,7 +142,7 @@ def wait_groups_are_possible(subject: WaitGroup, scope: Scope) -> str | None:
 def register_budgets_are_possible(subject: SetMaxNReg, scope: Scope) -> str | None:
     """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8; more or less than what the launch gives."""
     match subject:
-        case SetMaxNReg(registers=registers) if registers not in REGISTERS:
+        case SetMaxNReg(registers=registers) if registers not in REGISTER_BUDGETS:
             return f"setmaxnreg {registers}: multiples of 8 from 24 to 256 are possible"
         case SetMaxNReg() if scope.declarations.kernel.launch_registers is None:
             shape = ", ".join(map(str, scope.declarations.kernel.block))

@@ -116,6 +116,23 @@ class Whole:
 Rule = Apply | Pick | Reduce | Accumulate | Iterate | Find | Send | Whole
 
 
+def operands_of(rule: Rule) -> tuple[Operand, ...]:
+    """The operands of a rule, in order, without what a reduction starts with; a whole has parts instead."""
+    match rule:
+        case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
+            return operands
+        case Pick(cases=cases):
+            return tuple(c.operand for c in cases)
+        case Accumulate(operand=operand):
+            return (operand,)
+        case Find(source=source, values=values):
+            return (source, *values)
+        case Send(operand=operand, values=values):
+            return (operand, *values)
+        case Whole():
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """One tensor.

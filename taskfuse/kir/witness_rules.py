@@ -20,7 +20,7 @@ from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, wrong_index
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, operands_of, wrong_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +245,7 @@ def parts_have_one_place(d: Definition, above: Above) -> str | None:
 
 
 def _operands(d: Definition) -> tuple[Operand, ...]:
-    match d.rule:
-        case Apply(operands=operands):
-            return operands
-        case Reduce(operands=operands, init=init) | Iterate(operands=operands, init=init):
-            return (*operands, init)
-        case Pick(cases=cases):
-            return tuple(c.operand for c in cases)
-        case Accumulate(operand=operand):
-            return (operand,)
-        case Find(source=source, values=values):
-            return (source, *values)
-        case Send(operand=operand, values=values):
-            return (operand, *values)
-        case Whole():
-            return ()
+    return (*operands_of(d.rule), d.rule.init) if isinstance(d.rule, Reduce | Iterate) else operands_of(d.rule)
 
 
 def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:
@@ -337,7 +323,7 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     content = holds.content
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
-            return f"a product of matrices adds terms: it stands for 'term', not for '{content.value}'"
+            return f"a matrix product adds terms: it stands for 'term', not for '{content.value}'"
         case AtomicUpdate() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
         case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, AtomicUpdate):

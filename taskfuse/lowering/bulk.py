@@ -34,12 +34,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.lowering.witness import holds
 from taskfuse.schedule.shared_loops import Loop
-
-MAX_BOX = 256
-"""Elements of a box along one axis (CUDA driver API, ``cuTensorMapEncodeTiled``)."""
-MAX_RANK = 5
-INNER_BYTES = 16
-"""The innermost axis of a box is a multiple of this many bytes."""
+from taskfuse.target import TMA_AXES, TMA_BOX, TMA_BYTES
 
 
 class NoBulkCopyError(Exception):
@@ -86,8 +81,8 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
     zero = {name: const(0) for name in atoms}
     grid = dict(zip(atoms, np.meshgrid(*(np.arange(n, dtype=np.int64) for n in atoms.values()), indexing="ij"), strict=True))
     points = int(np.prod(list(atoms.values())))
-    if not 1 <= len(coords) <= MAX_RANK:
-        raise NoBulkCopyError(f"the tensor in Global memory has {len(coords)} axes", f"a bulk copy takes 1 to {MAX_RANK}: merge axes with reshape")
+    if not 1 <= len(coords) <= TMA_AXES:
+        raise NoBulkCopyError(f"the tensor in Global memory has {len(coords)} axes", f"a bulk copy takes 1 to {TMA_AXES}: merge axes with reshape")
 
     def values(e: Expr, what: str) -> NDArray[np.int64]:
         delta = simplify(e - substitute(e, zero), facts)
@@ -105,10 +100,10 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
             f"its {points} Bulk points span a box of {' x '.join(map(str, box))} elements in Global memory",
             "bind to Bulk whole inner parts of splits, so that the tile is a dense box",
         )
-    if max(box) > MAX_BOX:
-        raise NoBulkCopyError(f"its box is {' x '.join(map(str, box))} elements", f"an axis of a box has at most {MAX_BOX}: split it")
-    if box[-1] * itemsize % INNER_BYTES:
-        raise NoBulkCopyError(f"the innermost axis of its box is {box[-1] * itemsize} bytes", f"it must be a multiple of {INNER_BYTES} bytes: use a wider tile")
+    if max(box) > TMA_BOX:
+        raise NoBulkCopyError(f"its box is {' x '.join(map(str, box))} elements", f"an axis of a box has at most {TMA_BOX}: split it")
+    if box[-1] * itemsize % TMA_BYTES:
+        raise NoBulkCopyError(f"the innermost axis of its box is {box[-1] * itemsize} bytes", f"it must be a multiple of {TMA_BYTES} bytes: use a wider tile")
     linear = np.zeros_like(moves[0])
     for m, n in zip(moves, box, strict=True):
         linear = linear * n + m
@@ -134,11 +129,11 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
             f"its tile starts at byte {start} of its buffer", f"a box must start at a multiple of {align} bytes: make the slots and tiles multiples of it"
         )
     corner = tuple(simplify(substitute(c, zero), facts) for c in coords)
-    if not is_multiple(corner[-1] * itemsize, INNER_BYTES, facts):
+    if not is_multiple(corner[-1] * itemsize, TMA_BYTES, facts):
         # not in the PTX ISA's list of restrictions, but an H200 calls such a copy an illegal instruction
         raise NoBulkCopyError(
-            f"its box starts at element {corner[-1]} of the innermost axis, which is not provably a multiple of {INNER_BYTES} bytes",
-            f"slice and tile the innermost axis at multiples of {INNER_BYTES} bytes",
+            f"its box starts at element {corner[-1]} of the innermost axis, which is not provably a multiple of {TMA_BYTES} bytes",
+            f"slice and tile the innermost axis at multiples of {TMA_BYTES} bytes",
         )
     return BulkTransfer(corner, box, first, swizzle, points * itemsize, align)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from taskfuse.ir.expr import Assemble, Fold, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.medium import MEDIA, nearest
-from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -70,10 +70,10 @@ def _check_accumulation(tv: TensorView, expr: Reduction | Scan | Fold, facts: Fa
 
 
 def _check_mixed(tv: TensorView, memory: MemoryType) -> None:
-    """An index of an axis that mixes own and foreign ones neither computes the tensor's element alone nor replicates it."""
+    """An index of an axis that mixes own and foreign ones neither computes the tensor's element alone nor replicates it, unless the foreign have one value."""
     for a in tv.loop:
         p = tv.schedule.ptype(a)
-        if p.is_bound and not MEDIA[memory].is_private_to(p) and not a.is_foreign and any(x.is_foreign for x in ancestors(tv, (a,))):
+        if p.is_bound and not MEDIA[memory].is_private_to(p) and not a.is_foreign and any(x.is_foreign and x.extent is not ONE for x in ancestors(tv, (a,))):
             raise refused(
                 tv,
                 f"axis {tv.loop.index(a)} merges own axes with a consumer's and is bound to {p.value}, which shares {memory.value} memory",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from taskfuse.deadline import checkpoint
 from taskfuse.errors import LoweringError
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, lt, simplify, substitute, sym
@@ -281,6 +282,7 @@ class NestBuilder:
     # -- code -----------------------------------------------------------------------------------------------------------------------
 
     def _code(self, code: StageCode) -> list[PNode]:
+        checkpoint()
         match code.stage:
             case Stage.MAIN:
                 return list(self.statements.main(code.tv))

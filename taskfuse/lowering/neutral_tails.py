@@ -190,7 +190,9 @@ def _known_before(e: Expr, loop: Loop, tv: TensorView, index_maps: IndexMaps, ty
     """An expression at the code of ``tv`` in hardware indices, if it is known before a loop; ``None`` if it is not."""
     task = index_maps.tree.place[tv]
     indices = {base_name(p, task): hardware_index(p) - index_maps.ranges.range(task, p).start for p in types}
-    around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
+    outside = index_maps.shared_loops.path[tv][: loop.depth]
+    around = {index_maps.variables.name(outer) for outer in outside}
+    around |= {str(index_maps.variables.item(outer)) for outer in outside if index_maps.grid_stride.walk(outer) is not None}
     return substitute(e, indices) if integers_of(e) <= around | indices.keys() | index_maps.fusion.dims.keys() else None
 
 

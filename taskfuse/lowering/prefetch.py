@@ -27,7 +27,6 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import BarrierSlot, Queue
 from taskfuse.kir.synchronization import Commit, Cursor, Expect, Wait, WaitGroup
-from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import is_multicast
@@ -36,6 +35,7 @@ from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, moved, selected, statements
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.shared_loops import Loop
+from taskfuse.target import MAX_PENDING
 
 
 @dataclass(slots=True, eq=False)

@@ -18,10 +18,10 @@ from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import MemoryType
+from taskfuse.lowering.pingpong import check_pingpong
 from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
-from taskfuse.schedule.pingpong import check_pingpong
 from taskfuse.schedule.replay import replay
 
 

@@ -21,7 +21,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import Item, Tree
 from taskfuse.schedule.shared_loops import SharedLoops
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, PLAIN_SHARED, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LoweringOptions:
     """
 
     order_seed: int | None = None
-    shared_limit: int = 48 * 1024
+    shared_limit: int = PLAIN_SHARED
     verify: bool = True
     target: Target = DEFAULT
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from taskfuse.collector import PAUSE
+from taskfuse.deadline import checkpoint
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -79,6 +80,7 @@ class Step:
 
     def run(self, state: State) -> None:
         """Run the step, and verify the plan if the options say so. Raises the errors of the step, and :class:`VerifyError`."""
+        checkpoint()
         self.change(state)
         if not state.options.verify:
             return

@@ -36,7 +36,7 @@ def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) 
             must be associative, elementwise, and keep dtypes. It sees zeros where a range is empty, and what it gives there is not used.
 
     Raises:
-        ShapeError: the operands do not broadcast, ``axis`` is out of range or its extent is no constant, or ``combine`` gives another number of tensors.
+        ShapeError: the operands do not broadcast, ``axis`` is out of range or its extent is not constant, or ``combine`` gives another number of tensors.
         DTypeError: ``combine`` changes a dtype.
     """
     tensors = tuple(check_tensor("associative_scan", x) for x in operands)

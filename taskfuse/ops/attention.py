@@ -9,7 +9,7 @@ from taskfuse.dtypes import bool_, float32
 from taskfuse.ir.axes import axis, iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
-from taskfuse.ir.scalar import Const, ge
+from taskfuse.ir.scalar import ONE, Const, ge
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
@@ -18,7 +18,7 @@ from taskfuse.ops.linalg import matmul
 from taskfuse.ops.rearrange import repeat
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, floating_only, op
-from taskfuse.ops.views import permute
+from taskfuse.ops.views import permute, reshape
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
         ``[..., L, V]``, of the dtype of ``query``.
 
     Raises:
-        ShapeError: shapes do not fit, a mask does not broadcast, or heads are no multiple; E is not constant and there is no scale.
+        ShapeError: shapes do not fit, a mask does not broadcast, or the heads of the query are not a multiple; E is not constant and there is no scale.
         DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
     """
     name = "scaled_dot_product_attention"
@@ -62,8 +62,13 @@ def scaled_dot_product_attention(
     fusion = common_fusion(name, (query, key, value, *(() if attn_mask is None else (check_tensor(name, attn_mask),))))
     _check(name, query, key, value, attn_mask)
     factor = _scale(name, query, scale)
+    shape = (*query.shape[:-1], value.shape[-1])
     with fusion.call():
-        if enable_gqa:
+        is_shared = enable_gqa and _heads_per_key(name, query, key) > 1 and _heads_per_key(name, query, value) == _heads_per_key(name, query, key)
+        is_grouped = is_shared and query.shape[-2] is ONE and attn_mask is None and not is_causal
+        if is_grouped:  # heads that have keys together are the rows of one product
+            query = reshape(query, (*query.shape[:-3], key.shape[-3], _heads_per_key(name, query, key), query.shape[-1]))
+        elif enable_gqa:
             key, value = (_repeated(name, tv, query) for tv in (key, value))
         wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32
         scores = matmul(query, _transposed(key), dtype=wide)
@@ -82,7 +87,8 @@ def scaled_dot_product_attention(
             p = where(eq(scores, lowest), 0.0, p)
         total = reduce_axes(p, (p.ndim - 1,), COMBINES["add"], wide, keepdims=True)
         found = div(matmul(cast_tensor(p, value.dtype), value, dtype=wide), total)
-        return cast_tensor(found if attn_mask is None else where(eq(total, 0.0), 0.0, found), query.dtype)
+        result = cast_tensor(found if attn_mask is None else where(eq(total, 0.0), 0.0, found), query.dtype)
+        return reshape(result, shape) if is_grouped else result
 
 
 def _check(name: str, query: TensorView, key: TensorView, value: TensorView, mask: TensorView | None) -> None:
@@ -113,14 +119,20 @@ def _transposed(tv: TensorView) -> TensorView:
     return permute(tv, (*range(tv.ndim - 2), tv.ndim - 1, tv.ndim - 2))
 
 
-def _repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
-    """Each head for its group of heads of the query."""
+def _heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
+    """How many heads of the query have one of the keys, or of the values."""
     heads, wanted = (t.shape[-3] if t.ndim > 2 else None for t in (tv, query))
     if not isinstance(heads, Const) or not isinstance(wanted, Const) or wanted.value % heads.value:
         raise shape_error(
             name, f"{described(query)} has {wanted} heads and {described(tv)} {heads}", "give constant numbers of heads, one a multiple of the other"
         )
-    return tv if heads is wanted else repeat(tv, wanted.value // heads.value, tv.ndim - 3)
+    return wanted.value // heads.value
+
+
+def _repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
+    """Each head for its group of heads of the query."""
+    times = _heads_per_key(name, query, tv)
+    return tv if times == 1 else repeat(tv, times, tv.ndim - 3)
 
 
 def _causal(scores: TensorView, otherwise: float) -> TensorView:

@@ -68,7 +68,7 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> 
         raise dtype_error("fold", f"init= is {init!r}, not a number", "a state starts at one number for all elements")
     refused = refusal(row, wide)
     if refused is not None or result_dtype(row, wide) is not wide:
-        reason, help = refused or (f"{step!r} of {wide} gives {result_dtype(row, wide)}, which is no state for the next step", "take another function")
+        reason, help = refused or (f"{step!r} of {wide} gives {result_dtype(row, wide)}, which cannot be the state of the next step", "take another function")
         raise dtype_error("fold", reason, help)
     shape = broadcast_shape("fold", tensors)
     place = normalize_axis("fold", axis, len(shape), "the operands")

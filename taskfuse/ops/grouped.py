@@ -115,9 +115,9 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
     if scales:
         scale_a, scale_b = scales
         if scale_a.ndim and (scale_a.ndim != 2 or scale_a.shape[0] is not rows):
-            raise shape_error(name, f"{described(scale_a)} is no scale of the rows of {described(a)}", "it is [], [M, 1] or [M, K/128]")
+            raise shape_error(name, f"{described(scale_a)} is not a scale of the rows of {described(a)}", "it is [], [M, 1] or [M, K/128]")
         if scale_b.ndim and (scale_b.ndim != 3 or scale_b.shape[0] is not groups):
-            raise shape_error(name, f"{described(scale_b)} is no scale of the matrices {described(b)}", "it is [], or [G, ...]: one for each matrix")
+            raise shape_error(name, f"{described(scale_b)} is not a scale of the matrices {described(b)}", "it is [], or [G, ...]: one for each matrix")
         if scale_a.ndim:
             scale_a = view(scale_a, "row_tiles", (tiles.count, wrap(size), scale_a.shape[1]), (tiles.start(i) + j, k))
         if scale_b.ndim:

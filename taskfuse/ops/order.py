@@ -111,7 +111,7 @@ def median(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorView
     place = normalize_axis("median", axis, x.ndim, described(x))
     size = x.shape[place]
     if not isinstance(size, Const) or size.value < 1:
-        raise shape_error("median", f"dimension {place} of {described(x)} is no positive constant", "sort, and read the element with tf.take")
+        raise shape_error("median", f"dimension {place} of {described(x)} is not a positive constant", "sort, and read the element with tf.take")
     with x.fusion.call():
         values, indices = _taken(topk(x, (size.value + 1) // 2, place, largest=False), place, (size.value - 1) // 2, keepdims)
         if not x.dtype.is_float:

@@ -91,11 +91,11 @@ def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: obje
         if isinstance(value, TensorView | Scalar):
             common_fusion(op, (value,))
             if not value.dtype.is_integer:
-                raise dtype_error(op, f"{typed(value)} is no seed", "use integers")
+                raise dtype_error(op, f"{typed(value)} is not a seed", "use integers")
             if isinstance(value, TensorView) and value.ndim:
                 raise shape_error(op, f"{described(value)} is not one number", "use a 0-d tensor or a run-time scalar")
         elif isinstance(value, bool) or not isinstance(value, int):
-            raise dtype_error(op, f"{value!r} is no seed", "use an integer, a run-time scalar or a 0-d tensor of integers")
+            raise dtype_error(op, f"{value!r} is not a seed", "use an integer, a run-time scalar or a 0-d tensor of integers")
     if threads is not None and threads < 1:
         raise shape_error(op, f"{threads} threads", "use the number of threads of the grid that is followed")
     return tuple(extent(op, fusion, e) for e in listed(op, shape, "extents"))
@@ -105,7 +105,7 @@ def _random(op: str, shape: Sequence[IntLike | str], seed: Seed, offset: Seed, t
     fusion = Fusion.current()
     extents = _checked(op, fusion, shape, seed, offset, threads)
     if not wanted.is_float:
-        raise dtype_error(op, f"{wanted.name} is no float", "use tf.random_bits for integers")
+        raise dtype_error(op, f"{wanted.name} is not a float", "use tf.random_bits for integers")
     with fusion.call():
         if wanted is float64:
             pairs = _words(fusion, extents, seed, offset, threads, 2, [lambda turn: turn * 2, lambda turn: turn * 2 + 1])
@@ -175,7 +175,7 @@ def bernoulli(p: TensorView, seed: Seed, offset: Seed = 0) -> TensorView:
     """1 with the probability of each element of ``p``, else 0, in the dtype of ``p``, a float: whether a number of :func:`rand` is less."""
     check_tensor("bernoulli", p)
     if not p.dtype.is_float:
-        raise dtype_error("bernoulli", f"{typed(p)} is no float", "cast to a float first")
+        raise dtype_error("bernoulli", f"{typed(p)} is not a float", "cast to a float first")
     _checked("bernoulli", p.fusion, p.shape, seed, offset, None)
     with p.fusion.call():
         number = _of("mul", cast_tensor(_word(p.fusion, p.shape, seed, offset, None), float64), 2.0**-32)
@@ -192,7 +192,7 @@ def dropout(x: TensorView, p: float, seed: Seed, offset: Seed = 0) -> TensorView
     """
     check_tensor("dropout", x)
     if not x.dtype.is_float:
-        raise dtype_error("dropout", f"{typed(x)} is no float", "cast to a float first")
+        raise dtype_error("dropout", f"{typed(x)} is not a float", "cast to a float first")
     if not 0 <= p <= 1:
         raise shape_error("dropout", f"the probability is {p}", "use a number from 0 to 1")
     _checked("dropout", x.fusion, x.shape, seed, offset, None)

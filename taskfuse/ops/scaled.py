@@ -1,7 +1,7 @@
 """Products of factors whose elements have scales: one for a tensor, for each row or column, or for each block of 128 elements of k.
 
 A scale that varies along k is not a factor of the sum: the terms are summed block by block, and the sums of the blocks are multiplied by their scales and added
-(two levels of sums). What a schedule makes of that is the schedule's: the inner sums are products of matrices, the outer one a sum over blocks.
+(two levels of sums). What a schedule makes of that is the schedule's: the inner sums are matrix products, the outer one a sum over blocks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def scaled_product(name: str, a: TensorView, b: TensorView, scale_a: TensorView,
     wanted = as_dtype(dtype)
     for tv in (a, b):
         if not _is_factor(tv.dtype):
-            raise dtype_error(name, f"{typed(tv)} is no float of 8, 16 or 32 bits", "integers have exact products: tf.matmul(a, b), times the scales")
+            raise dtype_error(name, f"{typed(tv)} is not a float of 8, 16 or 32 bits", "integers have exact products: tf.matmul(a, b), times the scales")
     for tv in (scale_a, scale_b):
         if tv.dtype is not float32:
             raise dtype_error(name, f"the scale {typed(tv)} is not float32", f"{tv.name}.cast(tf.float32)")
@@ -133,7 +133,7 @@ def _scale(name: str, scale: TensorView, factor: TensorView, rows: int) -> Scale
     blocks = ceildiv(of_k, BLOCK)
     forms = ((ONE, ONE), (of_rows, ONE), (of_rows, blocks), (ceildiv(of_rows, BLOCK), blocks))
     texts = [shape_text((*lead, *(pair if rows == -2 else pair[::-1]))) for pair in forms]
-    raise shape_error(name, f"{described(scale)} is no scale of {described(factor)}", f"it is [] or {', '.join(dict.fromkeys(texts))}")
+    raise shape_error(name, f"{described(scale)} is not a scale of {described(factor)}", f"it is [] or {', '.join(dict.fromkeys(texts))}")
 
 
 def _swapped(x: TensorView) -> TensorView:

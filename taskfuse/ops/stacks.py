@@ -85,7 +85,7 @@ def meshgrid(*tensors: TensorView, indexing: str = "xy") -> tuple[TensorView, ..
 
     The default is NumPy's; in torch it is "ij".
 
-    Raises :class:`ShapeError` for another word, or a tensor that is no vector.
+    Raises :class:`ShapeError` for another word, or a tensor that is not a vector.
     """
     given = [atleast_1d(tv) for tv in _checked("meshgrid", tensors)]
     if indexing not in ("xy", "ij") or any(tv.ndim > 1 for tv in given):

@@ -235,7 +235,7 @@ def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) ->
     """The number below which the part ``q`` of the elements along ``axis`` lies, interpolated between the two nearest, as ``np.quantile``. NaN if any is.
 
     Raises:
-        ShapeError: unless ``0 <= q <= 1``, or if the extent of ``axis`` is no positive constant of at most 2^20.
+        ShapeError: unless ``0 <= q <= 1``, or if the extent of ``axis`` is not a positive constant of at most 2^20.
         DTypeError: unless ``x`` is a float.
     """
     check_tensor("quantile", x)
@@ -247,7 +247,7 @@ def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) ->
         raise shape_error("quantile", f"{q!r} is not a part", "use a number of [0, 1]")
     size = x.shape[place]
     if size.free or int(size) < 1:
-        raise shape_error("quantile", f"dimension {place} of {described(x)} is no positive constant", "tf.sort sorts symbolic extents, too")
+        raise shape_error("quantile", f"dimension {place} of {described(x)} is not a positive constant", "tf.sort sorts symbolic extents, too")
     with x.fusion.call():
         values = sort(x, place)
         value, dtype = wide_of(values)

@@ -71,7 +71,7 @@ def tensordot(a: TensorView, b: TensorView, axes: int | tuple[Sequence[int], Seq
 
 @op(OpKind.PRODUCT, promoted)
 def kron(a: TensorView, b: TensorView) -> TensorView:
-    """The product of Kronecker: ``b`` in the place of each element of ``a``, multiplied by it."""
+    """The Kronecker product: ``b`` in the place of each element of ``a``, multiplied by it."""
     _two("kron", a, b)
     with a.fusion.call():
         n = a.ndim if a.ndim > b.ndim else b.ndim

@@ -8,6 +8,7 @@ from taskfuse.kir import Kernel
 from taskfuse.passes.guards import SimplifyGuards
 from taskfuse.passes.read_places import ReadPlaces
 from taskfuse.passes.trips import DropSingleTrips
+from taskfuse.passes.unswitch import Unswitch
 
 __all__ = ["PIPELINE", "KernelPass"]
 
@@ -22,4 +23,4 @@ class KernelPass(Protocol):
         ...
 
 
-PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), ReadPlaces())
+PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), Unswitch(), ReadPlaces())

@@ -11,11 +11,11 @@ from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import Maker
+from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
-from taskfuse.schedulers.budget import SECONDS, Budget, Ended, Work
+from taskfuse.schedulers.budget import SECONDS, Budget, Work
 from taskfuse.schedulers.candidates import result, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
@@ -49,9 +49,8 @@ def auto_scheduled(
     run = memory.recall()
     if run is None:
         with Progress(f"tf.compile of '{fusion.name}'") as progress:
-            run = _searched(fusion, make, sizes, target, Budget(budget), known, progress)
-        if not (isinstance(run.schedule, Segmentation) and run.schedule.ended is Ended.CLOCK):  # another process may find a better one
-            memory.keep(run)
+            run = _searched(fusion, make, sizes, target, Budget(budget, tensors=len(fusion.tensors())), known, progress)
+        memory.keep(run)
     return run
 
 
@@ -75,8 +74,9 @@ def _searched(
         if known is None:
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
-            extent = Sizes(scheduled, {name: size for name, size in (sizes or {}).items() if name in scheduled.dims}, target)
-            made = result(lambda: count(run.kernel, {name: extent(sym(name)) for name in scheduled.dims}, target), None, "no count", [])
+            extents = assumed(scheduled, sizes, target)
+            check_open(run, scheduled, extents)
+            made = result(lambda: count(run.kernel, extents, target), None, "no count", [])
             known = run, made  # what cannot be counted is proved all the same
             if key is not None:
                 alike[key] = known
@@ -93,6 +93,23 @@ def _searched(
         return make.in_place(made[0])
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
+
+
+def assumed(part: Fusion, sizes: Mapping[str, int] | None, target: Target) -> dict[str, int]:
+    """The extents of a part of a fusion for which its kernel is counted, and proved if it is not for all."""
+    extent = Sizes(part, {name: size for name, size in (sizes or {}).items() if name in part.dims}, target)
+    found = {name: extent(sym(name)) for name in part.dims}
+    return {name: d.near(found[name], found) for name, d in part.dims.items()}
+
+
+def check_open(run: Executable, part: Fusion, extents: Mapping[str, int]) -> None:
+    """Check a kernel whose proof is open for all extents at some of them, if it may have these.
+
+    Raises:
+        ProofError: it is not proved for them either: it may be so for all, and then it never runs.
+    """
+    if isinstance(run, CompiledKernel) and all(d.admits(extents[name], extents) for name, d in part.dims.items()):
+        run.check_open(extents)
 
 
 def as_scheduled(fusion: Fusion, make: Maker) -> Executable:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from taskfuse.errors import InputError
 from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.options import Backend
 
@@ -135,6 +136,53 @@ class Executable(ABC):
             ProofError: the kernel is proved neither for all extents nor for those of this call.
             SimulationError: in the simulator, the kernel has undefined behavior.
         """
+
+
+class ResultAdapter(Executable):
+    """An executable that makes its results from those of another one, whose kernels it runs.
+
+    Args:
+        fusion: what it computes.
+        run: the other one.
+    """
+
+    __slots__ = ("_fusion", "_run")
+
+    def __init__(self, fusion: Fusion, run: Executable) -> None:
+        super().__init__(run.backend, run.schedule)
+        self._fusion = fusion
+        self._run = run
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._run.kernel
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self._run.kernels
+
+    @property
+    def certificate(self) -> Certificate:
+        return self._run.certificate
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        return self._run.certificates
+
+    @property
+    def specializations(self) -> tuple[Specialization, ...]:
+        return self._run.specializations
+
+    @property
+    def name(self) -> str:
+        return self._fusion.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self._fusion.arguments
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        return self._run.at(sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

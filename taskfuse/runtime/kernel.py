@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,11 @@ class CompiledKernel(Executable):
     def standing(self) -> Standing | None:
         """The state of its proof; ``None``: not asked for yet."""
         return None if self._proof is None else self._proof.standing
+
+    def check_open(self, extents: Mapping[str, int]) -> None:
+        """Raises :class:`ProofError` if its proof is open for all extents, and for these, too."""
+        if self._proof is not None and self._proof.is_open:
+            self._proof.admit(extents)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
@@ -20,14 +20,13 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove
 from taskfuse.ir.storage import Strided, resolve, strided
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir import Kernel
 from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
-from taskfuse.runtime.executable import Executable, Specialization
+from taskfuse.runtime.executable import Executable, ResultAdapter
 from taskfuse.runtime.views import Placed, number, placed
 from taskfuse.schedule.copy import copy_fusion
 
 if TYPE_CHECKING:
-    from taskfuse.check import Certificate
+    pass
 
 
 MOST: Final = 256
@@ -121,7 +120,7 @@ def _size(tv: TensorView) -> Expr:
     return reduce(mul, tv.shape, ONE)
 
 
-class Viewed(Executable):
+class Viewed(ResultAdapter):
     """An executable some of whose results are views of arguments, or of what its kernels store.
 
     Arguments that do not allow a view, of frameworks without strides or with strides that a reshape cannot keep, and results that are given as ``out=`` take
@@ -134,49 +133,16 @@ class Viewed(Executable):
         storing: makes an executable of a fusion that stores all results.
     """
 
-    __slots__ = ("_fusion", "_inputs", "_is_fixed", "_known", "_run", "_sources", "_stored", "_storing")
+    __slots__ = ("_inputs", "_is_fixed", "_known", "_sources", "_stored", "_storing")
 
     def __init__(self, fusion: Fusion, run: Executable, sources: Sequence[ResultSource], storing: Callable[[Fusion], Executable]) -> None:
-        super().__init__(run.backend, run.schedule)
-        self._fusion = fusion
-        self._run = run
+        super().__init__(fusion, run)
         self._sources = tuple(sources)
         self._storing = storing
         self._stored: Executable | None = None
         self._inputs = len(fusion.inputs)
         self._is_fixed = not fusion.dims and not any(s.is_argument for s in sources)
         self._known: dict[Hashable, tuple[_Step, ...] | None] = {}  # replaced, not emptied: others may read it
-
-    @property
-    def kernel(self) -> Kernel:
-        return self._run.kernel
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        return self._run.kernels
-
-    @property
-    def certificate(self) -> Certificate:
-        return self._run.certificate
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        return self._run.certificates
-
-    @property
-    def specializations(self) -> tuple[Specialization, ...]:
-        return self._run.specializations
-
-    @property
-    def name(self) -> str:
-        return self._fusion.name
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return self._fusion.arguments
-
-    def at(self, sizes: Mapping[str, int]) -> Executable:
-        return self._run.at(sizes)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """See :meth:`Executable.__call__`. ``out`` has an array for each result: then kernels store all of them."""

@@ -22,7 +22,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
 from taskfuse.runtime.arrays import empty, part, permuted, strides_of
 from taskfuse.runtime.chain import copies_of
-from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.executable import Executable, ResultAdapter
 from taskfuse.runtime.memory_order import Order
 from taskfuse.runtime.views import number, placed
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from taskfuse.check import Certificate
 
 
-class Arranged(Executable):
+class Arranged(ResultAdapter):
     """An executable whose results have the strides and arrays that a fusion declares.
 
     Args:
@@ -39,12 +39,10 @@ class Arranged(Executable):
         orders: of arguments and outputs of ``run`` whose axes stand in another order: which axes they are.
     """
 
-    __slots__ = ("_copies", "_fusion", "_inputs", "_orders", "_places", "_read", "_results", "_run", "_shapes")
+    __slots__ = ("_copies", "_inputs", "_orders", "_places", "_read", "_results", "_shapes")
 
     def __init__(self, fusion: Fusion, run: Executable, orders: Mapping[str, Order]) -> None:
-        super().__init__(run.backend, run.schedule)
-        self._fusion = fusion
-        self._run = run
+        super().__init__(fusion, run)
         self._orders = dict(orders)
         self._copies: Executable | None = None
         self._inputs = {tv.name: k for k, tv in enumerate(fusion.inputs)}
@@ -56,33 +54,6 @@ class Arranged(Executable):
             if r.into is not None:
                 found = strided(fusion, r.into)
                 self._places[r.tensor.name] = r.into.name if found is None else found.tensor.name, found
-
-    @property
-    def kernel(self) -> Kernel:
-        return self._run.kernel
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        return self._run.kernels
-
-    @property
-    def certificate(self) -> Certificate:
-        return self._run.certificate
-
-    @property
-    def certificates(self) -> tuple[Certificate, ...]:
-        return self._run.certificates
-
-    @property
-    def name(self) -> str:
-        return self._fusion.name
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return self._run.arguments
-
-    def at(self, sizes: Mapping[str, int]) -> Executable:
-        return self._run.at(sizes)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """See :meth:`Executable.__call__`. ``out`` has an array for each result; for inputs, and what is written into one, it can only be theirs."""

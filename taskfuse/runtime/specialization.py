@@ -27,7 +27,6 @@ from taskfuse.runtime.decision_cache import DecisionCache, Outline
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.budget import Ended
 from taskfuse.schedulers.candidates import result
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
@@ -238,8 +237,7 @@ class Specialized(Executable):
         found = memory.outline()
         if found is None:
             found = choose_segments(part, sizes=known, target=self._target)
-            if found.ended is not Ended.CLOCK:
-                memory.keep_outline(found)
+            memory.keep_outline(found)
         return found
 
     def _planned(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Executable:

@@ -35,6 +35,7 @@ class _Calls:
     rasterize = staticmethod(transforms.rasterize)
     parallelize = staticmethod(binding.parallelize)
     inline_at = staticmethod(inlining.inline_at)
+    inline_together = staticmethod(inlining.inline_together)
     inline_most = staticmethod(inlining.inline_most)
     cache_after = staticmethod(caching.cache_after)
     cache_before = staticmethod(caching.cache_before)

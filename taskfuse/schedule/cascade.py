@@ -20,7 +20,7 @@ from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Fold, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, ge, is_multiple, lt, maximum, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, ge, is_multiple, le, lt, maximum, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -28,7 +28,8 @@ from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
-from taskfuse.schedule.masked_ends import masked_end
+from taskfuse.schedule.index_conditions import as_choice
+from taskfuse.schedule.masked_ends import constant_end, masked_end
 from taskfuse.schedule.repairs import Repair
 
 
@@ -100,6 +101,7 @@ class _Cascade:
         self.made: list[TensorView] = []
         self._functions: dict[object, TensorView] = {}
         self._chunked: dict[tuple[TensorView, int | None], TensorView] = {}
+        self._padded: dict[TensorView, TensorView] = {}
         self.running: dict[TensorView, TensorView] = {}
         self.base: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
@@ -282,6 +284,8 @@ class _Cascade:
             return operand
         dtype = operand.tensor.dtype
         neutral = expr.combine.neutral(dtype) if expr.body is COPY else 0.0 if dtype.is_float else 0
+        if self._is_padded(operand, k, neutral):
+            return operand
         own = list(range(len(root)))
         if not self.parts:
             own = list(dict.fromkeys(p for e in operand.index for p in range(len(root)) if f"i{p}" in e.free))
@@ -294,7 +298,22 @@ class _Cascade:
             index = tuple(simplify(e, facts) for e in index)
         made = self._new([axis(root[p].extent) for p in own], operand.tensor)
         there = Read(operand.tensor, index, and_(inside, substitute(operand.valid, place)))
+        if there.index == _point(operand.tensor.ndim) == _point(len(own)) and operand.valid is TRUE:
+            self._padded.setdefault(operand.tensor, made)
         return Read(self._define(FirstValid(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, own)))
+
+    def _of_padded(self, operand: Operand) -> Operand:
+        """An operand of a function; of what is padded already, if that is there: past the end it is masked, or neutral then."""
+        padded = self._padded.get(operand.tensor) if isinstance(operand, Read) else None
+        return operand if padded is None or not isinstance(operand, Read) else replace(operand, tensor=padded)
+
+    def _is_padded(self, operand: Read, k: int, neutral: float) -> bool:
+        """True for an operand that is neutral past the end of the axis as it is: a function of what is padded there."""
+        if self.parts:
+            return False
+        end = constant_end(self.fusion, operand, f"i{k + 1}", neutral)
+        facts = self.facts.with_range(f"i{k}", 0, self.steps - 1)
+        return end is not None and prove(le(self._element(k) - iteration_symbol(k + 1) + end, self.extent), facts)
 
     def _moved(self, operand: Operand, along: int | None, rank: int) -> Operand:
         """An operand of a tensor of some rank, as its chunked form reads it."""
@@ -356,7 +375,9 @@ class _Cascade:
                 self._chunked[tv, place] = self._define(Pointwise(self._new(root, tv), COPY, (element,), caller()))
                 return self._chunked[tv, place]
             assert isinstance(expr, Pointwise | FirstValid | Reduction)
+            expr = as_choice(self.fusion, expr) if isinstance(expr, Pointwise) else expr
             operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
+            operands = tuple(self._of_padded(o) for o in operands)
             if isinstance(expr, Reduction) and expr.body is MUL and along is not None and not self.is_whole and not self.parts:
                 operands = tuple(self._masked(o, expr, root, along) for o in operands)  # copies of whole tiles fill up with zeros
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))

@@ -88,7 +88,7 @@ class CascadePlans:
         if not used:
             return CascadePlan(tv, None, None, {})
         if expr.combine.name != "add" or expr.body not in (COPY, MUL) or expr.init.value != 0 or not tv.dtype.is_float:
-            raise call.error(f"{tv.name} reads {used[0].name} and is no sum of floats or of their products", "only such sums are repaired")
+            raise call.error(f"{tv.name} reads {used[0].name} and is not a sum of floats or of their products", "only such sums are repaired")
         found: dict[TensorView, Repair] = {}
         for r in used:
             repair = self._repair(tv, r, [x for x in earlier if x is not r])

@@ -19,14 +19,40 @@ from taskfuse.schedule.shared_loops import mismatch
 
 
 def inline_at(tv: TensorView, at: object) -> None:
-    """See :meth:`TensorView.inline_at`. Negative positions count from the end: -1 shares all loops.
+    """See :meth:`TensorView.inline_at`; :func:`inline_together` of one tensor."""
+    inline_together(tv.fusion, [tv], at)
 
-    Nothing happens for an input, a view and a tensor that no code reads.
+
+def inline_together(fusion: Fusion, tensors: Sequence[TensorView], at: object) -> None:
+    """See :meth:`Fusion.inline_at`. Negative positions count from the end: -1 shares all loops.
+
+    Nothing happens for an input, a view and a tensor that no code reads. The order of the code is looked for once, with all of the tensors inlined.
 
     Raises:
         ScheduleError: if a loop cannot be shared with a reader, or no order of the code is left.
         TaskError: if a law of tasks and groups is broken.
     """
+    for tv in tensors:
+        _check_tensor("inline_at", fusion, tv)
+    keys = Keys(fusion)
+    positions = {tv: position for tv in tensors if (position := _position(keys, tv, at)) is not None}
+    if not positions:
+        return
+    before = {tv: tv.schedule.inline for tv in positions}
+    done = False
+    try:
+        for tv, position in positions.items():
+            tv.schedule.inline = position
+        order.check(fusion)
+        done = True
+    finally:
+        if not done:
+            for tv, position in before.items():
+                tv.schedule.inline = position
+
+
+def _position(keys: Keys, tv: TensorView, at: object) -> int | None:
+    """The position ``at`` of a tensor whose readers can share so many loops; ``None`` without readers. Raises :class:`ScheduleError`."""
     call = Call("inline_at", tv)
     n = len(tv.schedule.loop)
     if not isinstance(at, SupportsIndex):
@@ -36,23 +62,12 @@ def inline_at(tv: TensorView, at: object) -> None:
         raise call.error(f"position {position} is out of range: the loop domain has {n} axes", f"use a position in [{-n - 1}, {n}]")
     position %= n + 1
     readers = _readers(tv)
-    if not readers:
-        return
-    keys = Keys(tv.fusion)
     for reader in readers:
         for depth in range(position):
             reason = _obstacle(keys, tv, reader, depth)
             if reason is not None:
                 raise call.error(reason, f"inline at {depth} or less")
-    before = tv.schedule.inline
-    tv.schedule.inline = position
-    done = False
-    try:
-        order.check(tv.fusion)
-        done = True
-    finally:
-        if not done:
-            tv.schedule.inline = before
+    return position if readers else None
 
 
 def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> None:
@@ -66,7 +81,7 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
         TaskError: if a law of tasks and groups is broken.
     """
     for tv in () if tensors is None else tensors:
-        _check_tensor(fusion, tv)
+        _check_tensor("inline_most", fusion, tv)
     keys = Keys(fusion)
     chosen = {tv: _deepest(keys, tv) for tv in (fusion.tensors() if tensors is None else tensors) if _readers(tv)}
     before = {tv: tv.schedule.inline for tv in chosen}
@@ -85,9 +100,10 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
                 tv.schedule.inline = depth
 
 
-def _check_tensor(fusion: Fusion, x: object) -> None:
+def _check_tensor(call: str, fusion: Fusion, x: object) -> None:
     if not isinstance(x, TensorView):
-        raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is not a tensor", help="give tensors, or omit them for all", location=caller())
+        help = "give tensors, or omit them for all" if call == "inline_most" else "give a list of tensors"
+        raise FusionError(fusion=fusion.name, reason=f"{call}: {x!r} is not a tensor", help=help, location=caller())
 
 
 def _readers(tv: TensorView) -> list[MathExpr]:

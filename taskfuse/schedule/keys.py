@@ -30,15 +30,19 @@ class Keys:
         self._interned: dict[tuple[object, ...], Key] = {}
         self._keys: dict[Axis, Key] = {}
         for tv in fusion.tensors():
-            self.add_transforms(tv.schedule.transforms)
             for a in tv.root:
                 if a.source is not None:
                     self._join(a, a.source)
-            for a in tv.schedule.loop:
-                self._join_foreign(a)
+            self.add_loops(tv)
         for expr in fusion.exprs():
             if has_code(fusion, expr):
                 self._join_reads(expr.output)
+
+    def add_loops(self, tv: TensorView) -> None:
+        """Record how the loop axes of a tensor are derived. Keys of other axes stay."""
+        self.add_transforms(tv.schedule.transforms)
+        for a in tv.schedule.loop:
+            self._join_foreign(a)
 
     def add_transforms(self, transforms: list[Transform]) -> None:
         """Record how axes are derived."""

@@ -7,22 +7,23 @@ numbers nothing is known but that they are finite: -inf less a number is -inf, 0
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.dtypes import int64
+from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, const, ge, gt, le, lt, maximum, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, not_, substitute, sym
+from taskfuse.schedule.index_conditions import condition_of
+from taskfuse.schedule.index_conditions import moved as at_point
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
 """Operands that decide the result, whatever finite number the other one is."""
-ARITHMETIC: dict[str, Callable[..., Expr]] = {"copy": simplify, "cast": simplify, "add": operator.add, "sub": operator.sub, "mul": operator.mul}
-COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge}
+ADDED = {name: values for name, values in ABSORBING.items() if name != "mul"}
+"""Of those, the ones in sums and differences: they decide whatever other number that is not NaN or the opposite infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,22 @@ class Behind:
 def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
     behind = [_behind(fusion, o, f"i{axis}") for o in expr.terms]
-    found = _applied(expr.body, behind)
+    found = _applied(expr.body, behind, ABSORBING)
     neutral = expr.combine.neutral(expr.output.dtype)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None
 
 
-def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
+def constant_end(fusion: Fusion, operand: Operand, axis: str, value: float) -> Expr | None:
+    """From where on along the axis of an index symbol an operand is a constant; ``None``: it is not, or no end is known.
+
+    Numbers that are the same along the axis are taken not to be the infinity, or NaN, that is added to them with the other sign. No others are.
+    """
+    found = _behind(fusion, operand, axis, is_strict=True)
+    return found.end if found.value is not None and is_same_number(found.value + 0.0, value + 0.0) else None
+
+
+def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = False) -> Behind:
+    """What an operand is behind its masks. ``is_strict``: a number that is not the same along the axis may be infinite, or NaN."""
     if isinstance(operand, Literal):
         return Behind(float(operand.value))
     if not isinstance(operand, Read):
@@ -54,57 +65,35 @@ def _behind(fusion: Fusion, operand: Operand, axis: str) -> Behind:
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
 
     def moved(inner: Operand) -> Behind:
-        return _behind(fusion, _moved(inner, point), axis)
+        return _behind(fusion, at_point(inner, point), axis, is_strict=is_strict)
 
     match fusion.definition(operand.tensor):
         case View(operand=inner):
             return moved(inner)
-        case Pointwise(op=op, operands=(a, b)) if op.name in COMPARISONS:
-            left, right = (_integer(fusion, _moved(o, point)) for o in (a, b))
-            if left is None or right is None:
-                return Behind()
-            condition = COMPARISONS[op.name](left, right)
+        case Pointwise() if (condition := condition_of(fusion, operand)) is not None:
             ends = ((value, next(ends_of(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
-            found = _applied(op, [moved(o) for o in operands])
-            return found if found.value is None or operand.tensor.dtype.holds(found.value) else Behind()
+            behind = [moved(o) for o in operands]
+            numbers = [o for o, b in zip(operands, behind, strict=True) if b.value is None]
+            if is_strict and op.name in ABSORBING and not all(_is_same(at_point(o, point), axis) for o in numbers):
+                return Behind()
+            found = _applied(op, behind, ABSORBING if not is_strict else ADDED)
+            return found if found.value is None or _is_element(found.value, operand.tensor.dtype) else Behind()
         case FirstValid(operands=operands):
             return _masked(operands, point, axis)
         case _:
             return Behind()
 
 
-def _moved(operand: Operand, point: dict[str, Expr]) -> Operand:
-    """An operand at the point of a reader."""
-    match operand:
-        case Read():
-            return Read(operand.tensor, tuple(substitute(e, point) for e in operand.index))
-        case IndexValue():
-            return IndexValue(substitute(operand.index, point))
-        case _:
-            return operand
+def _is_element(value: float, dtype: DType) -> bool:
+    """True for a constant that a tensor may have; of booleans, 0 and 1."""
+    return (dtype is bool_ and value in (0.0, 1.0)) or dtype.holds(value)
 
 
-def _integer(fusion: Fusion, operand: Operand) -> Expr | None:
-    """The value of an operand that is a function of its index, without its elements; ``None`` if it is not."""
-    match operand:
-        case IndexValue():
-            return operand.index
-        case Literal(value=int() as value) if not isinstance(value, bool):
-            return const(value)
-        case Read():
-            expr = fusion.definition(operand.tensor)
-            point = {f"i{k}": e for k, e in enumerate(operand.index)}
-            if isinstance(expr, View):
-                return _integer(fusion, _moved(expr.operand, point))
-            if not isinstance(expr, Pointwise) or expr.op.name not in ARITHMETIC or operand.tensor.dtype is not int64:  # others wrap
-                return None
-            found = [_integer(fusion, _moved(o, point)) for o in expr.operands]
-            known = [e for e in found if e is not None]
-            return ARITHMETIC[expr.op.name](*known) if len(known) == len(found) else None
-        case _:
-            return None
+def _is_same(operand: Operand, axis: str) -> bool:
+    """True for an operand that is the same all along an axis."""
+    return not isinstance(operand, Read) or all(axis not in e.free for e in operand.index)
 
 
 def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) -> Behind:
@@ -120,7 +109,7 @@ def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) ->
     return Behind()
 
 
-def _applied(op: Elementwise, operands: list[Behind]) -> Behind:
+def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tuple[float, ...]]) -> Behind:
     """A function of operands of which some are constants from some index on."""
     if op.name == "where" and operands[0].value is not None:
         chosen = operands[1] if operands[0].value else operands[2]
@@ -132,8 +121,8 @@ def _applied(op: Elementwise, operands: list[Behind]) -> Behind:
         with np.errstate(all="ignore"):
             made = float(np.asarray(op.function(*(np.float64(v) for v in values))))
         return Behind() if math.isnan(made) else _joined(made, operands)
-    decisive = [b for b in operands if b.value is not None and b.value in ABSORBING.get(op.name, ())]
-    if op.name == "div" and operands[0].value == 0 and operands[1].value is None:
+    decisive = [b for b in operands if b.value is not None and b.value in absorbing.get(op.name, ())]
+    if op.name == "div" and "mul" in absorbing and operands[0].value == 0 and operands[1].value is None:
         return operands[0]
     if len(operands) != 2 or len(decisive) != 1:
         return Behind()

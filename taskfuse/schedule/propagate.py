@@ -15,12 +15,15 @@ from taskfuse.schedule.parallelize import parallelize
 from taskfuse.schedule.replay import ancestors, expand, replay
 
 
-def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = None) -> None:
+def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = None, keys: Keys | None = None) -> None:
     """See :meth:`TensorView.propagate`.
 
     An axis of ``tv`` becomes the axis of the target that op maps identify with it, preferably by a direct read; otherwise a
     foreign one. After the rebuilt axes stand the target's others. With ``upto=None`` axes that are purely foreign are left out. Parallel
     types are not copied; ``tv`` itself among the targets is skipped.
+
+    Args:
+        keys: those of the fusion, if they are known; they then hold the new axes, too.
 
     Raises:
         ScheduleError: if a target has a schedule already, belongs to another fusion, or a merge would mix its reduction and iteration axes.
@@ -34,14 +37,18 @@ def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = 
         if not isinstance(target, TensorView):
             raise call.error(f"{target!r} is not a tensor", "give a list of tensors")
         _check_pristine(call, target)
-    keys = Keys(tv.fusion)
-    results = [(target, *_rebuild(call, keys, target, upto)) for target in others]
+    known = Keys(tv.fusion) if keys is None else keys
+    results = [(target, *_rebuild(call, known, target, upto)) for target in others]
     for target, loop, transforms in results:
         target.schedule.loop, target.schedule.transforms = loop, transforms
+        known.add_loops(target)
 
 
-def parallelize_like(ref: TensorView, targets: Sequence[TensorView]) -> None:
+def parallelize_like(ref: TensorView, targets: Sequence[TensorView], keys: Keys | None = None) -> None:
     """Bind the loop axes of ``targets`` as the axes of ``ref`` with equal keys are; atoms are not copied, axes that are bound already stay.
+
+    Args:
+        keys: those of the fusion, if they are known.
 
     Raises:
         ScheduleError: if a target belongs to another fusion.
@@ -50,12 +57,12 @@ def parallelize_like(ref: TensorView, targets: Sequence[TensorView]) -> None:
     for target in targets:
         if target.fusion is not ref.fusion:
             raise call.error(f"{target.name} belongs to fusion '{target.fusion.name}'")
-    keys = Keys(ref.fusion)
+    known = Keys(ref.fusion) if keys is None else keys
     for target in targets:
         free = [a for a in target.schedule.loop if target.schedule.ptype(a) is ParallelType.Serial]
         for a in ref.schedule.loop:
             ptype = ref.schedule.ptype(a)
-            found = next((b for b in free if keys.equal(a, b)), None)
+            found = next((b for b in free if known.equal(a, b)), None)
             if found is not None:
                 free.remove(found)
                 if not ptype.is_atom:

@@ -22,7 +22,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
-from taskfuse.location import caller
+from taskfuse.location import OneCall, caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, inlined_producers
 
@@ -47,10 +47,11 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     gathers = [d for d in definitions if isinstance(d, Gather) and table(fusion, d) is tv]
     others = [d for d in definitions if d not in gathers]
     points = dict.fromkeys((r.index, r.valid) for d in others for r in storage_reads(fusion, d) if r.tensor is tv)
-    made = {point: clones.of(tv, *point) for point in points}
-    for definition in others:
-        fusion.define(with_reads_at(fusion, definition, tv, made))
-    gathered = [clones.gathered(definition) for definition in gathers]
+    with OneCall():
+        made = {point: clones.of(tv, *point) for point in points}
+        for definition in others:
+            fusion.define(with_reads_at(fusion, definition, tv, made))
+        gathered = [clones.gathered(definition) for definition in gathers]
     for definition in definitions:
         fusion.remove_unread([r.tensor for r in reads(definition)])
     return (*made.values(), *gathered)

@@ -33,7 +33,7 @@ def split_fold(tv: TensorView, parts: object) -> tuple[TensorView, ...]:
     Rounding moves; products of decays may underflow or overflow where no state does.
 
     Raises:
-        ScheduleError: the steps are neither ``fma`` nor a reduction's, ``tv`` has a schedule, or ``parts`` is no positive integer.
+        ScheduleError: the steps are neither ``fma`` nor a reduction's, ``tv`` has a schedule, or ``parts`` is not a positive integer.
     """
     call, expr = Call("split_fold", tv), tv.fusion.definition(tv)
     if not isinstance(expr, Fold):

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import Axis, iteration_point
 from taskfuse.ir.contraction import Factors, factors
-from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -35,7 +36,7 @@ from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP, Attention, AttentionConfig, check_fits, planned
 from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
-from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import DEFAULT, Target
 
 
@@ -151,14 +152,16 @@ class _Walk:
 
     def __init__(self, script: Script, found: Attention, config: AttentionConfig) -> None:
         self.script, self.fusion, self.found, self.config = script, script.fusion, found, config
-        self.head = len(found.batch) + 1
+        self.is_clustered = config.cluster > 1
+        self.head = (2 if config.blocks else len(found.batch) + 1) + self.is_clustered
         """The place of the loop over the chunks."""
 
     def apply(self) -> None:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
+        self._spread()
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk, rows=config.rows)
+        script.cascade(found.reductions, config.chunk, rows=config.rows * config.cluster)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()
@@ -175,6 +178,23 @@ class _Walk:
         script.comment("roles")
         self._roles()
         assert fusion is script.fusion
+
+    def _spread(self) -> None:
+        """What is computed of keys alone, such as their places: for each row that reads it, in the registers that have its scores."""
+        fusion, found, keys = self.fusion, self.found, Keys(self.fusion)
+        row, key = (found.scores.root[p] for p in (found.m, found.n))
+
+        def has(tv: TensorView, a: Axis) -> bool:
+            return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
+
+        for e in needed(fusion):
+            tv = e.output
+            if not isinstance(e, Pointwise) or not has(tv, key) or has(tv, row) or depends(fusion, tv, (found.scores,)):
+                continue
+            readers = [use.output for use in storage_uses(fusion, tv) if has(use.output, row)]
+            if readers:
+                self.script.comment(f"{tv.name} of the keys, for each row")
+                self.script.recompute(tv, readers)
 
     def _find(self) -> None:
         """The products by chunks."""
@@ -229,7 +249,7 @@ class _Walk:
         def has(tv: TensorView, a: Axis) -> bool:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
-        code = [e.output for e in fusion.exprs() if not fusion.is_view(e.output)]
+        code = [e.output for e in needed(fusion) if not fusion.is_view(e.output)]
         loads = [self.queries, self.keys, self.values]
         self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
@@ -260,16 +280,35 @@ class _Walk:
         assert rows == self.config.warpgroups * WGMMA_ROWS
 
     def _by_blocks(self, tv: TensorView, others: Sequence[int]) -> None:
-        """[batch.., rows, others..] to [batch.., blocks, rows of a block, others..]."""
+        """[batch.., rows, others..] to [batch.., blocks, (rank,) rows of a block, others..]."""
         call = self.script.on(tv)
         batch = [p for p in range(len(tv.root)) if p not in others]
         order = [*batch, *others]
         if order != sorted(order):
             call.reorder(order)
-        call.split(self.head - 1, self.config.rows)
-        for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
+        self._blocks(call)
+
+    def _blocks(self, call: Recorded) -> None:
+        """[batch.., rows, ..] to [batch.., blocks, (rank,) rows of a block, ..]; the last rows come first where masks leave them more keys than others."""
+        rows = len(self.found.batch)
+        call.split(rows, self.config.rows)
+        if self.is_clustered:
+            call.split(rows, self.config.cluster)
+        if self.found.row:
+            call.rasterize((rows,), Spelled(tiles.descending(), "tf.tiles.descending()"))
+        if self.config.blocks:
+            call.rasterize(tuple(range(rows + 1)), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.config.blocks // self.config.cluster)
+            if self.found.row:  # walks are unequally long
+                call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
+            call.bind(1, P.BIDx)
+            if self.is_clustered:
+                call.bind(2, P.CIDx)
+            return
+        for k, ptype in zip(range(rows - 1, -1, -1), (P.BIDy, P.BIDz), strict=False):
             call.bind(k, ptype)
-        call.bind(self.head - 1, P.BIDx)
+        call.bind(rows, P.BIDx)
+        if self.is_clustered:
+            call.bind(rows + 1, P.CIDx)
 
     def _registers(self) -> None:
         """As the tensor cores hold sums: [.., warp, row, pair, columns / 8, half, element]; what has rows alone, without the columns."""
@@ -288,14 +327,12 @@ class _Walk:
         call = script.on(ref)
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
-        call.split(self.head - 1, self.config.rows).split(self.head, WGMMA_ROWS)
+        self._blocks(call)
+        call.split(self.head, WGMMA_ROWS)
         tile -= 1
         call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
         call.propagate([tv for tv in self.after if tv is not ref], tile + 6)
         call.propagate(self.row_results, tile + 4)
-        for k, ptype in zip(range(self.head - 2, -1, -1), (P.BIDy, P.BIDz), strict=False):
-            call.bind(k, ptype)
-        call.bind(self.head - 1, P.BIDx)
         call.bind(self.head, P.TIDy)
         script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
@@ -323,7 +360,10 @@ class _Walk:
             call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)
-            call.set_atom(atoms.TMA_LOAD, (-2, -1))
+            elif self.config.blocks:
+                call.circular_buffer(self.config.query_stages)
+            is_common = self.is_clustered and tv is not self.queries
+            call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
 
     def _share(self) -> None:
         script, head = self.script, self.head

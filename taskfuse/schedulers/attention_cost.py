@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
-from taskfuse.ir.scalar import Const, Expr, substitute
+from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import Target
@@ -18,14 +22,22 @@ ITEMSIZE = 2
 """Bytes of an element of the factors."""
 STEP = 16
 """Terms of an instruction."""
-OTHERS = 32
+OTHERS = 24
 """Registers of a thread for other values than tiles."""
+ROUNDED = 16
+"""Of so many exponentials one is rounded, and still there before."""
+TURN = 6
+"""Registers of a thread for the place of rows that blocks take in turn."""
+MASK = 8
+"""Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
+CLUSTERS = (1, 2)
+"""Blocks that may share keys and values."""
+KEYS = 128
+"""Of a chunk, for which the target has figures."""
 SAMPLES = 8
 """Blocks whose trips are counted to tell the mean."""
-BARRIER_BYTES = 1024
-"""Shared memory left for mbarriers and alignment."""
 INSTRUCTIONS = 4.5
 """For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
 
@@ -38,11 +50,18 @@ class AttentionConfig(Parameters):
         warpgroups: that multiply, each 64 rows of a block.
         chunk: keys between two repairs of the sums.
         stages: chunks of keys, and of values, in Shared memory.
+        cluster: blocks, of neighboring rows, that share one copy of keys and values.
+        blocks: that take rows in turn, so that loads run ahead into the next ones; or claim them, if walks are unequally long; 0: a block for each.
+        query_stages: rows of queries in Shared memory, if blocks take them in turn.
     """
 
+    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
     warpgroups: int = 3
     chunk: int = 128
     stages: int = 2
+    cluster: int = 1
+    blocks: int = 0
+    query_stages: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -50,11 +69,15 @@ class AttentionConfig(Parameters):
             raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
         if self.chunk % STEP or self.chunk > 256:
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
+        if self.cluster not in CLUSTERS:
+            raise self.error(f"clusters of {self.cluster} blocks", f"use one of {', '.join(map(str, CLUSTERS))}")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
+        return f"{found}, {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else found
 
     @property
     def rows(self) -> int:
@@ -63,11 +86,17 @@ class AttentionConfig(Parameters):
 
     def shared_bytes(self, depth: int, columns: int) -> int:
         """Shared memory of a block: queries, and the rings of keys and values."""
-        return ITEMSIZE * (self.rows * depth + self.stages * self.chunk * (depth + columns))
+        return ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
 
-    def registers(self, columns: int) -> int:
-        """Registers of a thread: scores, in whose place their exponentials come, and the sums."""
-        return self.chunk // 2 + columns // 2 + OTHERS
+    def registers(self, columns: int, masks: int) -> int:
+        """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums.
+
+        Args:
+            columns: of the sums.
+            masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
+        """
+        more = MASK * masks + (TURN if self.blocks else 0)
+        return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +124,11 @@ class Attention:
     end: Expr | None
     row: str
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Positions of the axes that blocks divide."""
+        return (*self.batch, self.m)
+
 
 def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[AttentionConfig], ...]:
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
@@ -104,7 +138,9 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     root = found.scores.root
     depth = extent(root[found.d].extent)
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    fit = [c for c in every if _problem(found, c, depth, target) is None]
+    if found.end is None:  # else some blocks have much more to do than others
+        every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
+    fit = [c for c in every if _problem(fusion, found, c, depth, target) is None]
     m, n = extent(root[found.m].extent), extent(root[found.n].extent)
     batch = 1
     for p in found.batch:
@@ -115,10 +151,16 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     return tuple(options)
 
 
-def _problem(found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
     """Why parameters do not fit; ``None`` if they do."""
-    if config.registers(found.columns) > REGISTERS[config.warpgroups]:
-        return f"{config.registers(found.columns)} registers of a thread, of {REGISTERS[config.warpgroups]}"
+    if config.cluster > 1 and found.end is not None:
+        return "the walks of a cluster's blocks end at their own rows"
+    if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
+        return "blocks that claim rows, as walks are unequally long, have one stage of queries, and the number of rows is constant"
+    masks = 2 * (found.end is not None) or int(not is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts()))
+    registers = config.registers(found.columns, masks)
+    if registers > REGISTERS[config.warpgroups]:
+        return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
     shared = config.shared_bytes(depth, found.columns)
     room = target.limits.block_shared
     return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
@@ -128,21 +170,28 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     depth = found.scores.root[found.d].extent
     assert isinstance(depth, Const)
-    problem = _problem(found, config, depth.value, target)
+    problem = _problem(fusion, found, config, depth.value, target)
     if problem is not None:
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 
 
 def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, extent: Sizes) -> float:
-    """Microseconds: of a chunk the longer one of products and softmax, and what its warpgroups wait for."""
-    target = extent.target
+    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks."""
+    target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
     products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
-    softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes)
-    cycles = max(products, softmax) + target.attention.chunk_cycles[config.warpgroups - 1]
+    softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
+    exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
+    cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
+    cycles += 0 if found.end is None else figures.masked_cycles
     tiles = -(-m // config.rows)
-    waves = -(-batch * tiles // target.sms)
-    return target.kernel_us(waves * (_chunks(found, config, tiles, n, extent) + 1) * cycles / target.clock_mhz)
+    each = _chunks(found, config, tiles, n, extent) * cycles
+    each += 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
+    waves = batch * tiles / (config.blocks or target.sms)
+    waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
+    if config.blocks:
+        return target.kernel_us((figures.block_cycles + waves * (each + figures.turn_cycles[config.query_stages - 1])) / target.clock_mhz)
+    return target.kernel_us(waves * (each + figures.block_cycles) / target.clock_mhz)
 
 
 def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:

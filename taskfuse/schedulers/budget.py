@@ -1,20 +1,26 @@
-"""The budget of a search. It counts work and reads no clock, so that the result of a search depends on the fusion, not on the load of the machine.
+"""The budget of a search: seconds of the processor, by a count of its work and by a clock.
 
 The unit of work is the time that the processor of an ordinary server takes for it, in seconds, by the figures below: what is proposed and what is made is
-counted, with its size. A clock is the last safety net, for machines that are far slower: a search that it ends says so, and its result is not stored.
+counted, with its size. So the result of most searches depends on the fusion, not on the machine. A clock of the thread's processor time bounds them all, on
+machines that are slower and for work that takes longer than its count. It does not run while other processes have the processor.
+
+A part of the seconds is for the end: the kernels of the segments that were found are made when nothing more is searched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import Enum
 from time import thread_time
 from typing import Final
 
+from taskfuse.deadline import until
+
 SECONDS: Final = 10.0
 """What a search may spend by default."""
-NET: Final = 5.0
-"""Seconds of the processor for each second of work, after which the clock ends a search."""
+ENDING: Final = 0.25
+"""The greatest part of the seconds that is for the end."""
 
 
 class Work(Enum):
@@ -30,6 +36,10 @@ class Work(Enum):
         self.each = each
         self.size = size
 
+    def of(self, size: int) -> float:
+        """Seconds for some tensors."""
+        return self.each + self.size * size
+
 
 class Ended(Enum):
     """Why a search ended early."""
@@ -42,8 +52,9 @@ class Budget:
     """The budget of one search.
 
     Args:
-        seconds: of work.
+        seconds: of work, and of the processor.
         clock: seconds of the processor.
+        tensors: of the fusion, whose kernels are made at the end.
 
     Attributes:
         ended: the reason, once a caller has seen that it is spent.
@@ -51,16 +62,20 @@ class Budget:
 
     __slots__ = ("_clock", "_deadline", "_seconds", "_spent", "ended")
 
-    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] | None = None) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] | None = None, tensors: int = 0) -> None:
+        self._seconds = seconds - min(ENDING * seconds, Work.MADE.size * tensors)
         self._spent = 0.0
         self._clock = thread_time if clock is None else clock
-        self._deadline = self._clock() + NET * seconds
+        self._deadline = self._clock() + self._seconds
         self.ended: Ended | None = None
 
     def spend(self, work: Work, size: int) -> None:
         """Count work on some tensors."""
-        self._spent += work.each + work.size * size
+        self._spent += work.of(size)
+
+    def limit(self) -> AbstractContextManager[None]:
+        """Work inside is given up when the budget is spent, by a :class:`~taskfuse.deadline.DeadlineError`: for alternatives to what has been found."""
+        return until(lambda: self.is_spent)
 
     @property
     def is_spent(self) -> bool:

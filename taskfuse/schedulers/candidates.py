@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.count import Count, count
+from taskfuse.deadline import DeadlineError
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
@@ -20,7 +21,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.budget import Budget, Work
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, Sizes
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, Sizes, expendable
 from taskfuse.target import Target
 
 T = TypeVar("T")
@@ -221,8 +222,8 @@ class Candidates:
                         yield other
 
     def _given(self, scheduler: Scheduler, config: Any) -> Callable[[Fusion], Chosen[Any]]:
-        """A scheduler with parameters, where its offer has no shorter way."""
-        return partial(scheduler, config=config, **self._settings)
+        """A scheduler with parameters, where its offer has no shorter way; on a copy that nobody needs if they do not suit it."""
+        return partial(expendable(scheduler), config=config, **self._settings)
 
     def _least_counted(self, scheduler: Scheduler, options: Sequence[Option[Any]], given: Given) -> Candidate | None:
         """For a scheduler whose kernel is far from its roofline, the other parameters with the least counted time; ``None`` without a gain.
@@ -238,8 +239,12 @@ class Candidates:
                 continue
             other = self._tried(scheduler, lambda copy, option=option: given(option.config)(copy))
             counts: list[Count] = []
-            if other is None or failure(lambda other=other, counts=counts: counts.append(self._count(other.fusion))) is not None:
-                continue
+            try:
+                with self._budget.limit():
+                    if other is None or failure(lambda other=other, counts=counts: counts.append(self._count(other.fusion))) is not None:
+                        continue
+            except DeadlineError:
+                break
             if counts[0].us < least:
                 least = counts[0].us
                 found = other._replace(schedule=other.schedule.counted(counts[0], far.bound))
@@ -285,9 +290,15 @@ def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any], bound: flo
 
 
 def failure(call: Callable[[], object]) -> str | None:
-    """Why a call fails; ``None`` if it succeeds. An unexpected exception is a fault of taskfuse: it drops the candidate, and does not reach the user."""
+    """Why a call fails; ``None`` if it succeeds. An unexpected exception is a fault of taskfuse: it drops the candidate, and does not reach the user.
+
+    Raises:
+        DeadlineError: if the call does: it says nothing about the candidate.
+    """
     try:
         call()
+    except DeadlineError:
+        raise
     except UnsupportedError as error:
         return str(error.fields["reason"])
     except TaskfuseError as error:
@@ -300,7 +311,10 @@ def failure(call: Callable[[], object]) -> str | None:
 def result(call: Callable[[], T], otherwise: T, what: str, faults: list[str]) -> T:
     """The result of a part of a search that the search can do without; if it fails, ``otherwise``, with ``what`` is missing and why in ``faults``."""
     found: list[T] = []
-    fault = failure(lambda: found.append(call()))
+    try:
+        fault = failure(lambda: found.append(call()))
+    except DeadlineError as error:
+        fault = error.message
     if fault is None:
         return found[0]
     faults.append(f"{what}: {fault}")

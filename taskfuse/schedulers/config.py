@@ -10,10 +10,9 @@ from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.block_sums import SPAN
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
-from taskfuse.schedulers.loads import BULK_BYTES
+from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.target import DEFAULT, WARPGROUP, Target
+from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target
 
 STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
@@ -271,7 +270,7 @@ class MatmulConfig(Parameters):
         if columns_by_threads and self.cluster > 1:
             raise self.error(
                 f"cluster = {self.cluster}, and threads copy the factor with the columns: each block needs a copy of its own",
-                f"use cluster=1, or rows of multiples of {BULK_BYTES} bytes",
+                f"use cluster=1, or rows of multiples of {TMA_BYTES} bytes",
             )
         if is_reduced and (self.is_pingpong or self.cluster > 1):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"

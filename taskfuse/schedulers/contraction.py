@@ -1,4 +1,4 @@
-"""The contraction of a fusion, recognized by its structure: axes, operands, and epilogue.
+"""The contraction of a fusion, recognized by its structure: axes and operands; its epilogue is found by :mod:`taskfuse.schedulers.epilogue`.
 
 :mod:`taskfuse.ir.contraction` defines a matrix product, with rows m, columns n and batch axes. Its combining function and body are
 compared with what the tensor-core atom computes, whichever op made it.
@@ -10,77 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
-from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.contraction import MatrixAxes, computes, factors
-from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, View, reads
+from taskfuse.ir.expr import MathExpr, Reduction, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, made_from, producers, reads_of, resolve, storage_reads
+from taskfuse.ir.scalar import ge, prove
+from taskfuse.ir.storage import has_code, made_from, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
-from taskfuse.schedulers.factors import Operand, factor, padded_source, prologue_of
-from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
+from taskfuse.schedulers.epilogue import EpilogueInput, Output, Reduced, behind, check_finals, logical_places, output_of, places_of, reduced_by, sides_of
+from taskfuse.schedulers.factors import Operand, factor
 from taskfuse.schedulers.schedule import refuse
-
-NOWHERE, SEVERAL = -1, -2
-"""The place of an axis that the result lacks, and of one with several places: the tensor is read in several ways."""
-STAGED_ITEMSIZE = 2
-"""Bytes of the elements that ``stmatrix`` stores."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Output:
-    """An output of the fusion, or the part that one is made of.
-
-    Attributes:
-        tensor: the output.
-        is_staged: ``stmatrix`` makes tiles of it in Shared memory, of which rows are stored 16 bytes at a time: 16-bit elements, n contiguous, strides of
-            multiples of 16 bytes.
-        is_bulk: the copy engine stores these; else threads do. It stores whole tiles, and the part that an output is made of may lack some of their rows.
-        is_paired: two neighbors along n are one access: n contiguous, and even.
-    """
-
-    tensor: TensorView
-    is_staged: bool
-    is_bulk: bool
-    is_paired: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EpilogueInput:
-    """An input that the epilogue reads.
-
-    Attributes:
-        tensor: the input, or the view through which it is read elsewhere than at axes of the product.
-        is_paired: two neighbors along n are one access.
-        is_wide: it has rows and columns: an element is read once.
-    """
-
-    tensor: TensorView
-    is_paired: bool
-    is_wide: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reduced:
-    """A reduction of the product's elements.
-
-    Attributes:
-        tensor: its result.
-        places: for each axis of its iteration space, the place in that of the contraction.
-        over: the places that it reduces.
-    """
-
-    tensor: TensorView
-    places: tuple[int, ...]
-    over: frozenset[int]
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The places that it does not reduce, in the order of its logical axes."""
-        return tuple(p for p in self.places if p not in self.over)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,12 +110,12 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     result = expr.output if outer is None else outer.output
     inside = [] if outer is None else [expr.output, *between(fusion, expr.output, result)]
     made_by = products if outer is None else [outer]
-    epilogue, reductions, finals = _behind(fusion, [e for e in exprs if not among(e.output, inside)], made_by)
-    places = _places(fusion, [e.output for e in made_by], epilogue)
-    behind = [*(e.output for e in reductions), *finals]
+    epilogue, reductions, finals = behind(fusion, [e for e in exprs if not among(e.output, inside)], made_by)
+    places = places_of(fusion, [e.output for e in made_by], epilogue)
+    after = [*(e.output for e in reductions), *finals]
     parts = [part for tv in asked for part in made_from(fusion, tv)]
     for tv in parts:
-        if tv not in places and not among(tv, behind):
+        if tv not in places and not among(tv, after):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     others = [e for e in exprs if e not in products]
@@ -184,10 +125,10 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     if blocks is not None:
         axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
     beside = tuple(_beside(fusion, e, others, axes, a) for e in products[1:])
-    made = tuple(_output(fusion, tv, places[tv], result, axes.n) for tv in stored)
-    reduced = tuple(_reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
-    _check_finals(fusion, finals, reduced)
-    return MatrixProduct(axes, a, b, epilogue, made, _sides(fusion, epilogue, places, axes), reduced, finals, blocks, beside)
+    made = tuple(output_of(fusion, tv, places[tv], result, axes.n) for tv in stored)
+    reduced = tuple(reduced_by(fusion, e, places, result, (axes.m, axes.n)) for e in reductions)
+    check_finals(fusion, finals, reduced)
+    return MatrixProduct(axes, a, b, epilogue, made, sides_of(fusion, epilogue, places, axes), reduced, finals, blocks, beside)
 
 
 def _multiplied(
@@ -235,20 +176,14 @@ def _beside(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], first: 
     result, tile = expr.output, f"the tiles of {first.result.name}"
     if result.dtype is not first.result.dtype or result.shape != first.result.shape:
         raise refuse(fusion, "matmul", f"{result!r} has other elements than {tile}", "leave it to a fusion of its own")
-    at = {place: p for p, place in enumerate(_logical(result))}
-    place = _logical(first.result)
+    at = {place: p for p, place in enumerate(logical_places(result))}
+    place = logical_places(first.result)
     axes, a, b = _multiplied(fusion, expr, others, at[place[first.n]])
     if (axes.m, axes.n) != (at[place[first.m]], at[place[first.n]]):
         raise refuse(fusion, "matmul", f"rows and columns of {result.name} are not those of {tile}", "leave it to a fusion of its own")
     if a.tensor.dtype is not like.tensor.dtype:
         raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} have two dtypes", "convert one of them before")
     return Accumulated(axes, a, b)
-
-
-def _logical(result: TensorView) -> tuple[int | None, ...]:
-    """For each axis of the iteration space of a result, its place among the result's axes."""
-    kept = iter(range(result.ndim))
-    return tuple(None if a.is_reduction else next(kept) for a in result.root)
 
 
 def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
@@ -285,172 +220,3 @@ def apart(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[list[TensorView]]:
     computed = [e.output for e in code]
     edges = [(t, e.output) for e in code for read in storage_reads(fusion, e) for t in made_from(fusion, read.tensor) if among(t, computed)]
     return components(computed, edges)
-
-
-def _behind(
-    fusion: Fusion, exprs: Sequence[MathExpr], products: Sequence[Reduction]
-) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
-    """What else is computed, producers first: the tensors of the epilogue, reductions of them, and what is computed from these.
-
-    Args:
-        products: what makes the elements that the epilogue takes.
-    """
-    multiplied = [r.tensor for e in products for r in storage_reads(fusion, e)]
-    factors_made = [tv for tv in multiplied if padded_source(fusion, tv) is not None]
-    factors_made += [made for tv in multiplied for made in prologue_of(fusion, tv)]
-    results = [e.output for e in products]
-    epilogue: list[TensorView] = []
-    reductions: list[Reduction] = []
-    finals: list[TensorView] = []
-    for expr in exprs:
-        tv = expr.output
-        if among(tv, results) or not has_code(fusion, expr) or among(tv, factors_made):
-            continue
-        sources = [read.tensor for read in storage_reads(fusion, expr)]
-        after = [t for t in sources if among(t, finals) or any(t is r.output for r in reductions)]
-        if isinstance(expr, Reduction) and not after and len(sources) == 1 and among(sources[0], [*results, *epilogue]):
-            reductions.append(expr)
-        elif not isinstance(expr, Pointwise | View | FirstValid):
-            raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
-        elif not after:
-            epilogue.append(tv)
-        else:
-            whole = next((t for t in sources if among(t, [*results, *epilogue])), None)
-            if whole is not None:
-                reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
-                raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")
-            finals.append(tv)
-    used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
-    twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
-    if twice is not None:
-        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and after a reduction", "define two inputs and pass the array twice")
-    return tuple(epilogue), tuple(reductions), tuple(finals)
-
-
-def _inputs_of(fusion: Fusion, tv: TensorView) -> list[TensorView]:
-    return [p for p in producers(fusion, tv) if p.is_input]
-
-
-def _reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[int, int]], result: TensorView, tile: tuple[int, int]) -> Reduced:
-    """The axes of a reduction of the epilogue, in terms of the contraction's."""
-    (read,) = storage_reads(fusion, expr)
-    found: dict[int, int] = {}
-    for axis, e in enumerate(read.index):
-        position = iteration_position(e)
-        if position is not None and axis in places.get(read.tensor, {}):
-            found[position] = places[read.tensor][axis]
-    tv = expr.output
-    if len(found) != result.ndim or sorted(found) != list(range(len(tv.root))) or min(found.values()) < 0:
-        raise refuse(
-            fusion, "matmul", f"{tv.name} reduces {read.tensor.name}, which does not have every axis of the product", "leave it to a fusion of its own"
-        )
-    over = frozenset(found[position] for position, a in enumerate(tv.root) if a.is_reduction)
-    if not over & set(tile):
-        raise refuse(fusion, "matmul", f"{tv.name} reduces batch axes, and neither rows nor columns", "leave it to a fusion of its own")
-    return Reduced(tv, tuple(found[position] for position in range(len(tv.root))), over)
-
-
-def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tuple[Reduced, ...]) -> None:
-    """What is computed from reductions has their axes, in their order: it shares their loops."""
-    kept = {r.tensor: r.kept for r in reductions}
-    for tv in finals:
-        for read in reads_of(fusion, tv):
-            if read.tensor.is_input:
-                continue
-            mine = kept[read.tensor]
-            wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
-            read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
-            if read_at != wide or kept.setdefault(tv, mine) != mine:
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "leave it to a fusion of its own")
-
-
-def _places(fusion: Fusion, results: Sequence[TensorView], epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
-    """For each tensor of the epilogue, inputs included: which axis of the result's iteration space each of its logical axes is, as far as known.
-
-    From the result to what reads it, then from readers back to the rest of what they read: a bias gets its place from the sum that it is in.
-    """
-    first = {d: p for p, d in enumerate(_logical(results[0])) if d is not None}
-    found = {result: dict(first) for result in results}
-    for tv, read in _reads(fusion, epilogue):
-        if read.tensor not in found:
-            continue
-        for axis, e in enumerate(read.index):
-            position = iteration_position(e)
-            if position is None:
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
-            place = found[read.tensor].get(axis, NOWHERE)
-            if found.setdefault(tv, {}).setdefault(position, place) != place:
-                raise refuse(fusion, "matmul", f"{tv.name} reads products at two places", "an epilogue reads each element of the product in its place")
-    flowed = set(found)
-    for tv, read in reversed(_reads(fusion, epilogue)):
-        if read.tensor in flowed or tv not in found:
-            continue
-        places = found.setdefault(read.tensor, {})
-        for axis, e in enumerate(read.index):
-            position = iteration_position(e)
-            place = NOWHERE if position is None else found[tv].get(position, NOWHERE)
-            places[axis] = place if places.get(axis, place) == place else SEVERAL
-    for tv in epilogue:
-        if SEVERAL in found.get(tv, {}).values():
-            raise refuse(fusion, "matmul", f"{tv.name} is read in two ways, such as at its place and transposed", "compute it twice")
-    _check_exchanged(fusion, epilogue, found)
-    return found
-
-
-def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]]) -> None:
-    """Loops over axes that an input exchanges have one key: a tensor that has only some of these axes takes the first loops, which must be its own."""
-    seen: dict[TensorView, dict[int, set[int]]] = {}
-    for tv, read in _reads(fusion, epilogue):
-        for axis, e in enumerate(read.index):
-            place = places.get(tv, {}).get(position, NOWHERE) if (position := iteration_position(e)) is not None else NOWHERE
-            if place != NOWHERE:
-                seen.setdefault(read.tensor, {}).setdefault(axis, set()).add(place)
-    for source, axes in seen.items():
-        exchanged = set[int]().union(*(a for a in axes.values() if len(a) > 1))
-        for tv, at in places.items():
-            own = exchanged.intersection(at.values())
-            if own and any(p < max(own) for p in exchanged - own):
-                raise refuse(
-                    fusion,
-                    "matmul",
-                    f"{source.name} is read in two ways, such as at its place and transposed, and {tv.name} lacks an axis that differs in them",
-                    f"define two inputs and pass the array of {source.name} twice",
-                )
-
-
-def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
-    """The operands of the epilogue, producers first."""
-    return [(tv, read) for tv in epilogue for read in reads_of(fusion, tv)]
-
-
-def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:
-    if tv.ndim != result.ndim or len(places) != result.ndim:
-        raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
-    row_major = places[tv.ndim - 1] == n
-    facts = fusion.facts()
-    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and copy_bytes(tv, facts) == BULK_BYTES
-    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts))
-
-
-def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:
-    found: dict[TensorView, dict[int, int]] = {}
-    several: set[TensorView] = set()  # read in two ways: as they lie
-    for tv in epilogue:
-        expr = fusion.definition(tv)
-        for given in () if expr is None else reads(expr):
-            read = resolve(fusion, given)
-            if not read.tensor.is_input:
-                continue
-            if fusion.is_view(given.tensor) and not all(isinstance(e, Const) or iteration_position(e) is not None for e in read.index):
-                own = ((axis, iteration_position(e)) for axis, e in enumerate(given.index))
-                at = {axis: NOWHERE if p is None else places.get(tv, {}).get(p, NOWHERE) for axis, p in own}
-                if found.setdefault(given.tensor, at) != at:
-                    several.add(given.tensor)
-            elif SEVERAL not in (at := places.get(read.tensor, {})).values():
-                found[read.tensor] = at
-    facts = fusion.facts()
-    return tuple(
-        EpilogueInput(tv, at.get(tv.ndim - 1) == axes.n and is_multiple(tv.shape[-1], 2, facts), {axes.m, axes.n} <= {*at.values()})
-        for tv, at in found.items()
-        if tv not in several
-    )

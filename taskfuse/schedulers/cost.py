@@ -6,7 +6,7 @@ which the tensor cores of that multiprocessor are idle, unless another warpgroup
 than its bytes from DRAM. Measured: clusters that load shared operands once are not faster for it, since the cache serves neighbors
 that ask for the same data at once; but their blocks begin and end together.
 
-The figures are those of the target (:class:`taskfuse.target.ProductFigures`). The model differs from the 160 times of an H200 in
+The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from the 160 times of an H200 in
 ``benchmarks/results/matmul.txt`` of 22 November 2026 by 7% (root mean square of the logarithm), at most by 23%. Copies by threads were measured at two
 sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
 """
@@ -102,12 +102,6 @@ GROUPS = (1, 2, 4, 8, 16)
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
-FRAGMENT_CYCLES = 150
-"""Assumed: from the arrival of a slot to the first product of a factor that is computed in registers, beside the instructions for its elements."""
-CONVERTED = 2.5
-"""Instructions for an element of 16 bits on its way through registers: to float32 and back, and its part of a load."""
-LANES = 128
-"""Multiply-adds that a multiprocessor begins in a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +261,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         "barriers": figures.step_cycles + further,
     }
     if problem.blocks is not None:
-        sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / LANES
+        sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / target.lanes
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
@@ -281,7 +275,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     if problem.prologue is not None:
         # while a warpgroup computes its factor, the others that share the tile multiply
         elements = config.rows * config.tile_k // WARPGROUP
-        cycles["prologue"] = cycles["tensor cores"] / config.sharing + FRAGMENT_CYCLES + elements * (CONVERTED + problem.prologue)
+        cycles["prologue"] = cycles["tensor cores"] / config.sharing + figures.fragment_cycles + elements * (figures.converted_instructions + problem.prologue)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)

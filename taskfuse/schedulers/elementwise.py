@@ -10,29 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, evaluate, is_multiple, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.target import Target
+from taskfuse.target import SECTOR_BYTES, Target
 
 MOST_NEW = 128
 """The most tensors that recomputation may add: their number multiplies if concatenations or reductions of one another are read at several points."""
-SECTOR_BYTES = 32
-"""The bytes of a memory transaction: the cost of an uncoalesced read."""
+NEIGHBORS = 64
+"""The points that are taken for those at which a warp loads."""
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
 """A point along an axis: of which vector it is, and its place in that."""
-EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
-"""Share of the bandwidth that loads reach, by their bytes. Assumed, not measured: it ranks schedules."""
 
 
 def stored(fusion: Fusion) -> tuple[TensorView, ...]:
@@ -234,12 +236,13 @@ def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
 def follow(script: Script, reader: TensorView, tensors: Sequence[TensorView]) -> None:
     """Give ``tensors``, ancestors of ``reader``, its loops: each from what reads it directly, so that no other axis of equal extent is meant."""
     left, stack = dict.fromkeys(tensors), [reader]
+    keys = Keys(script.fusion)
     while stack:
         tv = stack.pop()
         found = [p for p in producers(script.fusion, tv) if p in left]
         if found:
-            script.on(tv).propagate(found)
-            script.parallelize_like(tv, found)
+            script.propagate(tv, found, keys)
+            script.parallelize_like(tv, found, keys)
         for producer in found:
             del left[producer]
         stack += found
@@ -287,7 +290,7 @@ class OutputWork:
 
     def us(self, vector_bytes: int) -> float:
         """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longer of memory and arithmetic, and the launch."""
-        memory = self.target.dram_us(self.loaded + self.stored, EFFICIENCY[vector_bytes])
+        memory = self.target.dram_us(self.loaded + self.stored, self.target.assumed.load_share(vector_bytes))
         return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
 
 
@@ -312,7 +315,7 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 if read.tensor is table(fusion, expr) and _is_scattered(fusion, expr):
                     loaded += min(points * SECTOR_BYTES, extent.elements(read.tensor) * size)  # caches hold what is read again
                 else:
-                    loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else SECTOR_BYTES)
+                    loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent))
         instructions += points * cost(expr)
     return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
 
@@ -334,6 +337,24 @@ def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
         return True
     *heads, _ = _along(fusion, read, reader, last, SECTOR_BYTES // read.tensor.dtype.itemsize)
     return not any(INSIDE.free & e.free for e in heads)
+
+
+def fetched(read: Read, reader: TensorView, extent: Sizes) -> float:
+    """Bytes of whole sectors for each element of a tensor that is read, counted for the first points of its reader: its neighbors along the last axes."""
+    size = read.tensor.dtype.itemsize
+    left = np.arange(min(NEIGHBORS, prod(extent(a.extent) for a in reader.root)))
+    values: dict[str, Any] = dict(extent.values)
+    for axis in range(len(reader.root) - 1, -1, -1):
+        values[str(iteration_symbol(axis))] = left % extent(reader.root[axis].extent)
+        left = left // extent(reader.root[axis].extent)
+    try:
+        index = [np.broadcast_to(np.asarray(evaluate(e, values), np.int64), left.shape) for e in read.index]
+    except KeyError:  # elements of a table
+        return SECTOR_BYTES
+    place = np.zeros_like(left)
+    for position, own in zip(index, read.tensor.shape, strict=True):
+        place = place * extent(own) + position
+    return min(SECTOR_BYTES, SECTOR_BYTES * len(np.unique(place * size // SECTOR_BYTES)) / len(np.unique(place)))
 
 
 def cost(expr: MathExpr) -> int:

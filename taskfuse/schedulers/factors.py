@@ -14,8 +14,9 @@ from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.elementwise import is_aligned
-from taskfuse.schedulers.loads import BULK_BYTES, copy_bytes, is_bulk
+from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
+from taskfuse.target import TMA_BYTES
 
 LDMATRIX_BYTES = 2
 """Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
@@ -88,7 +89,7 @@ def factor(
     whole = at_axes(expr.output, read)
     chosen = chosen_by_batch(read, row, axes)
     start = simplify(read.index[-1] - iteration_symbol(axes.k), facts)
-    steps = (axes.extent(axes.k), SPAN), (start, BULK_BYTES)
+    steps = (axes.extent(axes.k), SPAN), (start, TMA_BYTES)
     is_block = in_blocks and bool(start.free) and axes_of_index([start]).issubset(axes.batch)
     is_block = is_block and all(is_multiple(e, size // tv.dtype.itemsize, facts) for e, size in steps)
     if not all(w or (c and source is None) for w, c in zip(whole[:-1], chosen, strict=False)) or not (whole[-1] or is_block) or read.valid is not TRUE:

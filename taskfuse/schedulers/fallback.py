@@ -23,10 +23,8 @@ from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_ali
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, MAX_THREADS, Target
+from taskfuse.target import DEFAULT, Target
 
-SERIAL_US = 0.02
-"""Microseconds of a step of a serial reduction or scan. Assumed, so that other schedulers are preferred for these."""
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 SCALAR_BYTES = 4
@@ -44,8 +42,7 @@ class FallbackConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads > MAX_THREADS:
-            raise self.error(f"{self.threads} threads", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads, f"{self.threads} threads")
 
     @property
     def words(self) -> str:
@@ -109,7 +106,7 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     owner = separate(script)
     steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
-    return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
+    return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
 
 
 def _check(fusion: Fusion) -> dict[str, int]:

@@ -7,6 +7,7 @@ reason, and the other forms remain. If none is left, the fusion is computed tens
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -99,7 +100,9 @@ class Forms:
         best: Segmentation | None = None
         for search in sorted(self._searches, key=lambda search: search.us):
             if best is None or search.us < best.us:
-                found = result(lambda search=search: search.segmentation(reason), None, f"no kernels of the form after {len(search.moves)} calls", self._faults)
+                with nullcontext() if best is None else self._budget.limit():
+                    what = f"no kernels of the form after {len(search.moves)} calls"
+                    found = result(lambda search=search: search.segmentation(reason), None, what, self._faults)
                 best = min((s for s in (best, found) if s is not None), key=lambda s: s.us, default=None)
         return best
 

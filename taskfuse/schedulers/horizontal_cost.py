@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from taskfuse.count.launch import SPARE_REGISTERS
 from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
@@ -25,9 +26,6 @@ from taskfuse.lowering import lower
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.schedule import Block
 from taskfuse.target import MAX_THREADS, Target, launch_registers
-
-BASE_REGISTERS = 24
-"""Registers of a thread besides those of its largest Local tensor: addresses, indices, loads in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +223,9 @@ def _joint(name: str, loads: Sequence[Load]) -> Load:
 
 
 def _registers(kernel: Kernel) -> int:
-    """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`BASE_REGISTERS`."""
+    """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`SPARE_REGISTERS`."""
     words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if not MEDIA[b.memory].has_addresses and isinstance(size := _elements(b), Const))
-    return min(BASE_REGISTERS + max(words, default=0), launch_registers(1))
+    return min(SPARE_REGISTERS + max(words, default=0), launch_registers(1))
 
 
 def _elements(b: Buffer) -> Expr:

@@ -15,12 +15,8 @@ from taskfuse.ir.scalar import Expr, Facts, is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.script import Recorded
-from taskfuse.target import Target
+from taskfuse.target import TMA_AXES, TMA_BYTES, Target
 
-BULK_BYTES = 16
-"""Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
-MAX_RANK = 5
-"""Axes of such a tensor."""
 LOADING_THREADS = 128
 TOGETHER = 16
 """Loads that a thread has in flight before it stores their values."""
@@ -29,13 +25,13 @@ TOGETHER = 16
 def copy_bytes(tv: TensorView, facts: Facts) -> int:
     """Bytes of one access that copies ``tv``: the most that ``cp.async`` takes and its rows are provably multiples of, or one element."""
     row: Expr = tv.shape[-1] * tv.dtype.itemsize
-    sizes = (size for size in (BULK_BYTES, 8, atoms.CP_ASYNC.min_bytes) if size > tv.dtype.itemsize and is_multiple(row, size, facts))
+    sizes = (size for size in (TMA_BYTES, 8, atoms.CP_ASYNC.min_bytes) if size > tv.dtype.itemsize and is_multiple(row, size, facts))
     return next(sizes, tv.dtype.itemsize)
 
 
 def is_bulk(tv: TensorView, facts: Facts) -> bool:
     """True if the copy engine can read ``tv``."""
-    return copy_bytes(tv, facts) == BULK_BYTES and tv.ndim <= MAX_RANK
+    return copy_bytes(tv, facts) == TMA_BYTES and tv.ndim <= TMA_AXES
 
 
 def by_threads(call: Recorded, size: int, itemsize: int) -> None:
@@ -73,7 +69,7 @@ def told(tv: TensorView, facts: Facts) -> str:
     if is_bulk(tv, facts):
         return ""
     size = copy_bytes(tv, facts)
-    if size == BULK_BYTES:
-        return f"{tv!r}: copied by threads, {size} bytes at once: the copy engine takes {MAX_RANK} axes at most"
-    unit = BULK_BYTES // tv.dtype.itemsize
-    return f"{tv!r}: copied by threads, {size} bytes at once: for bulk copies declare rows of multiples of {BULK_BYTES} bytes, tf.dim(..., multiple_of={unit})"
+    if size == TMA_BYTES:
+        return f"{tv!r}: copied by threads, {size} bytes at once: the copy engine takes {TMA_AXES} axes at most"
+    unit = TMA_BYTES // tv.dtype.itemsize
+    return f"{tv!r}: copied by threads, {size} bytes at once: for bulk copies declare rows of multiples of {TMA_BYTES} bytes, tf.dim(..., multiple_of={unit})"

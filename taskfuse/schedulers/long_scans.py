@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import isqrt, prod
 
-from taskfuse.count import IN_FLIGHT, LOAD_CYCLES
+from taskfuse.count import IN_FLIGHT
 from taskfuse.ir.expr import Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
@@ -52,7 +52,7 @@ def _chunk(fusion: Fusion, expr: Scan, extent: Sizes) -> int | None:
     def walk(length: int, columns: int) -> float:
         """Microseconds to scan columns by one thread each, in waves of resident threads."""
         waves = max(1.0, columns / (target.sms * target.limits.warps * WARP))
-        return waves * length * LOAD_CYCLES / IN_FLIGHT / target.clock_mhz
+        return waves * length * target.assumed.load_cycles / IN_FLIGHT / target.clock_mhz
 
     def apart(length: int) -> float:
         chunks = -(-steps.value // length)

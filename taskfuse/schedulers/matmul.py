@@ -111,7 +111,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MatmulPlan:
     """What may be scheduled.
 
     Attributes:
@@ -127,7 +127,9 @@ class Plan:
         return next(way for way in self.ways if way.problem.is_swapped is config.is_swapped)
 
 
-def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False) -> Plan:
+def _planned(
+    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
+) -> MatmulPlan:
     """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for or may be faster."""
     product = find(fusion)
     check_types(fusion, product, tf32)
@@ -141,15 +143,15 @@ def _planned(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf
         raise refuse(fusion, "matmul", reason, "give some of them a fusion of their own")
     usual = Way(product, problem)
     if is_swapped:
-        return Plan((usual, _swapped(fusion, usual, sizes, tf32)), ranked)
+        return MatmulPlan((usual, _swapped(fusion, usual, sizes, tf32)), ranked)
     if not problem.has_few_rows:
-        return Plan((usual,), ranked)
+        return MatmulPlan((usual,), ranked)
     try:
         swapped = _swapped(fusion, usual, sizes, tf32)
     except UnsupportedError:
-        return Plan((usual,), ranked)
+        return MatmulPlan((usual,), ranked)
     both = (*ranked, *rank(swapped.problem)) if problem.m >= WGMMA_ROWS else (*rank(swapped.problem), *ranked)  # of equals, what loads fewer rows outside
-    return Plan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
+    return MatmulPlan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
 
 
 def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: bool) -> Way:

@@ -309,10 +309,7 @@ class OnlineSchedule:
         totals = [
             tv for tv in self.code if isinstance(self.fusion.definition(tv), Reduction | Fold) and any(a.is_reduction and keys.key(a) == steps for a in tv.root)
         ]
-        for tv in totals:
-            self.script.on(tv).inline_at(self.rows)
+        self.script.inline_at(totals, self.rows)
         self.script.inline_most([tv for tv in self.code if not among(tv, totals)])
-        for tv in self.loads:
-            self.script.on(tv).inline_at(self.rows + 2)
-        for tv in self.again:
-            self.script.on(tv).inline_at(self.rows + 1)
+        self.script.inline_at(self.loads, self.rows + 2)
+        self.script.inline_at(self.again, self.rows + 1)

@@ -40,8 +40,7 @@ class OnlineConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads * self.rows > MAX_THREADS:
-            raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads * self.rows, f"{self.threads} threads for each of {self.rows} rows")
 
     @property
     def words(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, get_type_hints
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.location import caller
+from taskfuse.target import MAX_THREADS
 
 
 class Parameters:
@@ -51,6 +52,11 @@ class Parameters:
                 raise self.error(f"{name} is {value}", "use a positive number" if least == 1 else f"use {least} or more")
             if name in self.POWERS and value & (value - 1):
                 raise self.error(f"{name} is {value}", "use a power of two")
+
+    def check_threads(self, threads: int, text: str) -> None:
+        """Check that a block can have so many threads; ``text`` says which they are."""
+        if threads > MAX_THREADS:
+            raise self.error(text, f"a block has at most {MAX_THREADS} threads")
 
     def error(self, reason: str, help: str) -> UnsupportedError:
         """The error for invalid parameters."""

@@ -17,6 +17,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
@@ -25,9 +26,6 @@ from taskfuse.schedulers.schedule import Chosen, Offer, check_call, refuse, trie
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
-
-CLAIM_BYTES = 4
-"""Of Shared memory, for each tile that a block may claim."""
 
 
 @tries_parameters

@@ -18,7 +18,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.config import MatmulConfig
-from taskfuse.schedulers.contraction import Reduced
+from taskfuse.schedulers.epilogue import Reduced
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import WARP
 

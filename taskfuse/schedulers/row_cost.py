@@ -3,7 +3,7 @@
 A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
 and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store. Blocks that
 are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
-(:class:`taskfuse.target.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
+(:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
         guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
         narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)  # what is loaded in float32 is not held twice
         held = _vector_registers(width, problem.bytes_held(Keep.REGISTERS))
-        found = guarded + share * max(max(width, loaded - narrow) + narrow, held) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
+        joined = 2 + (_slots(problem, config) if config.blocks > 1 else 0)
+        found = guarded + share * max(max(width, loaded - narrow) + narrow, held) + joined * problem.results
     if config.keep is not Keep.REGISTERS:
         loaded += common
         trips = ceil(share / config.unroll)
@@ -224,10 +225,11 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     per_element = problem.phases * figures.instructions + functions * figures.function_instructions
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
     thread = config.each * trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
-    cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config) + figures.store_cycles
+    cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config, total) + figures.store_cycles
     if total < target.sms:  # blocks alone on their multiprocessors: no other block waits while they move what they move, at the rate of one
         cycles += (loaded + again + stored) / (total * target.l2_bytes_per_cycle)
-    work = elements * per_element + total * threads * problem.phases * figures.overhead_instructions
+    lanes = ceil(threads / WARP) * WARP  # a warp that is not full takes as long
+    work = elements * per_element * lanes / threads + total * lanes * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     times = {
@@ -241,14 +243,23 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
 
 
-def _exchange(problem: RowProblem, config: RowConfig) -> float:
-    """Cycles from the last partial result of a thread to the result of the row."""
+def _exchange(problem: RowProblem, config: RowConfig, total: int) -> float:
+    """Cycles from the last partial result of a thread to the result of the row, in a launch of ``total`` blocks."""
     lanes, figures = _lanes(problem, config), problem.target.rows
     others = ceil(config.threads / lanes)
     inside = log2(lanes) * figures.shuffle_cycles if lanes > 1 else 0
     across = figures.barrier_cycles + others * figures.slot_cycles if others > 1 else 0
-    grid = figures.grid_cycles + config.blocks * figures.block_slot_cycles if config.blocks > 1 else 0
-    return problem.results * (inside + across) + grid
+    if config.blocks == 1:
+        return problem.results * (inside + across)
+    joins = 2 if problem.is_constant else 1  # the threads of a row join the results of blocks like those of threads, where its length is known
+    grid = figures.grid_cycles + total * figures.arrival_cycles
+    parts = problem.results * problem.reductions * _slots(problem, config)
+    return problem.results * joins * (inside + across) + grid + parts * figures.block_slot_cycles
+
+
+def _slots(problem: RowProblem, config: RowConfig) -> int:
+    """Results of blocks that a thread joins, where several share a row."""
+    return ceil(config.blocks / min(config.threads, config.blocks)) if problem.is_constant else config.blocks
 
 
 def candidates(problem: RowProblem) -> Iterator[RowEstimate]:
@@ -318,5 +329,5 @@ def _fits(problem: RowProblem, config: RowConfig, held: int) -> bool:
 
 
 def rank(problem: RowProblem) -> list[RowEstimate]:
-    """All candidates, the fastest first; ties go to fewer threads."""
-    return sorted(candidates(problem), key=lambda e: (e.us, e.config.threads * e.config.rows))
+    """All candidates, the fastest first; ties go to full warps, then to fewer threads."""
+    return sorted(candidates(problem), key=lambda e: (e.us, (threads := e.config.threads * e.config.rows) < WARP, threads))

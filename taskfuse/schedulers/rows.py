@@ -3,6 +3,9 @@
     inner (the contiguous axis is reduced)    [rows: BIDx, TIDy, each | row: BIDy, trip, unroll, TIDx, vector]
     outer (it is kept)                        [rows: BIDx, TIDx, each | row: BIDy, trip, unroll, TIDy | vector]
 
+Blocks that share a row of known length have a part of it each, and a result of each part, in memory; the threads of a row join these results. In a row of
+unknown length their trips alternate, and each thread joins all results.
+
 Each phase walks a row once. Loads of ``unroll`` vectors are issued together; a row that is kept in registers has one trip, so all of its loads
 come before the first use. The schedule consists of public scheduling calls, which a :class:`~taskfuse.schedulers.script.Script` writes down.
 """
@@ -29,7 +32,7 @@ from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.space import Space, is_in_place
-from taskfuse.target import ASYNC_BYTES, MAX_GRID, MAX_THREADS, VECTOR_BYTES
+from taskfuse.target import ASYNC_BYTES, MAX_GRID, VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,7 @@ class RowConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads * self.rows > MAX_THREADS:
-            raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads * self.rows, f"{self.threads} threads for each of {self.rows} rows")
         if self.each > 1 and self.threads * self.blocks > 1:
             raise self.error(f"{self.each} rows of each thread", "one thread has a row then: threads=1, blocks=1")
         if self.blocks > MAX_GRID[1]:
@@ -100,6 +102,8 @@ class RowSchedule:
         self.space = space
         self.config = config
         self.residents = residents
+        lengths = [space.axes[p].extent for p in space.reduced]
+        self.has_parts = config.blocks > 1 and config.threads > 1 and all(isinstance(e, Const) for e in lengths)
 
     def apply(self) -> None:
         """Make the calls."""
@@ -184,7 +188,10 @@ class RowSchedule:
         if config.keep is not Keep.REGISTERS:
             r.split(outer, config.unroll)
         if config.blocks > 1:
-            r.split(outer, config.blocks).reorder({outer + 1: outer})
+            if self.has_parts:
+                r.split(outer, config.blocks, False)
+            else:
+                r.split(outer, config.blocks).reorder({outer + 1: outer})
             types.append(P.BIDy)
         types += [P.Serial] * (1 if config.keep is Keep.REGISTERS else 2)
         self.together = self.resident if config.each > 1 else len(types) - 1
@@ -199,11 +206,34 @@ class RowSchedule:
             r.propagate(narrow)
         if alone := [tv for tv in others if tv not in rows | wide]:
             r.propagate(alone, outer)
+        parts = self._parts(outer) if self.has_parts else {}
+        ref, others = parts.get(ref, ref), [*others, *parts.values(), *([ref] if ref in parts else [])]
+        r = script.on(ref)
         for axis, ptype in enumerate(types):
             if ptype is not P.Serial:
                 r.bind(axis, ptype)
-        script.parallelize_like(ref, others)
+        script.parallelize_like(ref, [tv for tv in others if tv is not ref])
+        self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
         self.vector = {tv: len(types) if tv in wide else outer for tv in self.code}
+
+    def _parts(self, outer: int) -> dict[TensorView, TensorView]:
+        """Where blocks share a row, the parts of its reductions, one of each block, which the threads of a row join together in every block.
+
+        Args:
+            outer: the position of the blocks' axis.
+        """
+        config, threads = self.config, P.TIDx if self.space.is_inner else P.TIDy
+        parts: dict[TensorView, TensorView] = {}
+        for tv in self.code:
+            if tv in self.wide and isinstance(self.fusion.definition(tv), Reduction):
+                parts[tv] = self.script.new(tv, "rfactor", [k for k, a in enumerate(tv.loop) if a.is_reduction and k != outer])
+        lanes = min(config.threads, config.blocks)
+        for tv in parts:
+            call = self.script.on(tv)
+            if lanes < config.blocks:
+                call.split(outer, lanes)
+            call.bind(outer + (lanes < config.blocks), threads)
+        return parts
 
     def _check_axes(self, ref: TensorView) -> None:
         """Every axis of a tensor is one of the reference: what is computed again in another phase may share none with it, and no loop of it would be bound.
@@ -279,6 +309,6 @@ class RowSchedule:
         """What is loaded at once is loaded before it is used; all else shares as many loops with its readers as it can."""
         self.script.comment("inlining")
         self.script.inline_most(self.code)
-        for tv in (*self.shared, *self.loads):
-            if tv in self.wide:
-                self.script.on(tv).inline_at(self.resident if tv in self.kept else self.together)
+        loaded = [tv for tv in (*self.shared, *self.loads) if tv in self.wide]
+        self.script.inline_at([tv for tv in loaded if tv not in self.kept], self.together)
+        self.script.inline_at([tv for tv in loaded if tv in self.kept], self.resident)

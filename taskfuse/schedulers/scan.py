@@ -35,8 +35,6 @@ THREADS = 256
 """The preferred threads of a row; longer rows have longer chunks."""
 FEWEST_THREADS = 128
 """The fewest threads of a block, if there are enough rows."""
-LEVEL_US = 0.5
-"""Microseconds of the barriers of one level of totals. Assumed, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     vector = width if chosen.chunk % width == 0 else 1
     levels = _Schedule(script, chosen, vector, most).apply(leaves, longest)
     threads = ceil(longest / chosen.chunk)
-    us = total.us(min(VECTOR_BYTES, vector * widest(fusion, leaves))) + levels * LEVEL_US
+    us = total.us(min(VECTOR_BYTES, vector * widest(fusion, leaves))) + levels * target.assumed.level_us
     others = [replace(chosen, chunk=chosen.chunk * 2), replace(chosen, chunk=max(chosen.chunk // 2, 1)), replace(chosen, rows=1)]
     configs = [c for c in dict.fromkeys((chosen, *others)) if c.chunk <= most and ceil(longest / c.chunk) * c.rows <= MAX_THREADS]
     options = tuple(Option(c, us, block=(ceil(longest / c.chunk), c.rows, 1)) for c in configs)

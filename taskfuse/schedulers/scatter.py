@@ -19,20 +19,16 @@ from taskfuse.ir.storage import has_code, needed, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import SECTOR_BYTES, follow, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import follow, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, MAX_THREADS, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, Target
 
 THREADS = 256
 RESIDENT = 4
 """Blocks of a multiprocessor."""
-GRID_US = 2.0
-"""Of a barrier of the grid. Assumed, not measured."""
-TURN_US = 0.002
-"""For one update of an element after another. Assumed, not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,7 @@ class ScatterConfig(Parameters):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.threads > MAX_THREADS:
-            raise self.error(f"{self.threads} threads", f"a block has at most {MAX_THREADS} threads")
+        self.check_threads(self.threads, f"{self.threads} threads")
 
     @property
     def words(self) -> str:
@@ -129,7 +124,7 @@ def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int]) -> floa
         sent = sum(points[p.tensor] for p in expr.parts if isinstance(fusion.definition(p.tensor), Update))
         turns += sent / extent.elements(out)
         moved += min(2.0 * sent * out.dtype.itemsize, float(sent * SECTOR_BYTES))
-    return replace(total, stored=total.stored + moved).us(4) + GRID_US + turns * TURN_US
+    return replace(total, stored=total.stored + moved).us(4) + total.target.assumed.grid_us + turns * total.target.assumed.update_us
 
 
 def _loops(script: Script, root: TensorView, config: ScatterConfig) -> None:

@@ -246,6 +246,11 @@ def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
     return cast("SchedulerT", tried)
 
 
+def expendable(scheduler: Scheduler) -> Scheduler:
+    """A scheduler for fusions that nobody needs if it refuses given parameters: it then leaves them changed, or raises :class:`ScheduleError`."""
+    return cast("Scheduler", getattr(scheduler, "__wrapped__", scheduler))
+
+
 class Sizes:
     """The further inputs of cost models: the GPU, and numbers for extents: those given, else the allowed value nearest to
     :data:`ASSUMED`.

@@ -15,7 +15,8 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.cascade import cascade
-from taskfuse.schedule.propagate import parallelize_like
+from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.propagate import parallelize_like, propagate
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
 MAX_LINE = 120
@@ -141,15 +142,41 @@ class Script:
         self.fusion.inline_most(tensors)
         self._write(text)
 
+    def inline_at(self, tensors: Sequence[TensorView], position: int) -> None:
+        """:meth:`Fusion.inline_at`; :meth:`TensorView.inline_at` of one tensor."""
+        match tensors:
+            case []:
+                pass
+            case [tv]:
+                self.on(tv).inline_at(position)
+            case _:
+                text = f"fusion.inline_at({self.spell(list(tensors))}, {position})"
+                self.fusion.inline_at(tensors, position)
+                self._write(text)
+
     def resident_blocks(self, count: int) -> None:
         """:meth:`Fusion.resident_blocks`."""
         self.fusion.resident_blocks(count)
         self._write(f"fusion.resident_blocks({count})")
 
-    def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
-        """:func:`taskfuse.parallelize_like`."""
+    def propagate(self, ref: TensorView, targets: Sequence[TensorView], keys: Keys) -> None:
+        """:meth:`TensorView.propagate` of all axes.
+
+        Args:
+            keys: those of the fusion, which several calls have in common.
+        """
+        own, given = self.on(ref), self.spell(list(targets))
+        propagate(ref, targets, keys=keys)
+        self.record(own.name, f"propagate({given})", True)
+
+    def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView], keys: Keys | None = None) -> None:
+        """:func:`taskfuse.parallelize_like`.
+
+        Args:
+            keys: those of the fusion, where several calls have them in common.
+        """
         text = f"tf.parallelize_like({self.spell(ref)}, {self.spell(list(targets))})"
-        parallelize_like(ref, targets)
+        parallelize_like(ref, targets, keys)
         self._write(text)
 
     def task(self, tensors: Sequence[TensorView], name: str) -> Task:

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from math import inf, prod
 from typing import Any
 
+from taskfuse.deadline import DeadlineError
 from taskfuse.ir.expr import Assemble, FirstValid, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
@@ -120,7 +121,11 @@ class Search:
             if found is None:
                 continue
             bound = sum(self._ways[segments[k]].bound for k in group) - (len(group) - 1) * self.target.launch_us
-            came = tried(self._trial, found.fusion, found.schedule, bound)
+            try:
+                with self._budget.limit():
+                    came = tried(self._trial, found.fusion, found.schedule, bound)
+            except DeadlineError:
+                break
             apart = sum(p.schedule.us for p in parts)
             if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
                 why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
@@ -231,6 +236,8 @@ class Search:
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
         """The segments with some tensors on the other side of a cut, if that is faster."""
         for a, tensors, home in self._movable(segments):
+            if self._budget.is_spent:
+                break
             first = min(tensors, key=lambda tv: self.place[tv])
             if (a, first, home) in self._unmoved:
                 continue

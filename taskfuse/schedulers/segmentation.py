@@ -13,7 +13,7 @@ from taskfuse.schedulers.schedule import SANE, Chosen
 
 _ENDED: Final = {
     Ended.WORK: "the search for segments ended at its budget of work: tf.compile(fusion, budget=...) gives it more",
-    Ended.CLOCK: "the search for segments was stopped by the clock, so another run may find other kernels: it is not kept",
+    Ended.CLOCK: "the search for segments ended at its budget of processor seconds: tf.compile(fusion, budget=...) gives it more",
 }
 
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from taskfuse.deadline import DeadlineError
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
-from taskfuse.location import caller
+from taskfuse.location import OneCall, caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget, Ended
-from taskfuse.schedulers.candidates import Candidate, Trial, result, tried
+from taskfuse.schedulers.candidates import Candidate, Trial, Tried, result, tried
 from taskfuse.schedulers.forms import Forms
 from taskfuse.schedulers.long_scans import chunk_long_scans
 from taskfuse.schedulers.roofline import bytes_of, instructions, roofline
@@ -45,7 +46,11 @@ def choose_segments(
     Raises:
         UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names an unknown dimension.
     """
-    budget = budget or Budget()
+    with OneCall():
+        return _chosen(fusion, sizes, target, trial, budget or Budget())
+
+
+def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, trial: Trial | None, budget: Budget) -> Segmentation:
     extent = Sizes(fusion, sizes, target)
     if not fusion.outputs:
         raise UnsupportedError(
@@ -74,7 +79,7 @@ def choose_segments(
                     raise several
             elif one is None or several.us < one.schedule.us:
                 # what was counted is compared with what is counted: the model of the whole may say more than the count of the same kernel in a segment
-                came = None if one is None or not several.is_far else tried(trial, one.fusion, one.schedule, bound)
+                came = None if one is None or not several.is_far else _alternative(trial, one, bound, budget)
                 if one is None or came is None or came.refused or came.schedule.us >= several.us:
                     return several
                 return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
@@ -85,6 +90,15 @@ def choose_segments(
             found.put_aside(came.schedule)
         else:
             return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
+
+
+def _alternative(trial: Trial | None, one: Candidate, bound: float, budget: Budget) -> Tried | None:
+    """The result of a trial of a candidate that can be done without; ``None`` where the budget does not allow it."""
+    try:
+        with budget.limit():
+            return tried(trial, one.fusion, one.schedule, bound)
+    except DeadlineError:
+        return None
 
 
 def _chunked(fusion: Fusion, extent: Sizes) -> tuple[Fusion, tuple[tuple[str, int], ...]]:

@@ -150,10 +150,8 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     bind_vectors(script, others, outputs, config.vector)
     if inner := [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *(o.tensor for o in others)))]:
         script.inline_most(inner)
-    for leaf in others:
-        script.on(leaf.tensor).inline_at(blocks + 2)
-    for tv in shared:
-        script.on(tv).inline_at(blocks)
+    script.inline_at([leaf.tensor for leaf in others], blocks + 2)
+    script.inline_at(shared, blocks)
 
 
 def _tiles(script: Script, out: TensorView, rows: int, tile: int) -> None:

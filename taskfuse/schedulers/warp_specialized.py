@@ -36,14 +36,14 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
-from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, MatrixProduct
+from taskfuse.schedulers.contraction import MatrixProduct
+from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.factors import Operand
-from taskfuse.schedulers.loads import BULK_BYTES
 from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
-from taskfuse.target import WARP
+from taskfuse.target import TMA_BYTES, WARP
 
 WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
@@ -370,7 +370,7 @@ class WarpSpecialized:
     def _by_warps(self, out: TensorView) -> None:
         """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks of 16 bytes, rows one after another, elements of a chunk]."""
         call, m = self.script.on(out), self.piece + 1
-        chunk = BULK_BYTES // STAGED_ITEMSIZE
+        chunk = TMA_BYTES // STAGED_ITEMSIZE
         at_once = WARP * chunk // self.config.columns
         call.split(m + 1, chunk).split(m, STMATRIX).split(m + 1, at_once).reorder({m + 1: m + 3})
         for k in range(3):

@@ -6,7 +6,7 @@ state (Mazurkiewicz 1977), so one of each kind is enough. A *race* is a pair of 
 order; only there do other kinds of runs branch off. Which steps depend:
 
 - **Program order**: steps of one thread; an operation's issue, its parts, and the wait_group that waited for them; what one thread does before
-  it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are no races.
+  it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are not races.
 - **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the wait_group of what
   reads Shared memory as a read of its source, since an access between issue and wait_group is an error; so is the wait_group of an asynchronous copy
   or the arrival that covers it, whichever comes first (the other one changes nothing any more), a write of its destination. A proxy fence

@@ -15,6 +15,7 @@ from taskfuse.errors import InputError, SimulationError
 from taskfuse.ir.arguments import scalar_argument
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
+from taskfuse.ir.shared_layouts import SPANS, swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
@@ -36,7 +37,7 @@ from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
 Array = npt.NDArray[Any]
 Argument = npt.NDArray[Any] | float | int
-ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a swizzle
+ALIGNMENT = max(map(swizzle_period, SPANS))  # of the first byte of Shared memory
 
 
 def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: Mapping[str, int] | None) -> SimulatedLaunch:

@@ -21,12 +21,12 @@ from taskfuse.sim.memory import Site
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.sim.region import Region
 from taskfuse.sim.synchronization import cell
+from taskfuse.target import TMA_BYTES
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
 
-COORDINATE_BYTES = 16  # a box begins at a multiple of this many bytes along the last axis of its tensor
 Ints = npt.NDArray[np.int64]
 
 
@@ -70,8 +70,8 @@ def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coo
         if base % swizzle_period(param.swizzle):
             raise Fault(f"TMA at byte {base} of Shared memory, not a multiple of {swizzle_period(param.swizzle)}", thread=thread)
         last = coords[-1].value(lane, agent.env) * box.dtype.itemsize
-        if last % COORDINATE_BYTES:
-            raise Fault(f"TMA at byte {last} along the last axis of {box}, not a multiple of {COORDINATE_BYTES}", thread=thread)
+        if last % TMA_BYTES:
+            raise Fault(f"TMA at byte {last} along the last axis of {box}, not a multiple of {TMA_BYTES}", thread=thread)
         linear = base + np.arange(steps.shape[1]) * shared.dtype.itemsize
         yield thread, lane, Transfer(box, shared, inside, index[inside], swizzled(linear, param.swizzle))
 

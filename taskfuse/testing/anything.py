@@ -26,6 +26,7 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.kir.declarations import TensorParam
+from taskfuse.runtime.automatic import assumed, check_open
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
@@ -34,6 +35,7 @@ from taskfuse.schedulers.schedule import Schedule
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.sim import simulate
+from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
@@ -259,7 +261,9 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     runs: dict[tf.Fusion, Executable] = {}
 
     def trial(scheduled: tf.Fusion, schedule: Schedule) -> None:
-        runs[scheduled] = one_kernel(scheduled, "sim", schedule=schedule)
+        run = one_kernel(scheduled, "sim", schedule=schedule)
+        check_open(run, scheduled, assumed(scheduled, None, DEFAULT))
+        runs[scheduled] = run
 
     found = choose_segments(fusion, trial=trial)
     assert INTERNAL not in found.explain(), found.explain()

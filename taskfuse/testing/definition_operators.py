@@ -15,7 +15,7 @@ from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, const, not_
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole, operands_of
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]
 
@@ -35,21 +35,11 @@ class DefinitionOperator:
                     yield replace(kernel, definitions=(*kernel.definitions[:k], new, *kernel.definitions[k + 1 :]))
 
 
-def operands_of(rule: Rule) -> tuple[Operand, ...]:
+def all_operands(rule: Rule) -> tuple[Operand, ...]:
     """The operands of a rule, in order; for a ``whole``, its parts, each at its place."""
-    match rule:
-        case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
-            return operands
-        case Pick(cases=cases):
-            return tuple(c.operand for c in cases)
-        case Accumulate(operand=operand):
-            return (operand,)
-        case Find(source=source, values=values):
-            return (source, *values)
-        case Send(operand=operand, values=values):
-            return (operand, *values)
-        case Whole(parts=parts, places=places):
-            return tuple(Access(p, e) for p, e in zip(parts, places, strict=True))
+    if isinstance(rule, Whole):
+        return tuple(Access(p, e) for p, e in zip(rule.parts, rule.places, strict=True))
+    return operands_of(rule)
 
 
 def with_operands(rule: Rule, operands: tuple[Operand, ...]) -> Rule:
@@ -74,7 +64,7 @@ def _each(change: Callable[[Kernel, Operand], Iterator[Operand]]) -> Change:
     """One operand changed."""
 
     def apply(kernel: Kernel, d: Definition) -> Iterator[Definition]:
-        operands = operands_of(d.rule)
+        operands = all_operands(d.rule)
         for k, o in enumerate(operands):
             for new in change(kernel, o):
                 yield replace(d, rule=with_operands(d.rule, (*operands[:k], new, *operands[k + 1 :])))
@@ -119,7 +109,7 @@ def _constants(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
 
 def _swapped(kernel: Kernel, d: Definition) -> Iterator[Definition]:
     """Two operands exchanged, where this changes the function."""
-    operands = operands_of(d.rule)
+    operands = all_operands(d.rule)
     match d.rule:
         case Apply(op=op) | Reduce(body=op):
             pairs = range(1 if op.commutative else 0, len(operands) - 1)

@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, sym
 from taskfuse.kir import Kernel, held, parse_kernel, walk
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Whole
-from taskfuse.testing.definition_operators import operands_of
+from taskfuse.testing.definition_operators import all_operands
 from taskfuse.testing.mutations import at
 from taskfuse.testing.value_edits import Writer, with_holds
 
@@ -110,7 +110,7 @@ def _with_space(d: Definition, chance: random.Random) -> Definition:
 
 def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule:
     """The same rule on other operands, or another rule on the same operands."""
-    operands = [_operand(o, every, chance) for o in operands_of(d.rule)]
+    operands = [_operand(o, every, chance) for o in all_operands(d.rule)]
     if chance.random() < 0.3 and operands:
         if chance.random() < 0.5:
             operands.pop()

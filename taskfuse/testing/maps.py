@@ -1,8 +1,8 @@
 """``python -m taskfuse.testing.maps``: compares the proof of values with the definitions, on small kernels with random index maps.
 
-A proved kernel of :mod:`taskfuse.testing.small.maps` or :mod:`taskfuse.testing.small.tables` must give, under hostile interleavings and at every tested
-size, the modular values of its definitions (:mod:`taskfuse.testing.meaning`), and with tables also the ordinary numbers; otherwise it is a **false
-accept**. A kernel that gives them and is not proved is counted by its unproved obligation.
+A proved kernel of :mod:`taskfuse.testing.small.maps`, :mod:`~taskfuse.testing.small.tables` or :mod:`~taskfuse.testing.small.registers` must give, under
+hostile interleavings and at every tested size, the modular values of its definitions (:mod:`taskfuse.testing.meaning`), and with tables also the ordinary
+numbers; otherwise it is a **false accept**. A kernel that gives them and is not proved is counted by its unproved obligation.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early.
 """
@@ -33,13 +33,14 @@ from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.meaning import meaning
 from taskfuse.testing.outcomes import LongRun, is_valid, other_words
 from taskfuse.testing.small.maps import mapped
+from taskfuse.testing.small.registers import registered
 from taskfuse.testing.small.tables import tabled
 from taskfuse.testing.small.text import Small
 
 CRASH = "the checker fails:"
 WRONG = "a launch that cannot be"
 TABLES = 7
-"""One in this many kernels has tables."""
+"""One in this many kernels has tables, and one several accumulators or slots of its own."""
 MOST = 200_000
 """Most steps of a launch."""
 
@@ -71,7 +72,7 @@ class MapsRow:
 def drawn(seed: int, number: int) -> Small | None:
     """A kernel of a run; ``None`` if kernel IR refuses it."""
     try:
-        made = tabled if number % TABLES == TABLES - 2 else mapped
+        made = {TABLES - 2: tabled, TABLES - 3: registered}.get(number % TABLES, mapped)
         small = made(RandomChooser(random.Random(f"{seed}:{number}").getrandbits(48)))
     except TaskfuseError:
         return None

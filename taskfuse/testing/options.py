@@ -211,7 +211,7 @@ ROWS = CaseOptions(
 # Mostly calls that move or repeat the computation of tensors.
 REWRITES = replace(USUAL, ops=8, scans=12, selects=20, rewrites=35, transforms=30)
 
-# Products of matrices on tensor cores.
+# Matrix products on tensor cores.
 PRODUCTS = CaseOptions(
     ops=4,
     elements=128 * 128,

@@ -49,7 +49,7 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "define_scalar": "declares an input, drawn on its own",
     "define_integer": "declares an input",
     "jagged_to_padded_dense": "takes a table, drawn for ragged rows",
-    "segment_sum": "needs a count where its segments are no table; drawn with one",
+    "segment_sum": "needs a count where its segments are not a table; drawn with one",
     "float_of_bits": "takes unsigned integers of 32 and 64 bits alone; random numbers are made with it",
     "associative_scan": "takes a function; linear_recurrence and segmented_cumsum are scans by one",
     "grouped_matmul": "takes a table of promised values: taskfuse.testing.grouped",
@@ -165,7 +165,7 @@ def attempt(op: str, tensors: Sequence[tf.TensorView], chooser: Chooser, recorde
 
 
 def _value(p: Parameter, ndim: int, chooser: Chooser) -> Any:
-    """An argument that is no tensor; ``None`` if nothing is known of its kind."""
+    """An argument that is not a tensor; ``None`` if nothing is known of its kind."""
     kind = str(p.annotation).removesuffix(" | None")
     if p.name in WORDS:
         return chooser.pick(WORDS[p.name])

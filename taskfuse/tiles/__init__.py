@@ -1,10 +1,11 @@
 """Orders of tiles, and lists of the tiles of several problems: who computes what, and when.
 
-``raster``, ``grouped``, ``rotated`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of several problems
-when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share tiles, for ``tv.chunk_product``.
+``raster``, ``grouped``, ``rotated``, ``descending`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of
+several problems when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share tiles, for
+``tv.chunk_product``.
 """
 
-from taskfuse.tiles.orders import Dynamic, Grouped, Raster, Rotated, dynamic, grouped, raster, rotated
+from taskfuse.tiles.orders import Descending, Dynamic, Grouped, Raster, Rotated, descending, dynamic, grouped, raster, rotated
 from taskfuse.tiles.places import places
 from taskfuse.tiles.shared import SplitK, StreamK, split_k, stream_k
 from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
@@ -12,6 +13,7 @@ from taskfuse.tiles.work_list_picture import picture, table
 from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, sort_problems
 
 __all__ = [
+    "Descending",
     "Dynamic",
     "Grouped",
     "Half",
@@ -22,6 +24,7 @@ __all__ = [
     "StreamK",
     "WorkItem",
     "WorkList",
+    "descending",
     "dynamic",
     "grouped",
     "macro_tiles",

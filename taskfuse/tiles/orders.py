@@ -118,6 +118,29 @@ def rotated(first: IntLike) -> Rotated:
 
 
 @dataclass(frozen=True, slots=True)
+class Descending:
+    """One axis, from its last index to the first."""
+
+    def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The index along the axis, from the work index ``w``.
+
+        Raises:
+            ValueError: there is not exactly one axis.
+        """
+        if len(extents) != 1:
+            raise ValueError(f"one axis is walked from its end, not {len(extents)}")
+        return (extents[0] - 1 - sym(WORK),)
+
+
+def descending() -> Descending:
+    """One axis from its end: of blocks that take longer the further behind they stand, as in causal attention, the longest start first.
+
+    The GPU starts blocks about in their order. The last ones to start are short then, and all multiprocessors end at about the same time.
+    """
+    return Descending()
+
+
+@dataclass(frozen=True, slots=True)
 class Dynamic:
     """One axis, whose indices blocks claim one by one, as they come to them."""
 

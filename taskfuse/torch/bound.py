@@ -38,7 +38,7 @@ class CallSite:
     Args:
         run: the long way: from tensors and integers to results.
         tensors: how many of its arguments are tensors, which come first.
-        rebind: called with a function for arguments of the usual alignment, if extents are no symbols: the graph calls it from then on.
+        rebind: called with a function for arguments of the usual alignment, if extents are not symbols: the graph calls it from then on.
     """
 
     __slots__ = ("_known", "_rebind", "_run", "_tensors")

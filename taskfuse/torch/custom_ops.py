@@ -189,5 +189,5 @@ def _register_gradients(name: str, fusion: Fusion, backward: Fusion, op: Callabl
 
 
 def _unknown(backward: Fusion, name: str, known: list[str]) -> None:
-    reason = f"'{name}' is no name that it can have"
+    reason = f"'{name}' is not a name that it can have"
     raise UnsupportedError(what=f"backward fusion '{backward.name}'", reason=reason, help=f"use one of {', '.join(known)}", location=caller())

@@ -94,7 +94,7 @@ def argument(node: Node, name: str) -> Any:
 
 
 def op_name(node: Node) -> str:
-    """The name of a node's op without namespace and overload; empty for what is no op."""
+    """The name of a node's op without namespace and overload; empty if it is not an op."""
     schema = getattr(node.target, "_schema", None)
     return "" if schema is None else schema.name.split("::")[1]
 

@@ -59,7 +59,7 @@ def name_of(node: Node) -> tuple[str, str]:
     """The name of the op of a node, and its overload. Raises :class:`Refused` for an op that is not ATen's."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace not in WRAPPERS:
-        raise Refused("it is no op of ATen")
+        raise Refused("it is not an op of ATen")
     return target._schema.name.split("::")[1], target._schema.overload_name or "default"
 
 

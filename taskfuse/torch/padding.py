@@ -1,4 +1,4 @@
-"""Products of matrices whose rows are not multiples of 16 bytes, padded so that they are.
+"""Matrix products whose rows are not multiples of 16 bytes, padded so that they are.
 
 torch's kernels for products of 16-bit floats load and store 16 bytes at once where the contiguous axes of factors and result are multiples of that; elsewhere,
 as for a vocabulary of 50257 words, it has kernels that take :data:`SLOW` times as long. A product of padded factors, of which a part is read, costs copies of
@@ -111,7 +111,7 @@ def _readers(node: Node, plan: GraphPartition) -> Iterator[Node]:
 
 
 def _through_views(node: Node, part: Any, plan: GraphPartition) -> dict[Node, Any] | None:
-    """What torch says of the views of ``node`` if that is the fake tensor ``part``; ``None`` if one of them is no view then."""
+    """What torch says of the views of ``node`` if that is the fake tensor ``part``; ``None`` if one of them is not a view then."""
     new: dict[Node, Any] = {node: part}
 
     def value_of(n: Any) -> Any:

@@ -45,7 +45,7 @@ class PartitionLimits:
 
     Attributes:
         device: the type of the devices whose nodes become regions.
-        products: whether all products of matrices belong to regions.
+        products: whether all matrix products belong to regions.
         least: regions of fewer nodes that compute are left to torch.
         most: greater regions are cut where the fewest tensors cross.
     """

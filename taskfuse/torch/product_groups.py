@@ -1,4 +1,4 @@
-"""Products of matrices, and attention, that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
+"""Matrix products, and attention, that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
 
 torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
 product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex
@@ -26,7 +26,7 @@ from taskfuse.torch.rules.attention import ATTENTION
 from taskfuse.torch.rules.reductions import PRODUCTS
 from taskfuse.torch.worth import attention_times, product_times
 
-JOINED: Final = dict.fromkeys(PRODUCTS, "a product of matrices") | dict.fromkeys(ATTENTION, "attention")
+JOINED: Final = dict.fromkeys(PRODUCTS, "a matrix product") | dict.fromkeys(ATTENTION, "attention")
 """The ops that groups are made around, and what reports say where torch computes them."""
 
 MOST: Final = 8

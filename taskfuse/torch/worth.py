@@ -1,6 +1,6 @@
 """Whether a fusion can be as fast as torch's own ops: expected times of both, before anything is compiled.
 
-The least time of a fusion is its roofline: its bytes, or the instructions of its definition, whichever take longer; products of matrices, which take as long
+The least time of a fusion is its roofline: its bytes, or the instructions of its definition, whichever take longer; matrix products, which take as long
 in both, are left out. torch's op moves the same bytes, and has at most so many instructions for each element as a sort by digits has (:data:`DIGITS` passes).
 Where the definition needs more than that, as a sort by exchanges of a long row does, torch has an algorithm that taskfuse has not. Short rows, and few, are as
 well sorted in a fusion.

@@ -1,6 +1,7 @@
 """Linear arithmetic against all small integers: what is said to hold has no counterexample; what it is there for is found."""
 
 from itertools import product
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -15,11 +16,14 @@ NAMES = ("a", "b", "c")
 LEAST, GREATEST = -3, 4
 POINTS = [dict(zip(NAMES, values, strict=True)) for values in product(range(LEAST, GREATEST + 1), repeat=3)]
 SMALL = st.integers(-3, 3)
-TERMS = st.one_of(
-    st.sampled_from([sym(n) for n in NAMES]),
-    st.builds(lambda n, k: sym(n) // k, st.sampled_from(NAMES), st.integers(1, 3)),
-    st.builds(lambda n, k: sym(n) % k, st.sampled_from(NAMES), st.integers(1, 4)),
-    st.builds(lambda n, m: sym(n) * sym(m), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+TERMS = cast(
+    "st.SearchStrategy[Expr]",
+    st.one_of(
+        st.sampled_from([sym(n) for n in NAMES]),
+        st.builds(lambda n, k: sym(n) // k, st.sampled_from(NAMES), st.integers(1, 3)),
+        st.builds(lambda n, k: sym(n) % k, st.sampled_from(NAMES), st.integers(1, 4)),
+        st.builds(lambda n, m: sym(n) * sym(m), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Which threads of a block satisfy conditions, by their linear numbers; unknown where an extent or a condition is no matter of constants."""
+"""Which threads of a block satisfy conditions, by their linear numbers; unknown where an extent or a condition is not constant."""
 
 import numpy as np
 import pytest

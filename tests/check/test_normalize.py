@@ -45,6 +45,23 @@ def test_a_place_in_the_cluster_is_one_in_the_grid() -> None:
     assert written(kernel("s[clusterIdx.x, threadIdx.x] = copy(1.0)", cluster="  CLUSTER (2, 1, 1)")) == ["s[blockIdx.x % 2, threadIdx.x] = copy(1.0)"]
 
 
+@pytest.mark.parametrize(("grid", "place"), [(4, "blockIdx.x"), (8, "blockIdx.x % 4")])
+def test_a_place_in_the_cluster_is_one_in_the_grid_as_an_index_of_a_table(grid: int, place: str) -> None:
+    """What is asked of the index is asked of the place in the grid: both are the same number."""
+    text = f"""\
+KERNEL k(x: float32[64], t: int32[5]) -> (y: float32[4])
+  GRID ({grid}, 1, 1)  BLOCK (1, 1, 1)  CLUSTER (4, 1, 1)
+
+IF blockIdx.x < 4 && clusterIdx.x < 3:
+  y[clusterIdx.x] = copy(x[clamp(t[clusterIdx.x + 2 of 5], 0, 63)])
+"""
+    k = parse_kernel(text)
+    _, stored = [stmt_text(s, k) for s in walk(in_blocks(k, *known(k)))]
+    assert stored == f"y[{place}] = copy(x[clamp(t[{place} + 2 of 5], 0, 63)])"
+    assert k.verify().is_proved
+    assert not parse_kernel(text.replace("clusterIdx.x < 3", "clusterIdx.x < 4")).verify().is_proved
+
+
 @pytest.mark.parametrize(("least", "expected"), [(" min 1", "s[0, threadIdx.x] = copy(1.0)"), (" min 0", "s[threadIdx.y//N, threadIdx.x] = copy(1.0)")])
 def test_a_divisor_that_may_be_0_is_not_lost(least: str, expected: str) -> None:
     """``0//N`` is 0, unless ``N`` is 0."""

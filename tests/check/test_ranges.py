@@ -1,6 +1,7 @@
 """Spans against all small integers: every value lies in the span; what is refuted holds nowhere, what is implied everywhere."""
 
 from itertools import product
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +28,7 @@ EXPRS = st.recursive(
     ),
     max_leaves=4,
 )
-CONDITIONS = st.builds(lambda make, x, y: make(x, y), st.sampled_from([lt, le, ge, eq, ne]), EXPRS, EXPRS)
+CONDITIONS = cast("st.SearchStrategy[Expr]", st.builds(lambda make, x, y: make(x, y), st.sampled_from([lt, le, ge, eq, ne]), EXPRS, EXPRS))
 
 
 def boxed(*conditions: Expr) -> Ranges:

@@ -31,7 +31,7 @@ def test_what_breaks_it(edit: tuple[str, str], gap: str) -> None:
 
 
 def test_only_rings_reach_other_blocks() -> None:
-    """What is no ring across blocks says nothing of when its copies come to an end."""
+    """Rings that do not cross blocks say nothing of when its copies come to an end."""
     found = gaps("share", (" across CIDx\n    c", "\n    c"))
     assert any(g.endswith("it accesses other blocks of the cluster outside a ring, and they do not all wait for it") for g in found)
 

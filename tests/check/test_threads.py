@@ -24,7 +24,7 @@ def conditions(*texts: str) -> tuple[Expr, ...]:
 
 def chosen(*texts: str) -> list[int]:
     """The linear ids of the threads of the constant block, one by one."""
-    found = []
+    found: list[int] = []
     for z, y, x in product(range(3), range(4), range(8)):
         env = {"threadIdx.x": x, "threadIdx.y": y, "threadIdx.z": z}
         if all(evaluate(parse_expr(t), env) for t in texts):

@@ -1,4 +1,4 @@
-"""Traversals of rings: the positions that an end visits, parsed from its statements; what is no position."""
+"""Traversals of rings: the positions that an end visits, parsed from its statements; what is not a position."""
 
 import pytest
 

@@ -1,12 +1,16 @@
 """Every kernel of the examples and of tests/kernels is proved, and so are the kernels of random cases."""
 
+import gc
 from pathlib import Path
 
 import pytest
 
 from taskfuse.check import verify
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.counterexample import counterexample
 from taskfuse.check.refuted import TooLarge
+from taskfuse.check.statement_tree import Node
+from taskfuse.collector import PAUSE
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.options import Mix
 from tests.proofs import proved
@@ -19,6 +23,22 @@ KERNELS = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens
 @pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
 def test_kernels_are_proved(path: Path) -> None:
     verify(parse_kernel(path.read_text(encoding="utf-8"))).require()
+
+
+def alive() -> int:
+    """Nodes and constraints that the process holds."""
+    return sum(isinstance(o, (Node, Constraints)) for o in gc.get_objects())
+
+
+@pytest.mark.parametrize("path", KERNELS[::8], ids=lambda p: p.stem)
+def test_a_proof_leaves_no_cycles(path: Path) -> None:
+    """Reference counts free what it was made of, and the collector finds nothing to do."""
+    kernel = parse_kernel(path.read_text(encoding="utf-8"))
+    gc.collect()
+    with PAUSE:
+        before = alive()
+        verify(kernel).require()
+        assert alive() == before
 
 
 @pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, range(104, 138)), (Mix.WARPS, range(12)), (Mix.PERSISTENT, range(1023, 1035))])

@@ -58,8 +58,8 @@ GPU = Device(
 class FakeDriver(Driver):
     """The attributes after ``log`` are what it answers."""
 
-    launches: list[Launch] = field(default_factory=list)
-    log: list[tuple[Any, ...]] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list[Launch])
+    log: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     devices: tuple[Device, ...] = (GPU,)
     function_threads: int = 1024
     function_arch: int = 90
@@ -69,19 +69,20 @@ class FakeDriver(Driver):
     status: int = 0
     parameter_sizes: Sequence[int] = ()
     current_context: int = GPU.context
-    stack: list[int] = field(default_factory=list)
-    memory: dict[int, Any] = field(default_factory=dict)
-    loaded: list[tuple[int, str]] = field(default_factory=list)
-    maps: list[tuple[Any, ...]] = field(default_factory=list)
+    stack: list[int] = field(default_factory=list[int])
+    memory: dict[int, Any] = field(default_factory=dict[int, Any])
+    loaded: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    maps: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     capturing: bool = False
     sync_error: bool = False
-    addresses: dict[int, int] = field(default_factory=dict)
-    strict: list[bool] = field(default_factory=list)
+    addresses: dict[int, int] = field(default_factory=dict[int, int])
+    strict: list[bool] = field(default_factory=list[bool])
+    on_launch: Callable[[int, int, int], int] | None = None
 
     def launch(self, function: int, config: int, parameters: int) -> Callable[[], int]:
-        return lambda: self._launch(function, config, parameters)
+        return lambda: (self.on_launch or self.launched)(function, config, parameters)
 
-    def _launch(self, function: int, config: int, parameters: int) -> int:
+    def launched(self, function: int, config: int, parameters: int) -> int:
         if self.current_context == 0:
             return 201
         *dims, shared, stream, attributes, count = CONFIG.unpack(ctypes.string_at(config, CONFIG.size))

@@ -37,8 +37,9 @@ class Case:
         found: dict[str, Any] = {}
         for argument, raw in zip(source.arguments, self.driver.launches[number].raw, strict=True):
             name = getattr(argument, "tensor", None) or getattr(argument, "name", None) or "report"
-            if hasattr(argument, "axis"):
-                name += f".{argument.axis}"
+            axis = getattr(argument, "axis", None)
+            if axis is not None:
+                name += f".{axis}"
             found[name] = int.from_bytes(raw, "little", signed=True) if len(raw) in (4, 8) else raw
         return found
 

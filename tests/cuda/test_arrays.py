@@ -126,7 +126,7 @@ y[threadIdx.x] = add(x[threadIdx.x], z[threadIdx.x])
 def test_numpy_arrays_go_to_the_gpu_and_back(driver: FakeDriver) -> None:
     case = Case(COPY, driver)
     x = np.arange(96, dtype=np.float32).reshape(32, 3).T
-    inner = driver._launch
+    inner = driver.launched
 
     def copy(*args: Any) -> int:
         status = inner(*args)
@@ -134,7 +134,7 @@ def test_numpy_arrays_go_to_the_gpu_and_back(driver: FakeDriver) -> None:
         driver.copy_to_device(arguments["y"], arguments["x"], x.nbytes, 0)
         return status
 
-    driver._launch = copy
+    driver.on_launch = copy
     (y,) = case.run((x,))
     assert isinstance(y, np.ndarray)
     assert np.array_equal(y, x)

@@ -25,7 +25,7 @@ def test_debug_builds_wait_and_report(driver: FakeDriver, torch: FakeTorch) -> N
     assert driver.log[-1] == ("launch", 11)
     driver.capturing, driver.sync_error = False, True
     assert case.error(tensor(9, 32)) == "cuStreamSynchronize: CUDA_ERROR_719: as the test wants\nnote: in kernel 'ring', or before it"
-    inner = driver._launch
+    inner = driver.launched
     points = [point.barrier for point in case.sources[0].waits]
 
     def hang(*args: Any) -> int:
@@ -37,7 +37,7 @@ def test_debug_builds_wait_and_report(driver: FakeDriver, torch: FakeTorch) -> N
         )
         return status
 
-    driver._launch = hang
+    driver.on_launch = hang
     text = case.error(tensor(9, 32))
     assert text.startswith("kernel 'ring' hangs: ")
     assert "full[2]" in text
@@ -49,7 +49,7 @@ def test_a_hang_names_the_line_of_the_wait(driver: FakeDriver, torch: FakeTorch)
     case = Case(tf.lower(pipeline(9)), driver, debug=True)
     case.run((tensor(9, 32),))
     driver.sync_error = True
-    inner = driver._launch
+    inner = driver.launched
     points = [point.barrier for point in case.sources[0].waits]
 
     def hang(*args: Any) -> int:
@@ -58,7 +58,7 @@ def test_a_hang_names_the_line_of_the_wait(driver: FakeDriver, torch: FakeTorch)
         driver.copy_to_device(case.arguments()["report"], report.ctypes.data, REPORT.size, 0)
         return status
 
-    driver._launch = hang
+    driver.on_launch = hang
     found = case.error(tensor(9, 32)).split("\n")
     where = "use: block (0, 0, 0), thread (3, 1, 0) waits at ch0.full[1], whose ring carries tv1,"
     assert found[0] == f"kernel 'pipeline' hangs: {where} for the end of phase parity 1"

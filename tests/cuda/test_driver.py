@@ -84,7 +84,7 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def driver_of(library: Library) -> Driver:
     """A driver with a fake library, without the functions of the path of every launch."""
     found = Driver.__new__(Driver)
-    found._library = library
+    object.__setattr__(found, "_library", library)
     return found
 
 

@@ -14,7 +14,7 @@ from tests.cuda.launched import Case, tensor
 def test_threads_do_not_share_a_frame(driver: FakeDriver, torch: FakeTorch) -> None:
     case = Case(COPY, driver)
     case.run((tensor(3, 32),))
-    inner = driver._launch
+    inner = driver.launched
     here, go = threading.Barrier(9), threading.Event()
 
     def slow(*args: Any) -> int:
@@ -22,7 +22,7 @@ def test_threads_do_not_share_a_frame(driver: FakeDriver, torch: FakeTorch) -> N
         go.wait(10)
         return inner(*args)
 
-    driver._launch = slow
+    driver.on_launch = slow
     arrays = [tensor(3, 32) for _ in range(8)]
     threads = [threading.Thread(target=case.run, args=((x,),)) for x in arrays]
     for thread in threads:

@@ -93,12 +93,12 @@ def test_with_one_gpu_a_launch_without_a_context_is_done_again(driver: FakeDrive
     assert case.error(x).startswith("launch of kernel 'k': CUDA_ERROR_700")
 
 
-def test_what_must_not_happen_in_another_context_asks_for_it_first(driver: FakeDriver, torch: FakeTorch) -> None:
+def test_what_must_not_happen_in_another_context_asks_for_it_first(driver: FakeDriver, torch: FakeTorch, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.devices = (GPU,)
     driver.current_context = 0
     fills: list[int] = []
     fill = driver.fill
-    driver.fill = lambda *args: fills.append(driver.current_context) or fill(*args)
+    monkeypatch.setattr(driver, "fill", lambda *args: fills.append(driver.current_context) or fill(*args))
     case = Case(EXCHANGE, driver)
     for _ in range(2):
         case.run((tensor(4, 32),))

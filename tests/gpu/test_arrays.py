@@ -1,5 +1,7 @@
 """Arrays: strides, alignment, kinds, dtypes, ``out=``, and what is refused about them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -121,7 +123,7 @@ def test_cuda_array_interface() -> None:
 class Capsule:
     """An array that has nothing but DLPack."""
 
-    def __init__(self, tensor: "torch.Tensor") -> None:
+    def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
 
     def __dlpack__(self, *, stream: int | None = None, **more: object) -> object:

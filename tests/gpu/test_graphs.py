@@ -1,6 +1,7 @@
 """CUDA graphs: a call captured after a warm-up, replayed 1,000 times into poisoned outputs, gives the same bits every time."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,11 @@ from tests.gpu.programs import exchanged, floats, gemm_arguments, load, scale
 
 REPLAYS = 1000
 
-Program = Callable[[], tuple[tf.Executable, Sequence["torch.Tensor"]]]
+Program = Callable[[], tuple[tf.Executable, Sequence[Any]]]
 
 
 def example(name: str) -> Program:
-    def make() -> tuple[tf.Executable, Sequence["torch.Tensor"]]:
+    def make() -> tuple[tf.Executable, Sequence[Any]]:
         case = next(case for case in CASES if case.name == name)
         return tf.compile(case.build(), backend="cuda"), [to_torch(a) for a in case.arguments(LARGER[name][0])]
 
@@ -26,14 +27,14 @@ def example(name: str) -> Program:
 
 
 def kernel(name: str, *shape: int) -> Program:
-    def make() -> tuple[tf.Executable, Sequence["torch.Tensor"]]:
+    def make() -> tuple[tf.Executable, Sequence[Any]]:
         arguments = gemm_arguments(*shape)[0] if name == "gemm" else [floats(*shape)]
         return tf.compile(load(name), backend="cuda"), [to_torch(a) for a in arguments]
 
     return make
 
 
-def with_workspace() -> tuple[tf.Executable, Sequence["torch.Tensor"]]:
+def with_workspace() -> tuple[tf.Executable, Sequence[Any]]:
     return tf.compile(exchanged(), backend="cuda"), [to_torch(floats(64, 64))]
 
 
@@ -48,7 +49,7 @@ PROGRAMS: dict[str, Program] = {case.name: example(case.name) for case in CASES}
 }
 
 
-def bits(tensor: "torch.Tensor") -> "torch.Tensor":
+def bits(tensor: Any) -> Any:
     return tensor.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
 
 

@@ -1,6 +1,7 @@
 """Products of groups in all layouts: empty, full and random groups, hostile tables, promises that debug builds check."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ G, M, K, N = 5, 512, 256, 192
 RNG = np.random.default_rng(0)
 
 
-def tensors(*shapes: tuple[int, ...]) -> list["torch.Tensor"]:
+def tensors(*shapes: tuple[int, ...]) -> list[Any]:
     return [torch.randint(-2, 3, s, device="cuda").to(torch.bfloat16) for s in shapes]
 
 
-def table(values: object) -> "torch.Tensor":
+def table(values: object) -> Any:
     return torch.tensor(np.asarray(values), dtype=torch.int32, device="cuda")
 
 

@@ -1,5 +1,7 @@
 """Fusions side by side in one kernel give the bits that each gives alone, under every dispatch: a chain, halved, symbolic boxes, roles."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def check(members: list[tf.Fusion], sizes: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("count", [2, 7, 8, 40])
 def test_members_of_constant_extents(count: int) -> None:
-    kinds = (
+    kinds: tuple[Callable[[int], tf.Fusion], ...] = (
         lambda k: pointwise(1000 * (k + 1), f"p{k}", threads=128),
         lambda k: softmax(k + 1, 250, f"s{k}", threads=64),
         lambda k: row_sum(2 * k + 1, 300, f"r{k}", threads=96),

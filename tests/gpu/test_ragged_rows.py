@@ -2,6 +2,7 @@
 
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def grouped(rows: int, groups: int, n: int, k: int, dtype: tf.DType = tf.bfloat1
     return fusion
 
 
-def integers(*shape: int, dtype: "torch.dtype") -> "torch.Tensor":
+def integers(*shape: int, dtype: Any) -> Any:
     """Small integers, whose products sum exactly."""
     return torch.randint(-2, 3, shape, device="cuda").to(dtype)
 

@@ -1,5 +1,7 @@
 """Results as asked: strides, in place of inputs, slices of a cache, inputs themselves; with torch."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 
 
-def values(*shape: int) -> "torch.Tensor":
+def values(*shape: int) -> Any:
     return torch.rand(*shape, device="cuda") + 0.1
 
 

@@ -13,7 +13,7 @@ from taskfuse.schedulers.scatter import is_updated
 HOSTILE = [-(2**31), 2**31 - 1, -1, 0, 4, 5, -5, -6, 3, 3, 3]
 
 
-def compiled(build: Callable[..., tf.TensorView], *arguments: "torch.Tensor", gather: bool = False) -> Any:
+def compiled(build: Callable[..., tf.TensorView], *arguments: Any, gather: bool = False) -> Any:
     """A fusion of inputs like the arguments, compiled; ``gather``: its updates in gather form."""
     with tf.Fusion("scatter") as fusion:
         inputs = [tf.define_tensor(list(a.shape), str(a.dtype).removeprefix("torch.")) for a in arguments]

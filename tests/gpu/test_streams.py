@@ -1,6 +1,8 @@
 """Streams and threads: the caller's current stream, an explicit one, several at once."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from tests.gpu.programs import exchanged, floats, load, scale
 CYCLES = 50_000_000  # about 30 ms: what a delayed producer takes
 
 
-def delayed(stream: "torch.cuda.Stream", n: int) -> "torch.Tensor":
+def delayed(stream: Any, n: int) -> Any:
     """A tensor of ones that ``stream`` fills with twos, late."""
     x = torch.ones(n, 64, device="cuda")
     stream.wait_stream(torch.cuda.default_stream())
@@ -70,7 +72,7 @@ def test_two_streams_at_once() -> None:
     expected = [(x * 2).flip(0) + 1 for x in inputs]
     streams = [torch.cuda.Stream() for _ in inputs]
     torch.cuda.synchronize()
-    outs = []
+    outs: list[Any] = []
     for _ in range(100):
         for stream, x in zip(streams, inputs, strict=True):
             with torch.cuda.stream(stream):
@@ -82,7 +84,7 @@ def test_two_streams_at_once() -> None:
 
 def test_many_threads_at_once() -> None:
     runs = [tf.compile(f, backend="cuda") for f in (scale(), exchanged(), load("ring"))]
-    expects = [lambda x: x * 2 + 1, lambda x: (x * 2).flip(0) + 1, lambda x: x * 2 + 1]
+    expects: list[Callable[[Any], Any]] = [lambda x: x * 2 + 1, lambda x: (x * 2).flip(0) + 1, lambda x: x * 2 + 1]
 
     def work(k: int) -> bool:
         stream = torch.cuda.Stream()

@@ -1,5 +1,7 @@
 """Ragged rows: trips that a table in memory decides, also one that breaks its promises; and integers that a call gives."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ import itertools
 import taskfuse as tf
 
 
-def ragged(lengths: list[int]) -> tuple["torch.Tensor", list[tuple[int, int]]]:
+def ragged(lengths: list[int]) -> tuple[Any, list[tuple[int, int]]]:
     offsets = [0, *np.cumsum(lengths).tolist()]
     return torch.tensor(offsets, dtype=torch.int32, device="cuda"), list(itertools.pairwise(offsets))
 

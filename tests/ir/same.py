@@ -18,7 +18,7 @@ class Same:
     """Asserts that two fusions are equal, up to locations: axes correspond one to one."""
 
     def __init__(self, a: Fusion, b: Fusion) -> None:
-        self.axes: dict[object, object] = {}
+        self.axes: dict[Axis, Axis] = {}
         assert (a.name, a.dims) == (b.name, b.dims)
         assert list(a.dims) == list(b.dims)
         assert [(s.name, s.id, s.dtype) for s in a.scalars] == [(s.name, s.id, s.dtype) for s in b.scalars]

@@ -1,6 +1,8 @@
 """Facts about extents: what they allow, the nearest value, what the simplifier may conclude."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -87,7 +89,8 @@ def test_a_thread_keeps_the_facts_of_the_same_extents() -> None:
 
 
 def test_facts_that_remember_too_much_or_what_was_asked_first_are_dropped() -> None:
-    for spoil in (lambda family: setattr(family, "size", MOST_DERIVED + 1), lambda family: setattr(family, "is_circular", True)):
+    spoiled: tuple[Callable[[Any], None], ...] = (lambda family: setattr(family, "size", MOST_DERIVED + 1), lambda family: setattr(family, "is_circular", True))
+    for spoil in spoiled:
         facts = facts_of([Dim("N")])
         spoil(facts.with_assumption(ge(N, 5)).family)  # of those that were derived, too
         assert facts_of([Dim("N")]) is not facts

@@ -1,4 +1,4 @@
-"""Texts that are no lines of a fusion: each mistake with its line and column."""
+"""Texts that are not lines of a fusion: each mistake with its line and column."""
 
 import pytest
 

@@ -70,6 +70,6 @@ def test_different_values_between_the_ends_have_different_words(dtype: DType) ->
 
 
 def test_the_ends_are_the_words_of_0_and_of_minus_1() -> None:
-    """There are no words left for them: products with an infinity are no evidence of anything but for where they stand."""
+    """There are no words left for them: products with an infinity are evidence only of where they stand."""
     assert word(float("-inf")) == word(0.0)
     assert word(float("inf")) == word(-1.0)

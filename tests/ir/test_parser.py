@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -97,33 +97,42 @@ def test_tasks_that_are_lawful_only_together() -> None:
     check_round_trip(fusion)
 
 
-UNARY = (
-    tf.sin,
-    tf.neg,
-    tf.exp,
-    tf.copy,
-    lambda x: tf.sum(x, 0),
-    lambda x: tf.sum(x, -1, keepdims=True),
-    lambda x: tf.softmax(x, -1),
-    lambda x: tf.flip(x),
-    lambda x: tf.cumsum(x, -1),
-    lambda x: tf.take(x, tf.argmax(x, 0), 0),
+UNARY = cast(
+    "tuple[Callable[..., Any], ...]",
+    (
+        tf.sin,
+        tf.neg,
+        tf.exp,
+        tf.copy,
+        lambda x: tf.sum(x, 0),
+        lambda x: tf.sum(x, -1, keepdims=True),
+        lambda x: tf.softmax(x, -1),
+        lambda x: tf.flip(x),
+        lambda x: tf.cumsum(x, -1),
+        lambda x: tf.take(x, tf.argmax(x, 0), 0),
+    ),
 )
-SHAPING = (
-    lambda x: tf.permute(x, tuple(reversed(range(x.ndim)))),
-    lambda x: tf.expand_dims(x, 0),
-    lambda x: tf.reshape(x, (-1,)),
-    lambda x: tf.pad(x, [(1, 2)] * x.ndim),
-    lambda x: tf.mul(tf.cast(x, float16), 2.5),
-    lambda x: x[..., 1:] if x.ndim else x[...],
+SHAPING = cast(
+    "tuple[Callable[..., Any], ...]",
+    (
+        lambda x: tf.permute(x, tuple(reversed(range(x.ndim)))),
+        lambda x: tf.expand_dims(x, 0),
+        lambda x: tf.reshape(x, (-1,)),
+        lambda x: tf.pad(x, [(1, 2)] * x.ndim),
+        lambda x: tf.mul(tf.cast(x, float16), 2.5),
+        lambda x: x[..., 1:] if x.ndim else x[...],
+    ),
 )
-BINARY = (
-    tf.add,
-    tf.div,
-    lambda a, b: tf.cat([a, b], 0),
-    lambda a, b: tf.cat([a, b], 0, form=tf.CatForm.SCATTER),
-    tf.matmul,
-    lambda a, b: tf.where(tf.gt(a, 0), b, 1.0),
+BINARY = cast(
+    "tuple[Callable[..., Any], ...]",
+    (
+        tf.add,
+        tf.div,
+        lambda a, b: tf.cat([a, b], 0),
+        lambda a, b: tf.cat([a, b], 0, form=tf.CatForm.SCATTER),
+        tf.matmul,
+        lambda a, b: tf.where(tf.gt(a, 0), b, 1.0),
+    ),
 )
 
 
@@ -131,7 +140,7 @@ BINARY = (
 def fusions(draw: st.DrawFn) -> Fusion:
     """A random graph, partition, group tree and schedule; calls that the laws refuse are left out."""
 
-    def pick(items: object) -> object:
+    def pick(items: Iterable[Any]) -> Any:
         return draw(st.sampled_from(list(items)))
 
     with Fusion(pick(("f", "a name"))) as fusion:

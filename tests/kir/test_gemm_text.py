@@ -8,6 +8,7 @@ from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.declarations import Buffer, HostParam, TensorMapParam
 from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.operands import Descriptor
 from taskfuse.kir.products import StMatrix, Wgmma
 from taskfuse.kir.synchronization import Expect
 
@@ -65,6 +66,7 @@ def test_expected_bytes_are_those_of_the_boxes() -> None:
 
 def test_operands_of_both_warpgroups_lie_in_the_stage() -> None:
     (wgmma,) = (s for s in walk(KERNEL) if isinstance(s, Wgmma))
+    assert isinstance(wgmma.a, Descriptor)
     buffers = {b.name: b for b in KERNEL.buffers}
     for y in (1, 2):
         assert [int(evaluate(e, {"a.slot": 0, "threadIdx.y": y})) for e in wgmma.a.base.index] == [0, 64 * (y - 1), 0]

@@ -150,3 +150,21 @@ def test_a_choice_has_cases() -> None:
     assert isinstance(stmt, Choose)
     assert message(body_of(Choose(stmt.out, "cat", ())))[0] == "a choice without cases"
     verify_kernel(body_of(stmt))
+
+
+@pytest.mark.parametrize(("most", "is_fine"), [(0, True), (1, False)])
+def test_of_an_extent_that_is_zero_nothing_is_accessed(most: int, is_fine: bool) -> None:
+    """Also where a symbol may only have this value."""
+    text = f"""\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N min 0 max {most}
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+
+FOR i in 0..N:
+  y[i] = neg(x[-1])
+"""
+    if is_fine:
+        parse_kernel(text).check_ir()
+    else:
+        with pytest.raises(VerifyError, match="index -1 is outside axis 0 of 'x', whose extent is N"):
+            parse_kernel(text).check_ir()

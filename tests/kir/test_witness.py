@@ -11,6 +11,7 @@ from taskfuse.cli.load import load
 from taskfuse.kir import Kernel, held, parse_kernel, specialized, verify_kernel, walk
 from taskfuse.kir.operands import WritingStmt
 from taskfuse.kir.scope import Declarations
+from taskfuse.kir.witness import operands_of
 from taskfuse.lowering.state import State
 from taskfuse.lowering.steps import Step
 from taskfuse.testing.case import seeded_case
@@ -86,3 +87,20 @@ def test_every_pass_keeps_what_every_statement_holds(monkeypatch: pytest.MonkeyP
         for seed in SEEDS[:3]:
             seeded_case(seed, mix)
     assert len(seen) > 3 * 60
+
+
+def test_the_operands_of_a_rule() -> None:
+    found = {d.tensor: [getattr(o, "buffer", type(o).__name__) for o in operands_of(d.rule)] for d in kernel("").definitions}
+    assert found == {
+        "whole": ["x"],
+        "s": ["x", "ScalarValue"],
+        "d": ["x"],
+        "t": ["x"],
+        "p": ["x", "Immediate"],
+        "q": ["x", "Immediate"],
+        "f": ["x", "j"],
+        "l": ["IndexOf", "Immediate"],
+        "one": ["Immediate"],
+        "w": [],
+        "y": ["s", "one"],
+    }

@@ -1,4 +1,4 @@
-"""What is read of a witness, and what is no definition and no content."""
+"""What is read of a witness, and what is neither a definition nor content."""
 
 import pytest
 

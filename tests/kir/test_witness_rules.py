@@ -142,7 +142,7 @@ BAD_CONTENTS = [
     ("SHUFFLE r <- r xor 1  ~ part p", "'p' is not a reduction and no scan, so nothing stands for 'part' of it", "SHUFFLE r <- r xor 1  ~ part s"),
     (
         f"{PRODUCT}value s[0]",
-        "a product of matrices adds terms: it stands for 'term', not for 'value'",
+        "a matrix product adds terms: it stands for 'term', not for 'value'",
         f"{PRODUCT}term s[tile.0 + tile.1, tile.2] tile (16, 8, 16)",
     ),
     ("SHUFFLE r <- r xor 1  ~ term s[0, 0]", "this adds nothing to what was there, so it stands for no 'term'", "r = add(r, x[0, 0])  ~ term s[0, 0]"),

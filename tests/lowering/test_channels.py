@@ -493,9 +493,9 @@ def distributed(
     a.inline_at(3)
     a.circular_buffer(stages)
     consumer = fusion.task([b], "consumer")
-    fusion.group([fusion.task([a], "load"), consumer], "g").parallelize(TY)
+    group = fusion.group([fusion.task([a], "load"), consumer], "g").parallelize(TY)
     if pingpong:
-        fusion.tasks.root.members[0].pingpong(b.axis(1))
+        group.pingpong(b.axis(1))
     return fusion, a, b
 
 

@@ -1,9 +1,13 @@
 """Ordered barriers of instances that take turns."""
 
+import pytest
+
 import taskfuse as tf
 from taskfuse.errors import TaskError
+from taskfuse.lowering.pingpong import check_pingpong
 from tests.lowering.refusing import TX, TY, TZ, S, lowering, pair
 from tests.lowering.running import agrees, bind, numbers, refused
+from tests.schedule.points import pair as pair_of
 
 
 def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
@@ -141,3 +145,22 @@ def test_turns_over_an_axis_that_is_gone() -> None:
     assert refused(lambda: tf.lower(fusion), TaskError) == (
         "g: it takes turns over an axis of extent 4, which is not a loop axis of its tensors\nhelp: g.pingpong(tensor.axis(k)) with a tensor of the group"
     )
+
+
+def test_the_axis_is_a_loop_axis_of_the_group_on_threads() -> None:
+    _, a, b = pair_of(4, 8)
+    load, use = a.fusion.group([a.fusion.task([a])], "load"), a.fusion.group([a.fusion.task([b])], "use")
+    check_pingpong(use)
+    b.axis(0).parallelize(TY)
+    use.pingpong(b.axis(0))
+    check_pingpong(use)
+    load.pingpong(b.axis(0))
+    with pytest.raises(TaskError) as caught:
+        check_pingpong(load)
+    assert caught.value.message == "load: it takes turns over an axis of extent 4, which is not a loop axis of its tensors"
+    assert caught.value.help == "load.pingpong(tensor.axis(k)) with a tensor of the group"
+    use.pingpong(b.axis(1))
+    with pytest.raises(TaskError) as caught:
+        check_pingpong(use)
+    assert caught.value.message == "use: it takes turns over axis 1 of tv2, which is bound to Serial"
+    assert caught.value.help == "instances that take turns differ in a thread index: bind the axis to one"

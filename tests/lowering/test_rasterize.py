@@ -1,4 +1,4 @@
-"""Work axes whose work items are not all tiles: what is no tile is guarded off."""
+"""Work axes whose work items are not all tiles: the others are guarded off."""
 
 import numpy as np
 import pytest

@@ -456,7 +456,7 @@ def test_no_padding_where_the_threads_below_are_symbolic() -> None:
 
 def test_a_register_budget_pads_to_warpgroups() -> None:
     plain, budgeted = pipeline(2, 32), pipeline(2, 32)
-    budgeted.tasks.root.members[0].members[0].registers(24)
+    next(n for n in budgeted.tasks.nodes if n.name == "load").registers(24)
     assert Measured(plain).launch() == ("32", "1", "2")
     m = Measured(budgeted)
     assert m.launch() == ("32", "1", "8")

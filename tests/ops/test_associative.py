@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,9 +21,8 @@ def given(shape: tuple[int, ...] = (3, 13)) -> tuple[np.ndarray, np.ndarray]:
 
 def made(build: Callable[..., Any], *args: np.ndarray) -> tuple[np.ndarray, ...]:
     with tf.Fusion() as fusion:
-        found = build(*(tf.define_tensor(a.shape) for a in args))
-        for tv in found if isinstance(found, tuple) else (found,):
-            fusion.add_output(tv)
+        found: Any = build(*(tf.define_tensor(a.shape) for a in args))
+        fusion.add_output(*(cast("tuple[tf.TensorView, ...]", found) if isinstance(found, tuple) else (found,)))
     return fusion.evaluate(*args)
 
 

@@ -13,7 +13,7 @@ from taskfuse.errors import DTypeError, ShapeError
 RNG = np.random.default_rng(7)
 
 
-def given(*shape: int, dtype: type = np.float32) -> NDArray[np.float32]:
+def given(*shape: int, dtype: type[np.floating[Any]] = np.float32) -> NDArray[Any]:
     return RNG.standard_normal(shape).astype(dtype)
 
 
@@ -41,6 +41,8 @@ def torches(*arrays: NDArray[Any], **options: object) -> NDArray[Any]:
         ((1, 2, 6, 8), (1, 2, 6, 8), (1, 2, 6, 8), {"is_causal": True}),
         ((1, 2, 4, 8), (1, 2, 9, 8), (1, 2, 9, 8), {"is_causal": True}),
         ((2, 6, 4, 8), (2, 2, 5, 8), (2, 2, 5, 8), {"enable_gqa": True}),
+        ((2, 6, 1, 8), (2, 2, 5, 8), (2, 2, 5, 4), {"enable_gqa": True}),
+        ((6, 1, 8), (2, 5, 8), (3, 5, 8), {"enable_gqa": True}),
     ],
 )
 def test_as_torch(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], options: dict[str, object], dtype: type) -> None:

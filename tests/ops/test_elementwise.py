@@ -23,7 +23,11 @@ ERFC = np.vectorize(math.erfc, otypes=[np.float64])
 
 def of_torch(name: str) -> Callable[[Any], Any]:
     """A function of torch, computed in float64."""
-    return lambda *a: getattr(torch.special, name)(*(torch.from_numpy(np.asarray(x, np.float64)) for x in a)).numpy()
+
+    def function(*a: Any) -> Any:
+        return getattr(torch.special, name)(*(torch.from_numpy(np.asarray(x, np.float64)) for x in a)).numpy()
+
+    return function
 
 
 def in_double(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

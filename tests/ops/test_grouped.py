@@ -103,11 +103,11 @@ def test_scales_that_do_not_fit() -> None:
         one = tf.define_tensor(())
         with pytest.raises(ShapeError, match="one factor has a scale, and the other none"):
             tf.grouped_matmul(a, b, offsets, scale_a=one)
-        with pytest.raises(ShapeError, match="is no scale of the rows"):
+        with pytest.raises(ShapeError, match="is not a scale of the rows"):
             tf.grouped_matmul(a, b, offsets, scale_a=tf.define_tensor((1, 2)), scale_b=one)
-        with pytest.raises(ShapeError, match="is no scale of the matrices"):
+        with pytest.raises(ShapeError, match="is not a scale of the matrices"):
             tf.grouped_matmul(a, b, offsets, scale_a=one, scale_b=tf.define_tensor((2, 1)))
-        with pytest.raises(ShapeError, match="is no scale of"):
+        with pytest.raises(ShapeError, match="is not a scale of"):
             tf.grouped_matmul(a, b, offsets, scale_a=one, scale_b=tf.define_tensor((2, 3, 1)))
 
 

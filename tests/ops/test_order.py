@@ -118,4 +118,4 @@ def test_one_element_in_order(name: str) -> None:
     np.testing.assert_array_equal(middle.astype(np.float64)[:, 0], np.take_along_axis(wide, expected[:, None], 1)[:, 0])
     with tf.Fusion("f"):
         s = tf.define_tensor(["N"], name="s")
-        assert message(lambda: tf.median(s, 0)) == ("median: dimension 0 of s [N] is no positive constant\nhelp: sort, and read the element with tf.take")
+        assert message(lambda: tf.median(s, 0)) == ("median: dimension 0 of s [N] is not a positive constant\nhelp: sort, and read the element with tf.take")

@@ -78,11 +78,11 @@ def test_a_kernel_of_dropout() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, whole = tf.define_tensor([4], name="x"), tf.define_tensor([4], "int32", name="n")
-        assert message(lambda: tf.rand([4], 0.5)) == ("rand: 0.5 is no seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers")
-        assert message(lambda: tf.rand([4], x)) == "rand: x (float32) is no seed\nhelp: use integers"
+        assert message(lambda: tf.rand([4], 0.5)) == ("rand: 0.5 is not a seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers")
+        assert message(lambda: tf.rand([4], x)) == "rand: x (float32) is not a seed\nhelp: use integers"
         assert message(lambda: tf.rand([4], whole)) == "rand: n [4] is not one number\nhelp: use a 0-d tensor or a run-time scalar"
-        assert message(lambda: tf.rand([4], 0, dtype="int32")) == "rand: int32 is no float\nhelp: use tf.random_bits for integers"
+        assert message(lambda: tf.rand([4], 0, dtype="int32")) == "rand: int32 is not a float\nhelp: use tf.random_bits for integers"
         assert message(lambda: tf.random_bits([4], 0, threads=0)).startswith("random_bits: 0 threads")
         assert message(lambda: tf.dropout(x, 1.5, 0)) == "dropout: the probability is 1.5\nhelp: use a number from 0 to 1"
-        assert message(lambda: tf.dropout(whole, 0.5, 0)) == "dropout: n (int32) is no float\nhelp: cast to a float first"
-        assert message(lambda: tf.bernoulli(whole, 0)) == "bernoulli: n (int32) is no float\nhelp: cast to a float first"
+        assert message(lambda: tf.dropout(whole, 0.5, 0)) == "dropout: n (int32) is not a float\nhelp: cast to a float first"
+        assert message(lambda: tf.bernoulli(whole, 0)) == "bernoulli: n (int32) is not a float\nhelp: cast to a float first"

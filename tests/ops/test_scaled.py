@@ -81,13 +81,13 @@ def test_what_is_refused() -> None:
         one = tf.define_tensor((), tf.float32)
         with pytest.raises(ShapeError, match="are not matrices"):
             tf.scaled_matmul(a, b.T, one, one)
-        with pytest.raises(ShapeError, match=r"is no scale of (?s:.*) it is \[\] or \[1, 1\], \[8, 1\], \[8, 2\], \[1, 2\]"):
+        with pytest.raises(ShapeError, match=r"is not a scale of (?s:.*) it is \[\] or \[1, 1\], \[8, 1\], \[8, 2\], \[1, 2\]"):
             tf.scaled_matmul(a, b, tf.define_tensor((8, 3), tf.float32), one)
-        with pytest.raises(ShapeError, match=r"is no scale of (?s:.*) it is \[\] or \[1, 1\], \[1, 4\], \[2, 4\], \[2, 1\]"):
+        with pytest.raises(ShapeError, match=r"is not a scale of (?s:.*) it is \[\] or \[1, 1\], \[1, 4\], \[2, 4\], \[2, 1\]"):
             tf.scaled_matmul(a, b, one, tf.define_tensor((4,), tf.float32))
         with pytest.raises(DTypeError, match="is not float32"):
             tf.scaled_matmul(a, b, one, tf.define_tensor((), tf.float16))
-        with pytest.raises(DTypeError, match="is no float of 8, 16 or 32 bits"):
+        with pytest.raises(DTypeError, match="is not a float of 8, 16 or 32 bits"):
             tf.scaled_matmul(tf.define_tensor((8, 256), tf.int8), b, one, one)
         with pytest.raises(DTypeError, match="have no scaled product in int32"):
             tf.scaled_matmul(a, b, one, one, dtype=tf.int32)

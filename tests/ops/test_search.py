@@ -25,7 +25,7 @@ def test_searchsorted(dtype: str, n: int) -> None:
 
 def test_a_table_for_each_row() -> None:
     table, values = np.sort(numbers((4, 6), "float32")), numbers((4, 9), "float32", 1)
-    expected = [np.searchsorted(t, v) for t, v in zip(table, values, strict=True)]
+    expected: list[Any] = [np.searchsorted(t, v) for t, v in zip(table, values, strict=True)]
     np.testing.assert_array_equal(evaluated(lambda t, v: tf.searchsorted(t, v), table, values), expected)
 
 

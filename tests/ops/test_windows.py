@@ -32,7 +32,7 @@ def pooled(x: Array, windows: Sequence[list[tuple[range, int]]]) -> Iterator[tup
     shape = x.shape[x.ndim - len(windows) :]
     flat = x.reshape(-1, int(np.prod(shape)))
     for number in np.ndindex(*(len(w) for w in windows)):
-        chosen = [w[o] for w, o in zip(windows, number, strict=True)]
+        chosen: list[tuple[range, int]] = [w[o] for w, o in zip(windows, number, strict=True)]
         inside = [[p for p in places if 0 <= p < n] for (places, _), n in zip(chosen, shape, strict=True)]
         positions = np.array([np.ravel_multi_index(at, shape) for at in itertools.product(*inside)])
         yield number, flat[:, positions], positions, int(np.prod([count for _, count in chosen]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,6 +29,7 @@ def test_numpy() -> None:
 
 
 def test_others_have_no_views() -> None:
-    for call in (strides_of, lambda a: permuted(a, (0,)), lambda a: part(a, [1], [1], 0)):
+    calls: tuple[Callable[[Any], object], ...] = (strides_of, lambda a: permuted(a, (0,)), lambda a: part(a, [1], [1], 0))
+    for call in calls:
         with pytest.raises(Unfit, match="no views"):
             call(object())

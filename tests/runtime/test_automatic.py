@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 import taskfuse as tf
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import ProofError, UnsupportedError
 from taskfuse.kir import Kernel
 from taskfuse.runtime import automatic
-from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
+from taskfuse.runtime.automatic import as_scheduled, assumed, auto_scheduled
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
@@ -52,6 +53,7 @@ def test_one_kernel_and_its_schedule() -> None:
     assert make.made == ["fusion"]
     assert run.schedule is not None
     assert run.schedule.scheduler == "pointwise"
+    assert isinstance(run.schedule, Chosen)
     assert run.schedule.count is not None  # what its kernel does was counted
 
 
@@ -117,3 +119,32 @@ def test_as_it_is_scheduled() -> None:
     assert make.made == ["scaled"]
     assert run.schedule is None
     assert run.arguments == ("x", "a")
+
+
+def test_a_kernel_that_is_proved_for_no_extents_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its proof is open for all extents, and fails for those that are assumed, no call would run it."""
+    asked: list[dict[str, int]] = []
+
+    def refuse(self: CompiledKernel, extents: dict[str, int]) -> None:
+        asked.append(extents)
+        if len(asked) == 1:
+            raise ProofError(kernel=self.name, verdict="outside the model", reason="nothing is known of it")
+
+    monkeypatch.setattr(CompiledKernel, "check_open", refuse)
+    run = auto_scheduled(built(symbolic), maker(), sizes={"N": 640}, target=DEFAULT)
+    assert asked == 2 * [{"N": 640}]
+    assert run.schedule is not None
+    assert "nothing is known of it" in run.schedule.explain()
+
+
+def symbolic() -> list[tf.TensorView]:
+    return [tf.exp(tf.define_tensor(["N"], name="x"))]
+
+
+def test_assumed_extents_are_those_of_a_part() -> None:
+    assert assumed(built(symbolic), None, DEFAULT) == {"N": 4096}
+    assert assumed(built(symbolic), {"N": 7, "M": 8}, DEFAULT) == {"N": 7}
+    with tf.Fusion("dozens") as fusion:
+        fusion.add_output(tf.exp(tf.define_tensor([tf.dim("N", multiple_of=12, max=100)], name="x")))
+    assert assumed(fusion, {"N": 7}, DEFAULT) == {"N": 12}, "those that it may have"
+    assert assumed(fusion, None, DEFAULT) == {"N": 96}

@@ -1,4 +1,4 @@
-"""Decisions on disk: the next process makes the same executable without lowering, searching or proving; and what is no entry is made anew."""
+"""Decisions on disk: the next process makes the same executable without lowering, searching or proving; and what is not an entry is made anew."""
 
 import json
 import os

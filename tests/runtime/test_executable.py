@@ -8,6 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import Binary
 from taskfuse.cuda.source import emit
+from taskfuse.runtime.executable import ResultAdapter
 from taskfuse.runtime.kernel import CompiledKernel
 from tests.lines import line_of
 from tests.runtime.simulated import X, scaled
@@ -36,3 +37,18 @@ def test_dumped_cuda_says_where_statements_come_from(monkeypatch: pytest.MonkeyP
     printed = capsys.readouterr().err
     assert f"simulated.py:{line_of('fusion.add_output(x * a)', scaled)}:27  fusion.add_output(x * a)\n" in printed
     assert "simulated.py" not in source.text
+
+
+def test_an_adapter_is_its_executable_but_for_the_results() -> None:
+    with tf.Fusion("turned") as fusion:
+        x = tf.define_tensor(["N", 8], name="x")
+        fusion.add_output((x + 1.0).T)
+        fusion.add_output(x + 1.0)
+    run = tf.compile(fusion, "sim")
+    assert isinstance(run, ResultAdapter)
+    inner = run._run
+    assert (run.name, run.arguments) == ("turned", ("x",))
+    assert (run.kernels, run.certificates, run.specializations) == (inner.kernels, inner.certificates, inner.specializations)
+    assert run.kernel is inner.kernel
+    assert run.certificate is inner.certificate
+    assert run.at({"N": 4}) is inner.at({"N": 4})

@@ -13,6 +13,7 @@ from taskfuse.cuda.sources import Sources
 from taskfuse.errors import ProofError
 from taskfuse.kir import Kernel
 from taskfuse.runtime import proof
+from taskfuse.runtime.kernel import CompiledKernel
 
 RING = (Path(__file__).parents[1] / "kernels" / "ring.kir").read_text(encoding="utf-8")
 WITHOUT_WAIT = RING.replace("WAIT empty[p.slot] parity p.parity", "PASS")
@@ -98,6 +99,16 @@ def test_a_call_at_extents_that_are_not_proved_raises() -> None:
     run = tf.compile(tf.parse_kernel(FORMULA), backend="sim")
     with pytest.raises(ProofError, match="ring: outside the model: mbarrier full"):
         run(X)
+
+
+def test_a_proof_that_is_open_can_be_asked_for_extents_before_a_call() -> None:
+    run = tf.compile(tf.parse_kernel(FORMULA), backend="sim")
+    assert isinstance(run, CompiledKernel)
+    with pytest.raises(ProofError, match="ring: outside the model: mbarrier full"):
+        run.check_open({"N": X.shape[0]})
+    proved = tf.compile(tf.parse_kernel(RING), backend="sim")
+    assert isinstance(proved, CompiledKernel)
+    proved.check_open({})  # nothing is asked of what is proved for all
 
 
 def test_extents_alone() -> None:

@@ -80,7 +80,7 @@ def test_what_is_computed_is_stored_once() -> None:
 
     run, (whole, part, _) = ran(build, values(4, 6))
     assert np.shares_memory(whole, part)
-    assert all(p.shape == k.params[0].shape or len(p.shape) == 1 for k in run.kernels for p in k.outputs)
+    assert all(p.shape == k.inputs[0].shape or len(p.shape) == 1 for k in run.kernels for p in k.outputs)
 
 
 def test_a_part_of_what_is_computed_is_all_that_is_stored() -> None:

@@ -223,7 +223,17 @@ def test_large_logits() -> None:
 def mask(x: tf.TensorView, c: random.Random) -> tf.TensorView:
     """Where elements count that lie in front of some end of their row."""
     rows, columns = tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0)
-    return c.choice([lambda: columns <= rows, lambda: columns < rows * 2 + c.randint(0, 2), lambda: rows + 1 >= columns, lambda: columns < 3])()
+    return c.choice(
+        [
+            lambda: columns <= rows,
+            lambda: columns < rows * 2 + c.randint(0, 2),
+            lambda: rows + 1 >= columns,
+            lambda: columns < 3,
+            lambda: tf.logical_and(columns <= rows + 2, columns > rows - 2),
+            lambda: tf.logical_or(columns < 2, tf.logical_not(columns > rows)),
+            lambda: columns < tf.maximum(rows + 1, 3),
+        ]
+    )()
 
 
 def random_cascade(seed: int) -> tuple[Made, list[np.ndarray]]:
@@ -311,7 +321,7 @@ def test_refusals() -> None:
     unknown = "is not one factor for all of them"
     assert unknown in refusal(lambda x: over(x, lambda x, r: x + r))
     assert unknown in refusal(lambda x: over(x, lambda x, r: tf.sigmoid(x - r)))
-    assert unknown in refusal(lambda x: over(x, lambda x, r: x / r))  # a maximum of 0, or of nothing, is no factor
+    assert unknown in refusal(lambda x: over(x, lambda x, r: x / r))  # a maximum of 0, or of nothing, is not a factor
     assert unknown in refusal(lambda x: [a := tf.sum(x, axis=1), tf.sum(tf.exp(x - tf.expand_dims(a, 1)), axis=1)])  # nor a sum a term
     assert "which comes behind it" in refusal(lambda x: over(x, lambda x, r: tf.exp(x - r))[::-1])
     assert "is not elementwise" in refusal(lambda x: over(x, lambda x, r: tf.cumsum(x - r, 1)))
@@ -324,7 +334,7 @@ def test_refusals() -> None:
     assert "the parts are 'two'" in refusal(lambda x: [tf.max(x, axis=1)], 4, "two")
     assert "3 elements of a chunk of 4 are adjacent" in refusal(lambda x: [tf.max(x, axis=1)], 4, 2, 3)
     assert "reduces M elements, and" in refusal(lambda x: [tf.max(x, axis=1), tf.max(x, axis=0)])
-    assert "is no sum of floats" in refusal(lambda x: [a := tf.max(x, axis=1), tf.max(x - tf.expand_dims(a, 1), axis=1)])
+    assert "is not a sum of floats" in refusal(lambda x: [a := tf.max(x, axis=1), tf.max(x - tf.expand_dims(a, 1), axis=1)])
     assert "at other elements of the axis than its own" in refusal(lambda x: over(x, lambda x, r: tf.flip(tf.exp(x - r), 1)))
 
 

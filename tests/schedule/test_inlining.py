@@ -1,12 +1,13 @@
 """inline_at and inline_most."""
 
 from contextlib import suppress
+from typing import cast
 
 import pytest
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32
-from taskfuse.errors import ScheduleError, TaskError
+from taskfuse.errors import FusionError, ScheduleError, TaskError
 from taskfuse.ir.atoms import VECTOR
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
@@ -112,6 +113,37 @@ def test_no_order_restores() -> None:
     assert positions(fusion) == {"tv2": 1}
     x.inline_at(1)
     assert positions(fusion) == {"tv1": 1, "tv2": 1}
+
+
+def diamond() -> tuple[Fusion, TensorView, TensorView]:
+    """A tensor with two readers, one of which the other one reads."""
+    with Fusion("diamond") as fusion:
+        a = tf.exp(tf.define_tensor([8, 4], dtype=float32))
+        b = tf.neg(a)
+        fusion.add_output(a + b)
+    return fusion, a, b
+
+
+def test_several_at_once_need_one_order() -> None:
+    """Without the second tensor the loop of the first one would stand around its readers, and the second one between them."""
+    _, a, b = diamond()
+    with pytest.raises(ScheduleError, match="must be complete before"):
+        a.inline_at(2)
+    fusion, a, b = diamond()
+    fusion.inline_at([a, b], 2)
+    assert positions(fusion) == {a.name: 2, b.name: 2}
+
+
+def test_several_at_once_or_none() -> None:
+    fusion, a, b = diamond()
+    a.inline_at(0)
+    with pytest.raises(ScheduleError, match="out of range"):
+        fusion.inline_at([a, b], 3)
+    assert positions(fusion) == {}
+    fusion.inline_at([], 2)
+    with pytest.raises(FusionError, match="inline_at: 3 is not a tensor"):
+        fusion.inline_at([a, cast("TensorView", 3)], 1)
+    assert positions(fusion) == {}
 
 
 def test_inline_most_of_a_chain() -> None:

@@ -94,3 +94,15 @@ def test_a_merge_with_an_axis_of_extent_one_is_the_other_axis() -> None:
     assert keys.equal(a.loop[0], b.root[1])
     b.merge(0, 1)
     assert not Keys(a.fusion).equal(a.loop[0], b.loop[0])
+
+
+def test_keys_hold_axes_that_are_made_later() -> None:
+    """Those of the others stay, and equal derivations are equal to those of new keys."""
+    _, a, b = pair(24, 6)
+    a.split(0, 4)
+    keys = Keys(a.fusion)
+    before = [keys.key(x) for x in a.loop]
+    b.split(0, 4)
+    keys.add_loops(b)
+    assert [keys.key(x) for x in a.loop] == before
+    assert [keys.equal(p, q) for p, q in zip(a.loop, b.loop, strict=True)] == [True, True, True]

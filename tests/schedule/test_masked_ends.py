@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.ir.expr import Reduction
-from taskfuse.schedule.masked_ends import masked_end
+from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.expr import Read, Reduction
+from taskfuse.schedule.masked_ends import constant_end, masked_end
 
 T = tf.TensorView
 
@@ -53,6 +54,27 @@ FOUND: dict[str, tuple[Callable[[T, T, T], T], str]] = {
 def test_ends(name: str) -> None:
     build, wanted = FOUND[name]
     assert ends(build) == wanted
+
+
+BEHIND: dict[str, tuple[Callable[[T, T, T], T], float, str]] = {
+    "what is masked": (lambda x, i, j: tf.where(j <= i, x, -math.inf), -math.inf, "i0 + 1"),
+    "another constant": (lambda x, i, j: tf.where(j <= i, x, -math.inf), 0.0, "None"),
+    "less a number of the row": (lambda x, i, j: tf.exp(tf.where(j <= i, x, -math.inf) * 0.5 - top(x)), 0.0, "i0 + 1"),
+    "less a number of each element, which may be infinite": (lambda x, i, j: tf.exp(tf.where(j <= i, x, -math.inf) - x), 0.0, "None"),
+    "times a number, which may be infinite": (lambda x, i, j: tf.tril(x) * top(x), 0.0, "None"),
+    "by a number, which may be 0": (lambda x, i, j: tf.tril(x) / top(x), 0.0, "None"),
+    "a choice by what is masked": (lambda x, i, j: tf.where(tf.where(j <= i, x, -math.inf) == -math.inf, 0.0, x), 0.0, "i0 + 1"),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_functions_of_what_is_masked(name: str) -> None:
+    build, value, wanted = BEHIND[name]
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["M", "N"])
+        out = build(x, tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0))
+        fusion.add_output(out)
+    assert str(constant_end(fusion, Read(out, iteration_point(2)), "i1", value)) == wanted
 
 
 def causal() -> tuple[tf.Fusion, list[T]]:

@@ -5,7 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import LoweringError, ScheduleError
-from taskfuse.ir.expr import Assemble, Pointwise
+from taskfuse.ir.expr import Assemble, Pointwise, reads
 from taskfuse.schedule.scatter import is_concatenation
 from tests.lowering.running import agrees, numbers
 from tests.schedule.points import refused
@@ -137,7 +137,8 @@ def test_rows_that_are_stored_and_read() -> None:
     assert all((x == y).all() for x, y in zip(kernel.simulate(*arrays), wanted, strict=True))
     read = shown.definition
     assert read is not None
-    before, after = (f"{shown.name}: float32[5, 4, 2] = relu({name})" for name in (read.operands[0].tensor.name, stored.name))
+    (of,) = reads(read)
+    before, after = (f"{shown.name}: float32[5, 4, 2] = relu({name})" for name in (of.tensor.name, stored.name))
     tf.lower(tf.parse_fusion(str(fusion).replace(before, after)))  # each thread reads what it stored
     other = str(fusion).replace(before, f"other: float32[5, 4, 2] = neg({stored.name})\n{before}").replace(before, after.replace(stored.name, "other"))
     with pytest.raises(LoweringError, match=f"other reads all of it, and it is stored in {product.name}, where some of its elements have no place"):

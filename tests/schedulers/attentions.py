@@ -12,11 +12,19 @@ from taskfuse.schedulers import AttentionConfig
 RNG = np.random.default_rng(11)
 
 
-def attention(d: int = 32, dv: int | None = None, heads: tuple[int, ...] = (), key_heads: tuple[int, ...] | None = None, **options: object) -> tf.Fusion:
-    """Of any number of queries and keys."""
+def attention(
+    d: int = 32,
+    dv: int | None = None,
+    heads: tuple[int | str, ...] = (),
+    key_heads: tuple[int | str, ...] | None = None,
+    sizes: tuple[int | str, int | str] = ("M", "N"),
+    **options: object,
+) -> tf.Fusion:
+    """Of any number of queries and keys, unless ``sizes`` says how many."""
+    m, n = sizes
     with tf.Fusion("attention") as fusion:
-        q = tf.define_tensor([*heads, "M", d], dtype=tf.bfloat16, name="q")
-        k, v = (tf.define_tensor([*(heads if key_heads is None else key_heads), "N", e], dtype=tf.bfloat16) for e in (d, dv or d))
+        q = tf.define_tensor([*heads, m, d], dtype=tf.bfloat16, name="q")
+        k, v = (tf.define_tensor([*(heads if key_heads is None else key_heads), n, e], dtype=tf.bfloat16) for e in (d, dv or d))
         fusion.add_output(tf.scaled_dot_product_attention(q, k, v, **options))
     return fusion
 
@@ -47,5 +55,8 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "other columns": (lambda: attention(96, 64, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
     "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
+    "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),
+    "rows in turn": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, blocks=3, query_stages=2), (200, 40)),
+    "causal rows that blocks claim": (lambda: attention(heads=(2,), sizes=(150, 150), is_causal=True), AttentionConfig(1, 32, 2, blocks=3), (150, 150)),
     "softcap, bias, sums": (softcapped, AttentionConfig(1, 32, 2), (65, 33)),
 }

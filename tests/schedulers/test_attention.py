@@ -33,7 +33,19 @@ def test_causal_walks_end_behind_the_diagonal() -> None:
     tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
     kernel = tf.lower(fusion)
     walks = re.findall(r"FOR \w+ in 0\.\.(.*blockIdx.*):", str(kernel))
-    assert walks == ["min(ceildiv(N, 32), 2*blockIdx.x + 2)"] * 2  # of the loads, and of the products
+    assert walks == ["min(ceildiv(N, 32), 2*ceildiv(M, 64) - 2*blockIdx.x)"] * 2  # of the loads, and of the products; the longest first
+
+
+def test_masks_are_left_out_of_chunks_that_they_do_not_cut() -> None:
+    """In the others, too, there is one place of masks: exponentials of what is padded with -inf are 0."""
+    fusion = attention(is_causal=True)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
+    text = str(tf.lower(fusion))
+    whole = "IF 32*i9 + 31 < N && 32*i9 + 31 <= 64*ceildiv(M, 64) - 64*blockIdx.x - 64:"
+    assert text.count(whole) == 1
+    before, choices = text.split(whole)
+    assert not re.search(r"causal\(|pad\(", before)
+    assert re.findall(r"(causal|pad)\((otherwise)?", choices) == [("causal", "otherwise"), ("pad", "otherwise"), ("causal", ""), ("pad", "")]
 
 
 def test_the_code_makes_the_same_schedule() -> None:

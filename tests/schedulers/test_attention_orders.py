@@ -22,7 +22,7 @@ def right() -> str:
 KEYS = "WAIT ch1.full[ch1.c.slot] parity ch1.c.parity\n"
 VALUES = "WAIT ch2.full[ch2.c.slot] parity ch2.c.parity\n"
 READ = "WAIT_GROUP wgmma <= 0\n      SYNC warp  # before one lane arrives for the warp\n      IF threadIdx.x % 32 == 0:\n        ARRIVE ch{k}.empty"
-TRIPS = "FOR i9 in 0..min(ceildiv(N, 32), 4*blockIdx.x + 4):"
+TRIPS = "FOR i9 in 0..min(ceildiv(N, 32), 4*ceildiv(M, 128) - 4*blockIdx.x):"
 WRONG = {
     "a warpgroup relies on the wait of another": (KEYS, "IF threadIdx.y == 1:\n        " + KEYS),
     "nobody waits for the values": (VALUES, "PASS\n"),
@@ -43,12 +43,20 @@ def test_refuted(name: str) -> None:
     assert parse_kernel(changed(right(), old, new)).verify().verdict is Verdict.REFUTED
 
 
-@pytest.mark.parametrize("trips", ["4*blockIdx.x + 3", "4*blockIdx.x + 5"])
+@pytest.mark.parametrize(("old", "new"), [("IF 32*i9 + 31 < N &&", "IF 32*i9 + 30 < N &&"), ("&& 32*i9 + 31 <= ", "&& 32*i9 - 1 <= ")])
+def test_a_chunk_that_is_cut_is_not_taken_for_whole(old: str, new: str) -> None:
+    """By the end of the keys, and by the diagonal. It takes more rows to show than the small launches have."""
+    found = parse_kernel(changed(right(), old, new)).verify()
+    assert not found.is_proved
+    assert "the case of its definition that holds is unknown" in str(found)
+
+
+@pytest.mark.parametrize("trips", ["4*ceildiv(M, 128) - 4*blockIdx.x - 1", "4*ceildiv(M, 128) - 4*blockIdx.x + 1"])
 def test_all_roles_walk_as_far(trips: str) -> None:
     """The loads or the products alone end elsewhere; or both do, and the sums are others."""
     text = right()
     head, loads, tail = text.partition(TRIPS)
     assert TRIPS in tail
-    other = TRIPS.replace("4*blockIdx.x + 4", trips)
+    other = TRIPS.replace("4*ceildiv(M, 128) - 4*blockIdx.x", trips)
     for bad in (head + other + tail, head + loads + tail.replace(TRIPS, other), text.replace(TRIPS, other)):
         assert parse_kernel(bad).verify().verdict is Verdict.REFUTED

@@ -7,6 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.count import Count, count
+from taskfuse.errors import ProofError
 from taskfuse.runtime.chain import Chain
 from taskfuse.schedulers.beside import levels
 from taskfuse.schedulers.schedule import Chosen
@@ -82,7 +83,7 @@ def test_what_waits_for_another_stays_behind_it() -> None:
 
 def refused_beside(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
     if schedule.scheduler == "horizontal":
-        raise tf.ProofError(kernel=fusion.name, verdict="outside the model", reason="a gap")
+        raise ProofError(kernel=fusion.name, verdict="outside the model", reason="a gap")
     return counted(fusion, schedule)
 
 

@@ -1,15 +1,17 @@
-"""Budgets: a search is bounded by its work, so that it finds the same however busy the machine is; the clock is the last safety net."""
+"""Budgets: a search is bounded by its work, so that it finds the same on most machines, and by the seconds of the processor on all of them."""
 
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import thread_time
 
 import pytest
 
 import taskfuse as tf
+from taskfuse.deadline import DeadlineError, checkpoint
 from taskfuse.schedulers import budget
-from taskfuse.schedulers.budget import NET, Budget, Ended, Work
+from taskfuse.schedulers.budget import Budget, Ended, Work
 from taskfuse.schedulers.schedule import Schedule
 from taskfuse.schedulers.segmenter import choose_segments
 from tests.schedulers.tried import built
@@ -48,13 +50,31 @@ def test_work_is_spent_by_count_and_size() -> None:
     assert spent.ended is Ended.WORK
 
 
-def test_the_clock_is_the_last_safety_net() -> None:
-    late = Budget(2.0, Clock(steps(NET)))
+def test_seconds_of_the_processor_are_spent_whatever_was_counted() -> None:
+    late = Budget(2.0, Clock(steps(0.9)))
     assert not late.is_spent
     assert not late.is_spent
     assert late.why_spent is Ended.CLOCK
     late.spend(Work.MADE, 10**9)
     assert late.why_spent is Ended.CLOCK, "what ended it first is what ended it"
+
+
+def test_a_part_is_for_the_kernels_that_are_made_at_the_end() -> None:
+    small, large = (Budget(10.0, Clock(steps(0.0)), tensors=n) for n in (100, 10**6))
+    for one, left in ((small, 10.0 - Work.MADE.size * 100), (large, 7.5)):
+        one.spend(Work.MADE, int((left - 0.1) / Work.MADE.size))
+        assert not one.is_spent
+        one.spend(Work.MADE, int(0.2 / Work.MADE.size))
+        assert one.is_spent
+
+
+def test_alternatives_are_given_up_when_it_is_spent() -> None:
+    ample, spent = Budget(1.0, Clock(steps(0.0))), Budget(0.0, Clock(steps(0.0)))
+    with ample.limit():
+        checkpoint()
+    with pytest.raises(DeadlineError), spent.limit():
+        checkpoint()
+    checkpoint()
 
 
 @pytest.mark.parametrize("seconds", [0.05, 10.0])
@@ -65,7 +85,7 @@ def test_a_search_finds_the_same_however_slow_the_clock_says_the_machine_is(seco
     assert [segmentation.ended for segmentation in found] == 2 * [Ended.WORK if seconds < 1 else None]
 
 
-def test_what_the_clock_has_ended_says_so_and_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_has_ended_a_search_is_said_and_what_it_found_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TASKFUSE_CACHE_PLANS")
     asked: list[float] = []
@@ -78,17 +98,25 @@ def test_what_the_clock_has_ended_says_so_and_is_not_kept(monkeypatch: pytest.Mo
         assert run.schedule is not None
         return run.schedule
 
-    hurried = compiled(1e6)
-    assert "stopped by the clock" in hurried.explain()
+    hurried = compiled(1e6, 9.0)
+    assert "ended at its budget of processor seconds" in hurried.explain()
+    assert compiled(0.0, 9.0).code == hurried.code
+    assert not asked, "a search that was ended is not searched again with the same budget"
     whole = compiled(0.0)
-    assert "ended" not in whole.explain(), "what the clock has ended is searched again"
+    assert "ended" not in whole.explain(), "with another one it is"
     assert whole.us <= hurried.us
     assert compiled(0.0).code == whole.code
-    assert not asked, "what was found by work is kept"
+    assert not asked
     short = compiled(0.0, 0.0)
     assert "ended at its budget of work" in short.explain()
-    assert compiled(0.0, 0.0).code == short.code
-    assert not asked, "it follows from the fusion and the budget: no other process finds more"
+
+
+@pytest.mark.parametrize("seconds", [0.2, 0.6])
+def test_a_search_takes_little_longer_than_its_budget(seconds: float) -> None:
+    """What it found is made at the end, in the part of the seconds that is for that, or a little more."""
+    begun = thread_time()
+    tf.compile(built(layer), backend="sim", budget=seconds, cache=False)
+    assert thread_time() - begun < seconds + 1.0
 
 
 def test_every_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Calls of the automatic side that a person could make: what is no argument of theirs, and what goes to other processes."""
+"""Calls of the automatic side that a person could make: what is not an argument of theirs, and what goes to other processes."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ class Numbered:
 
 def scheduler(name: str, us: float, others: int = 0) -> Scheduler:
     """One that marks its fusion and has some more parameters to offer."""
-    options = [Option(Numbered(k), us + k) for k in range(others + 1)]
+    options: list[Option[Any]] = [Option(Numbered(k), us + k) for k in range(others + 1)]
 
     def schedule(fusion: tf.Fusion, config: Any = None, **_: Any) -> Chosen[Any]:
         fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)
-        option = options[0] if config is None else options[config.number]
+        option = options[0 if config is None else config.number]
         return Chosen(name, "of it", option, tuple(options), config is not None, "")
 
     schedule.__name__ = name

@@ -7,22 +7,9 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ops.views import view
 from taskfuse.schedulers.contraction import MatrixProduct, find
+from tests.schedulers.contracted import factors, product, tensor
 from tests.schedulers.fusions import Build
 from tests.schedulers.tried import built
-
-
-def tensor(name: str, *shape: int | str | tf.Dim, dtype: tf.DType = tf.bfloat16) -> tf.TensorView:
-    return tf.define_tensor(list(shape), dtype=dtype, name=name)
-
-
-def factors() -> tuple[tf.TensorView, tf.TensorView]:
-    """[M, K] and [N, K], K contiguous."""
-    return tensor("a", "M", tf.dim("K", multiple_of=8)), tensor("b", tf.dim("N", multiple_of=8), "K")
-
-
-def product() -> tf.TensorView:
-    a, b = factors()
-    return tf.matmul(a, b.T, dtype=tf.float32)
 
 
 def test_axes_and_factors() -> None:
@@ -61,34 +48,6 @@ def test_batch_axes() -> None:
 
     p = find(built(batched))
     assert (p.axes.batch, p.axes.m, p.axes.n, p.axes.k) == ((0,), 1, 2, 3)
-
-
-def test_an_epilogue_and_what_it_reads() -> None:
-    def behind() -> list[tf.TensorView]:
-        x = product() + tensor("bias", "N", dtype=tf.float32)
-        y = x * tensor("rows", "M", 1, dtype=tf.float32) + tensor("residual", "M", "N")
-        return [tf.cast(y, tf.bfloat16), tf.relu(x)]
-
-    p = find(built(behind))
-    assert {side.tensor.name: (side.is_paired, side.is_wide) for side in p.sides} == {
-        "bias": (True, False),
-        "rows": (False, False),
-        "residual": (True, True),
-    }
-    assert [(out.is_bulk, out.is_paired) for out in p.outputs] == [(True, True), (False, True)]
-    assert p.held == (4, 4, 2, 2, 4)
-    assert len(p.epilogue) == 6
-
-
-def test_reductions_of_the_result_and_what_is_computed_from_them() -> None:
-    def reduced() -> list[tf.TensorView]:
-        x = tf.relu(product())
-        return [x, tf.sqrt(tf.sum(x * x, axis=1)), tf.max(x, axis=0)]
-
-    p = find(built(reduced))
-    assert [(r.places, r.over, r.kept) for r in p.reductions] == [((0, 1), {1}, (0,)), ((0, 1), {0}, (1,))]
-    assert len(p.finals) == 1
-    assert len(p.outputs) == 1
 
 
 def two_sums() -> list[tf.TensorView]:

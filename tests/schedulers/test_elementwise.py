@@ -10,8 +10,6 @@ from taskfuse.ir.expr import Gather, MathExpr, Read
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedulers.elementwise import (
-    EFFICIENCY,
-    SECTOR_BYTES,
     Leaf,
     OutputWork,
     align,
@@ -19,6 +17,7 @@ from taskfuse.schedulers.elementwise import (
     bind_vectors,
     cost,
     divides,
+    fetched,
     follow,
     is_aligned,
     is_coalesced,
@@ -32,7 +31,7 @@ from taskfuse.schedulers.elementwise import (
 )
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT
+from taskfuse.target import DEFAULT, SECTOR_BYTES
 from tests.schedulers.fusions import Build, tensor
 from tests.schedulers.tried import arguments, built
 
@@ -287,7 +286,7 @@ def test_the_slower_of_memory_and_arithmetic_and_the_launch() -> None:
     memory, arithmetic = OutputWork(1e9, 1e9, 0.0, DEFAULT), OutputWork(0.0, 0.0, 1e12, DEFAULT)
     assert memory.us(16) == pytest.approx(DEFAULT.kernel_us(DEFAULT.dram_us(2e9)), rel=1e-6)
     assert memory.us(4) > memory.us(16)
-    assert sorted(EFFICIENCY, key=lambda size: memory.us(size)) == [16, 8, 4, 2, 1]
+    assert sorted((1, 2, 4, 8, 16), key=lambda size: memory.us(size)) == [16, 8, 4, 2, 1]
     assert arithmetic.us(16) == arithmetic.us(1) == pytest.approx(DEFAULT.kernel_us(DEFAULT.issue_us(1e12)))
 
 
@@ -306,6 +305,24 @@ def test_neighbors_read_neighbors(build: Build, expected: bool) -> None:
     (out,) = fusion.outputs
     (read,) = reads(fusion, out)
     assert is_coalesced(fusion, read, out) is expected
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda: [tf.neg(tensor("x", 8, 64))], 4),
+        (lambda: [tf.neg(tensor("x", 64, 64).T)], SECTOR_BYTES),
+        (lambda: [tf.neg(tensor("x", 64, 2).reshape(128))], 4),
+        (lambda: [tf.neg(tensor("x", 64, 4)[:, :2])], 8),  # half of each sector
+        (lambda: [tf.neg(tf.pixel_shuffle(tensor("x", 1, 4, 16, 64), 2))], 4),  # neighbors are in two rows, and all of both are read
+        (lambda: [tf.neg(tensor("x"))], SECTOR_BYTES),
+        (lambda: [tf.take(tensor("x", 1 << 20), tensor("i", 64, dtype=tf.int64), 0)], SECTOR_BYTES),
+    ],
+)
+def test_sectors_are_counted_where_neighbors_read(build: Build, expected: float) -> None:
+    fusion = built(build)
+    (out,) = fusion.outputs
+    assert fetched(reads(fusion, out)[0], out, Sizes(fusion, None, DEFAULT)) == expected
 
 
 def test_the_widest_element() -> None:

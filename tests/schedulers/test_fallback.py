@@ -11,8 +11,9 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import needed
 from taskfuse.schedulers import FallbackConfig
 from taskfuse.schedulers.elementwise import recompute_all
-from taskfuse.schedulers.fallback import AGAIN_US, SERIAL_US, fallback, offer, separate
+from taskfuse.schedulers.fallback import AGAIN_US, fallback, offer, separate
 from taskfuse.schedulers.script import Script
+from taskfuse.target import DEFAULT
 from tests.errors import text_of
 from tests.schedulers.fusions import Build, product_of_odd_rows, tensor
 from tests.schedulers.tried import arguments, built, made
@@ -67,7 +68,7 @@ def test_the_offer_is_what_it_costs(build: Build) -> None:
 
 def test_serial_steps_and_reductions_that_are_done_again_cost() -> None:
     once, longer = (offer(built(lambda n=n: [tf.sum(tensor("x", 4, n), 1)])).us for n in (64, 1064))
-    assert longer - once == pytest.approx(1000 * SERIAL_US, rel=0.1)
+    assert longer - once == pytest.approx(1000 * DEFAULT.assumed.serial_us, rel=0.1)
     again = offer(built(lambda: [tf.sum(tensor("x", 4, 64), 1).reshape(2, 2) + 1.0])).us
     assert again - once == pytest.approx(AGAIN_US, rel=0.1)
     assert offer(built(lambda: [tf.sum(tf.define_tensor(["N", "M"], name="x"), 1)]), sizes={"N": 1, "M": 1}).us < once

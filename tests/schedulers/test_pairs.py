@@ -44,7 +44,7 @@ def made(math: Callable[..., Any], *shapes: list[int], dtype: tf.DType = tf.floa
     return fusion
 
 
-CASES = [
+CASES: list[tuple[Any, ...]] = [
     (squares, ([36, 24], [33, 24]), tf.float32, 2),
     (absolute, ([20, 9], [17, 9]), tf.float32, 3),
     (tropical, ([32, 16], [32, 16]), tf.int32, 2),
@@ -68,7 +68,7 @@ def test_any_function(math: Callable[..., Any], shapes: Any, dtype: tf.DType, in
     exec(code, names)
     assert str(tf.lower(names["fusion"])) == str(kernel)
     proved(kernel)
-    arguments = [RNG.integers(-8, 8, shape).astype(dtype.numpy) for shape in shapes]
+    arguments: list[np.ndarray[Any, Any]] = [RNG.integers(-8, 8, shape).astype(dtype.numpy) for shape in shapes]
     (found,), (wanted,) = simulate(kernel, arguments), plain.evaluate(*arguments)
     assert np.array_equal(found, wanted) if math is not absolute else np.allclose(found, wanted, rtol=1e-6)
     assert str(kernel).count("COPY.async") == 2

@@ -43,7 +43,7 @@ def test_rows_without_vectors_are_one(shape: list[int | str], numbers: tuple[int
 
 
 def test_stencils_take_short_vectors() -> None:
-    """Where loads are no vectors, neighboring threads load neighbors; a thread of eight would load from a line of its own."""
+    """Where loads are not vectors, neighboring threads load neighbors; a thread of eight would load from a line of its own."""
     with tf.Fusion("blur") as fusion:
         x = tf.pad(tf.define_tensor([2, 16, 34], dtype=tf.bfloat16, name="x"), [(0, 0), (1, 1), (1, 1)])
         taps = [x[:, i : i + 16 : 2, j : j + 32 : 2] for i in range(3) for j in range(3)]

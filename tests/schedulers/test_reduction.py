@@ -50,7 +50,11 @@ def test_symbolic_extents(kind: Kind) -> None:
 
 def test_all_elements() -> None:
     kernel = check(make(total, (4096,)), RowConfig(64, 1, 2, blocks=4))
-    assert barriers(kernel) == [BarrierScope.BLOCK, BarrierScope.GRID]
+    assert barriers(kernel) == [
+        BarrierScope.BLOCK,
+        BarrierScope.GRID,
+        BarrierScope.BLOCK,
+    ]  # the last of what joins the results of blocks
 
 
 def test_one_barrier_for_all_elements_of_a_thread() -> None:

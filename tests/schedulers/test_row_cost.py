@@ -70,3 +70,17 @@ def test_short_rows_are_those_of_one_thread() -> None:
     best = rank(pool)[0].config
     assert (best.threads, best.unroll, best.each) == (1, 2, 4)
     assert rank(replace(pool, rows=256))[0].config.each == 1  # too few to fill the device
+
+
+def test_blocks_have_whole_warps_where_the_time_is_the_same() -> None:
+    """Of a tensor that is added up from four parts, each thread has a vector of the results."""
+    chosen = rank(RowProblem(1 << 17, 4, width=4, is_inner=False, loads=(4,), store_bytes=4))[0].config
+    assert chosen.threads * chosen.rows >= 32
+
+
+def test_threads_join_the_results_of_blocks_together() -> None:
+    """In rows of known length each has some; else each has all of them."""
+    config, more = RowConfig(256, 1, 2, blocks=8), RowConfig(256, 1, 2, blocks=128)
+    known, unknown = (RowProblem(1, 1 << 20, loads=(4,), is_constant=c) for c in (True, False))
+    assert estimate(known, more).us < estimate(known, config).us
+    assert estimate(unknown, more).us > estimate(known, more).us + 3.0

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 import taskfuse as tf
 from taskfuse import MemoryType
@@ -49,7 +50,7 @@ def test_registers_are_given_within_partitions() -> None:
     problem = RowProblem(1 << 16, 8192, phases=3, reductions=2, held=((Keep.REGISTERS, 4),))
     config = RowConfig(64, 1, 2, blocks=8, keep=Keep.REGISTERS)
     found = estimate(problem, config)
-    assert (found.registers, found.residents) == (48, 20)
+    assert (found.registers, found.residents) == (40, 24)
     fusion = make(softmax, (5, 8192))
     tf.schedulers.normalization(fusion, config)
     assert tf.lower(fusion).resources("sm_90").compiled.spill_stores == 0
@@ -95,3 +96,48 @@ def test_arrays_that_end_in_an_axis_of_one_take_no_vectors() -> None:
         fusion.add_output(tf.softmax(tf.expand_dims(tf.define_tensor([4, 64], name="x"), 2), (1, 2)))
     found = tf.schedulers.normalization(tf.copy_fusion(fusion)[0])
     assert "along vectors of 1" in found.explain()
+
+
+def of_blocks(*shape: int | str) -> tf.Fusion:
+    with tf.Fusion("blocks") as fusion:
+        x = tf.define_tensor(list(shape), name="x")
+        fusion.add_output(tf.sum(tf.exp(x)), tf.max(x))
+    return fusion
+
+
+@pytest.mark.parametrize("shape", [(256,), (250,), (6, 40), (3, 7, 8)])
+def test_threads_join_the_results_of_blocks(shape: tuple[int, ...]) -> None:
+    """Of each reduction, a result of each block is in memory; after one barrier of the grid a thread reads one of them."""
+    kernel = exact(of_blocks(*shape), tf.schedulers.reduction, RowConfig(8, 1, 1, blocks=4))
+    assert barriers(kernel).count(BarrierScope.GRID) == 1
+    assert [str(e) for b in kernel.buffers if b.memory is MemoryType.Global for e in b.shape] == ["4", "4"]
+    assert "part.BIDy" not in str(kernel)
+
+
+def test_a_thread_joins_all_results_of_blocks_of_rows_of_unknown_length() -> None:
+    fusion = of_blocks("N")
+    tf.schedulers.reduction(fusion, RowConfig(8, 1, 1, blocks=4))
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert "part.BIDy" in str(kernel)
+
+
+def test_a_reduced_axis_of_one_element_stands_beside_kept_ones() -> None:
+    """It is an axis of the rows that the results lack, and their parts, in memory, lack it, too."""
+    with tf.Fusion("columns") as fusion:
+        fusion.add_output(tf.sum(tf.define_tensor([1, 64, 24], name="x"), (0, 1)))
+    exact(fusion, tf.schedulers.reduction, RowConfig(8, 4, 2, blocks=4))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("< 15", "< 14"), ("in 0..4:", "in 0..3:"), ("x[(16*", "x[(15*"), ("% 10)", "% 9)"), ("0..4 UNROLL", "0..3 UNROLL")]
+)
+def test_parts_over_several_axes_that_lack_terms_are_not_proved(right: str, wrong: str) -> None:
+    """60 vectors of rows of ten, in parts of 16: the last one is shorter."""
+    with tf.Fusion("total") as fusion:
+        fusion.add_output(tf.sum(tf.exp(tf.define_tensor([6, 40], name="x"))))
+    tf.schedulers.reduction(fusion, RowConfig(4, 1, 1, blocks=4))
+    text = tf.lower(fusion).text(witness=True)
+    assert right in text
+    assert tf.parse_kernel(text).verify().is_proved
+    assert not tf.parse_kernel(text.replace(right, wrong)).verify().is_proved

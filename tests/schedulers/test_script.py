@@ -5,6 +5,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedulers.script import HEADER, MAX_LINE, Script, Spelled, variable
 
 
@@ -124,5 +125,25 @@ def test_views_scans_and_concatenations() -> None:
     script.unscatter(fusion.outputs[0])
     script.through_view(turned, 0)
     script.chunk_scan(fusion.outputs[1], 4)
+    exec(script.text, {"fusion": other})
+    assert str(other) == str(fusion)
+
+
+def test_calls_of_several_tensors_look_at_the_axes_once() -> None:
+    """What is written down makes the same schedule without that."""
+    fusion, x, a, b = chain()
+    other, _ = tf.copy_fusion(fusion)
+    script = Script(fusion)
+    loaded = script.new(x, "cache_after")
+    script.on(b).split(1, 16).bind(-1, P.TIDx)
+    keys = Keys(fusion)
+    script.propagate(b, [a], keys)
+    script.parallelize_like(b, [a], keys)
+    script.propagate(a, [loaded], keys)
+    script.parallelize_like(a, [loaded], keys)
+    script.inline_at([], 1)
+    script.inline_at([a], 2)
+    script.inline_at([loaded, a], 3)
+    assert script.lines[-2:] == ["tv1.inline_at(2)", "fusion.inline_at([tv3, tv1], 3)"]
     exec(script.text, {"fusion": other})
     assert str(other) == str(fusion)

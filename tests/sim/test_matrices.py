@@ -1,4 +1,4 @@
-"""Products of matrices in every form, ldmatrix, stmatrix: against NumPy, under every interleaving, and with faults planted."""
+"""Matrix products in every form, ldmatrix, stmatrix: against NumPy, under every interleaving, and with faults planted."""
 
 import numpy as np
 import pytest

@@ -5,6 +5,7 @@ from inspect import isfunction, signature
 import pytest
 
 from taskfuse.sim import recording
+from taskfuse.sim.agent import Instruction
 from taskfuse.sim.happens_before import HappensBefore
 from taskfuse.sim.observer import Observer
 
@@ -21,5 +22,5 @@ def test_overridden_methods_are_called_as_those_that_do_nothing(watcher: type[Ob
 
 
 def test_a_plain_observer_leaves_the_program_as_it_is() -> None:
-    code = [lambda agent: None]
+    code: list[Instruction] = [lambda agent: None]
     assert Observer().code(code, [None]) is code

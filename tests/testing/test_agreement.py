@@ -166,7 +166,7 @@ IF threadIdx.x == 0:
 
 
 def test_memory_that_is_filled_is_filled_for_engines_too() -> None:
-    """A bulk store goes where the fill has stood, in Global memory: of the kernel with filled memory this is no fault."""
+    """A bulk store goes where the fill has stood, in Global memory: of the kernel with filled memory this is not a fault."""
     kernel = parse_kernel(STORED)
     assert verify(kernel).is_proved
     inputs = [np.ones(32, np.float32)]

@@ -4,7 +4,7 @@ import pytest
 
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.operands import Access
-from taskfuse.testing.definition_operators import DEFINITION_OPERATORS, operands_of, with_operands
+from taskfuse.testing.definition_operators import DEFINITION_OPERATORS, all_operands, with_operands
 from tests.testing.planted import SUMS, changed
 
 SUM = "DEFINE y: float32[8] over (8, 4) at (i0) = reduce add of mul(x[i0, i1], z[i0, i1]) from 0.0"
@@ -66,5 +66,5 @@ def test_ends_are_moved() -> None:
 
 def test_operands_are_put_back() -> None:
     for d in (*MANY.definitions, *parse_kernel(SUMS).definitions):
-        assert with_operands(d.rule, operands_of(d.rule)) == d.rule
-        assert any(isinstance(o, Access) for o in operands_of(d.rule))
+        assert with_operands(d.rule, all_operands(d.rule)) == d.rule
+        assert any(isinstance(o, Access) for o in all_operands(d.rule))

@@ -8,7 +8,7 @@ import pytest
 from taskfuse.check import defined
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.defined import Demand
-from taskfuse.check.values import cover, neutral_terms, outputs, starts, verify
+from taskfuse.check.values import cover, neutral_terms, outputs, reductions, starts, verify, written
 from taskfuse.check.values.choices import CheckedChoices
 from taskfuse.check.values.claims import ClaimedWrite, Place
 from taskfuse.check.values.questions import inside, known_at
@@ -121,3 +121,21 @@ def test_padded_parts_show_a_condition_of_another_element(monkeypatch: pytest.Mo
     assert not any(row.false_accept for number in shown for row in look(5, number))
     monkeypatch.setattr(CheckedChoices, "_own", of_the_whole)
     assert all(row.false_accept for number in shown for row in look(5, number))
+
+
+def test_accumulators_that_iterations_share_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anything(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(reductions, "own_accumulators", anything)
+    assert look(5, 340)[0].false_accept
+    assert look(5, 396)[0].false_accept
+
+
+def test_cursors_that_move_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    def still(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(written, "stays", still)
+    assert look(5, 123)[0].false_accept
+    assert look(5, 158)[0].false_accept

@@ -44,6 +44,7 @@ NOT_DRAWN = {
     "tf.copy_fusion": "made for every case, to compare with",
     **{f"tf.tiles.{name}": READS for name in ("macro_tiles", "picture", "places", "sort_problems", "table", "triangle", "triangular")},
     "tf.tiles.rotated": "deals the tiles of a list of products; tests/lowering/test_grid_stride.py and tests/schedulers/test_products.py prove such kernels",
+    "tf.tiles.descending": "orders the blocks of causal attention; tests/schedulers/test_attention.py proves such kernels",
     "tf.schedulers.scatter": "of fusions that the mix 'scatter' draws; tests/schedulers/test_scatter.py proves its kernels",
     "TensorView.split_reduction": "a rewrite that schedulers try where a plan is refused; tests/schedule/test_split_reduction.py compares fusions with it",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",

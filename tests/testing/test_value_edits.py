@@ -43,4 +43,4 @@ def test_indices_one_by_one() -> None:
     assert len(mutants) == 4
     assert {o.buffer for o in found if const(3) in o.index} == {o.buffer for o in found if const(7) in o.index} == {"x", "z"}
     assert shapes(KERNEL)["x"] == (const(8), const(4))
-    assert list(in_each(reads, lambda kernel, operand: [operand])(KERNEL)) == []  # what is as before is no mistake
+    assert list(in_each(reads, lambda kernel, operand: [operand])(KERNEL)) == []  # an unchanged kernel has no mistake

@@ -81,6 +81,12 @@ def test_a_rotation_is_of_one_axis() -> None:
         tf.tiles.rotated(1).maps([const(3), const(2)])
 
 
+def test_descending_begins_at_the_end() -> None:
+    assert points(tf.tiles.descending(), [4]) == [(3,), (2,), (1,), (0,)]
+    with pytest.raises(ValueError, match="one axis is walked from its end, not 2"):
+        tf.tiles.descending().maps([const(3), const(2)])
+
+
 @pytest.mark.parametrize("call", [lambda: tf.tiles.grouped(0), lambda: tf.tiles.grouped(2).maps([const(3)])])
 def test_refused(call: object) -> None:
     assert callable(call)

@@ -31,8 +31,8 @@ class Watched(FakeDriver):
         seen: function, stream, addresses of each launch.
     """
 
-    seen: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
-    pointers: dict[int, list[int]] = field(default_factory=dict)
+    seen: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list[tuple[int, int, tuple[int, ...]]])
+    pointers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     last: Source | None = None
 
     def function(self, device: Device, code: bytes, name: str) -> Function:

@@ -89,5 +89,5 @@ def test_what_is_refused() -> None:
         fusion.add_output(tf.define_tensor([4], name="x") * 2, name="y")
     with backward:
         backward.add_output(tf.define_tensor([4], name="z") * 2, name="grad_x")
-    with pytest.raises(UnsupportedError, match="'z' is no name that it can have"):
+    with pytest.raises(UnsupportedError, match="'z' is not a name that it can have"):
         library(fusion, namespace="taskfuse_test", backward=backward)

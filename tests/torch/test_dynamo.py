@@ -34,7 +34,7 @@ class MLP(torch.nn.Module):
 
 def test_a_training_step_and_inference() -> None:
     model, x = MLP(), torch.randn(4, 8, requires_grad=True)
-    found = []
+    found: list[Any] = []
     listeners.append(found.append)
     run = compiled(model, least=1)
     y = run(x)

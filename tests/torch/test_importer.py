@@ -25,7 +25,7 @@ def test_a_region_says_what_the_graph_passes() -> None:
 def test_reasons() -> None:
     graph = traced(lambda x: (foreign(x), torch.linalg.vector_norm(x, 3)), torch.randn(4)).graph
     reasons = {n.name: refusal(n, {}) for n in graph.nodes if n.op == "call_function"}
-    assert reasons["foreign"] == "it is no op of ATen"
+    assert reasons["foreign"] == "it is not an op of ATen"
     assert reasons["linalg_vector_norm"] == "the norm of order 3.0"
 
 

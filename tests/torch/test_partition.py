@@ -61,7 +61,7 @@ def test_regions_of_random_graphs_are_convex_and_run_in_an_order(seed: int) -> N
         outside = {n for n in after if n not in inside and plan.kinds[n] is not NodeKind.GLUE}
         assert not (reaches(graph, outside) & inside), "a way leaves the region and enters it again"
     order = emitted(graph, plan, {}, {})
-    place = {}
+    place: dict[Any, int] = {}
     for k, step in enumerate(order):
         for node in plan.regions[step] if isinstance(step, int) else [step]:
             place[node] = k

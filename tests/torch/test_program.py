@@ -37,7 +37,11 @@ def test_a_program_is_pickled_with_its_ops_and_fusions() -> None:
 
 
 def test_results_that_are_given_twice_or_are_none_or_inputs() -> None:
-    check(lambda x: [y := x.exp() + 1, y, x], torch.randn(3))
+    def twice(x: Any) -> list[Any]:
+        y = x.exp() + 1
+        return [y, y, x]
+
+    check(twice, torch.randn(3))
 
 
 def test_symbols_of_the_source_come_from_arguments() -> None:

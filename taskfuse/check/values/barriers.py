@@ -19,7 +19,7 @@ from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, 
 
 SLOTS = 1 << 20
 NAMED = 16
-TARGET = "meeting"
+PHASE = "barrier phase"
 """The name under which threads that wait at a barrier know which round of it they wait for."""
 
 
@@ -118,7 +118,7 @@ class LaunchBarriers:
         if isinstance(stmt, Barrier) and stmt.scope is not BarrierScope.WARP:
             keys, needed = self._keys(stmt, lanes)
             arrived, met = self._arrived[stmt.scope], self._met[stmt.scope]
-            lanes.own[TARGET] = met[keys]
+            lanes.own[PHASE] = met[keys]
             np.add.at(arrived, keys, 1)
             full = arrived[keys] >= needed
             done = np.unique(keys[full])
@@ -133,7 +133,7 @@ class LaunchBarriers:
                 return lanes.whole_warps
             case Barrier():
                 keys, _ = self._keys(stmt, lanes)
-                return self._met[stmt.scope][keys] > lanes.own[TARGET]
+                return self._met[stmt.scope][keys] > lanes.own[PHASE]
             case Wait(barrier=slot, parity=parity):
                 return self.phase[self.cells(lanes, slot)] & 1 != lanes.value(parity)
             case Acquire(semaphore=slot, phases=phases):

@@ -54,7 +54,7 @@ class BlockThreads:
         if len(left) > 1:
             raise Open("several extents of the block are not constant", joins[0])
         shape = [e.value if isinstance(e, Const) else 1 for e in kernel.block]
-        lower = 1  # threads of each value of the indices that are no constants
+        lower = 1  # threads of each value of the indices that are not constants
         whole = True
         for name, n in zip(THREAD_NAMES, shape, strict=True):
             whole = whole and (name not in symbolic or lower % WARP == 0)

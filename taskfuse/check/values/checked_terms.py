@@ -113,7 +113,7 @@ class CheckedTerms:
         match body_of(w.node, w.holds, rule):
             case Place() as body:
                 for hit in self.reads.found(body, kept, past=True):
-                    self.operands.zero(hit)
+                    self.operands.zeros.zero(hit)
             case tuple() as operands:
                 self.operands.match(node, rule.body, operands, rule.terms, w.holds.index, kept, past=True)
             case product:
@@ -121,7 +121,7 @@ class CheckedTerms:
                     self.operands.read(side, (), past=True)
 
     def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[Place]:
-        """The factors of a product of matrices: the one with its rows and the one with its columns."""
+        """The factors of a matrix product: the one with its rows and the one with its columns."""
         factors = [o for o in rule.terms if isinstance(o, Access)]
         if len(factors) != 2 or len(rule.terms) != 2:
             raise Open("its factors are not tensors", node)
@@ -132,7 +132,7 @@ class CheckedTerms:
 
 
 def body_of(node: Node, holds: Holds, rule: Reduce) -> tuple[Operand, ...] | Place | Wgmma | Mma:
-    """What a term is made of: operands, as a statement has them; the place that holds its body; or the factors of a product of matrices.
+    """What a term is made of: operands, as a statement has them; the place that holds its body; or the factors of a matrix product.
 
     Raises :class:`Open`.
     """

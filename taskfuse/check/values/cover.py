@@ -19,9 +19,10 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.digits import without_digits
+from taskfuse.check.values.equivalent_visits import apart, in_clusters, lengthened, settled, shortened
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.questions import equal, proves
-from taskfuse.check.values.runs import Span, Visits, apart, in_clusters, shortened
+from taskfuse.check.values.runs import Span, Visits
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym
 
@@ -55,7 +56,7 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
     try:
         return _covered_upwards([_ascending(v) for v in visits], extents, constraints, again)
     except Open as error:
-        for others in _in_other_words(visits, extents):
+        for others in _in_other_words(visits, extents, constraints):
             try:
                 return _covered_upwards(others, extents, constraints, again)
             except Open:
@@ -63,12 +64,16 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
         raise error
 
 
-def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...]) -> Iterator[list[Visits]]:
-    """Equivalent questions: with conditions as ends of spans; with thread indices as symbols of their own; with digits for block indices of clusters; with
-    axes reversed that all statements walk down."""
+def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> Iterator[list[Visits]]:
+    """Equivalent questions: with conditions as ends of spans; with what has one value as that value, without ends that spare points past an axis' end; with
+    thread indices as symbols of their own; with digits for block indices of clusters; with axes reversed that all statements walk down.
+    """
     ended = [shortened(v) for v in visits]
     if any(a is not b for a, b in zip(ended, visits, strict=True)):
         yield [_ascending(v) for v in ended]
+    plain = [settled(lengthened(v, extents, constraints)) for v in ended]
+    if any(a is not b for a, b in zip(plain, ended, strict=True)):
+        yield [_ascending(v) for v in plain]
     free = [apart(v) for v in visits]
     if any(a is not b for a, b in zip(free, visits, strict=True)):
         yield [_ascending(v) for v in free]
@@ -129,9 +134,9 @@ def _all_of(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
             try:
                 return _covered(named_visits, extents, constraints, again, above=above)
             except Open as error:
-                first = first or error
+                first = first or error.again()
     assert first is not None
-    raise first
+    raise first.again()
 
 
 def _covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints, again: bool, *, above: bool = False) -> bool:

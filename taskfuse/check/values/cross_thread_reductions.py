@@ -455,7 +455,8 @@ class CrossThreadReductions:
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("the threads whose partial results it takes are unknown", node)
             moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}
-            if any(f"written.{n}" in found for n in THREAD_NAMES) or any(not e.free.isdisjoint(unknown) for e in moved.values()):
+            others = {n for n in THREAD_NAMES if f"written.{n}" in found and (n in moved or n not in self.threads.fixed)}  # than the one unknown number
+            if others or any(not e.free.isdisjoint(unknown) for e in moved.values()):
                 raise Open("whose partial results it takes depends on blocks and threads together", node)
             if (writers[mask] < 0).any():
                 raise Open("it reads partial results that were never written", node)

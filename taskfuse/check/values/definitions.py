@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import without_floor
 from taskfuse.check.row_tiles import tiles_of
-from taskfuse.check.statement_tree import StatementTree, declared
+from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Access, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
@@ -37,7 +36,7 @@ def meaningless(tree: StatementTree) -> Iterator[Obligation]:
     """Unproved demands of a kernel's definitions; none if every definition is meaningful."""
     kernel = tree.kernel
     shapes: dict[str, Shape] = {p.name: p.shape for p in kernel.inputs}
-    root = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam))).constraints
+    root = tree.declared.constraints
     sent: dict[str, Definition] = {}
     for d in kernel.definitions:
         if isinstance(d.rule, Whole):
@@ -81,7 +80,7 @@ def _is_empty(space: Shape) -> bool:
 
 def _is_axis(e: Expr, extent: Expr, space: Shape) -> bool:
     """True for an index of the point along an axis of the same extent."""
-    return any(e is sym(f"i{k}") and extent is n for k, n in enumerate(space))
+    return any(extent is n and e is sym(f"i{k}") for k, n in enumerate(space))
 
 
 def _accesses(d: Definition, shapes: Shapes) -> Reads:

@@ -8,10 +8,13 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.bounded_variables import Trip
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
+from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Expr, Sym, children, conjuncts, const, le, lt, substitute, sym
@@ -83,12 +86,30 @@ def taken_by(t: Term, axes: Iterable[int]) -> Iterator[Expr]:
     yield from (e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
 
 
-def in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr], grid: Mapping[str, Expr]) -> tuple[dict[str, Span], list[Expr]]:
-    """Spans and conditions of terms, of each of the blocks whose partial results have been joined, which are blocks of the grid."""
+def one_element(joined: Joined, group: Iterable[Term], constraints: Constraints) -> None:
+    """The terms of all blocks whose partial results have been joined belong to the element of the block that has them. Raises :class:`Open`."""
+    there = constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in joined.spans.items()))
+    for t in group:
+        for e in t.place.element:
+            other = substitute(e, joined.blocks)
+            if not equal(there, e, other):
+                raise Open(f"a block has terms of another element: {other}, not {e}", t.node)
+
+
+def in_blocks(
+    joined: Joined, spans: dict[str, Span], conditions: list[Expr], grid: Mapping[str, Expr], constraints: Constraints
+) -> tuple[dict[str, Span], list[Expr]]:
+    """Spans and conditions of terms, of each of the blocks whose partial results have been joined, which are blocks of the grid.
+
+    Args:
+        constraints: what is known of the block that has them.
+    """
+    there = constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in joined.spans.items()))
     for name, at in joined.blocks.items():
         start, stop = spans[name]
-        plain = (start, stop) == (const(0), grid[name]) or (isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop))
-        conditions = conditions if plain else [*conditions, le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),))]
+        if (start, stop) != (const(0), grid[name]) and not (isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop)):
+            ends = (le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),)))
+            conditions = [*conditions, *(c for c in ends if not proves(there, substitute(c, joined.blocks)))]
     found: dict[str, Span] = {}
     for name, (start, stop) in spans.items():
         if name not in joined.blocks:

@@ -133,7 +133,7 @@ class LastWrite:
                 continue
             if found is not None and not found.under and found.rest is None:
                 return found
-        raise error
+        raise error.again()
 
     def _match(self, claim: Place, want: Place, look: Look, constraints: Constraints, among: ValueTable | None, *, past: bool) -> Found | None:
         shape = () if claim.content is Content.ZERO else self.writes.shape(claim.tensor, claim.content)

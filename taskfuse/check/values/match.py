@@ -34,7 +34,7 @@ def where_found(pair: WriteAndRead) -> Found | None:
         if pair.plain and isinstance(outcome, Found) and all(proves(pair.constraints, c) for c in outcome.under):
             return Found()
     if isinstance(outcome, Open):
-        raise outcome
+        raise outcome.again()
     return outcome
 
 
@@ -69,7 +69,7 @@ def _tried(pair: WriteAndRead) -> Found | Open | None:
     try:
         found = _solved(pair)
     except Open as error:
-        found = error
+        found = error.again()
     if found is None or (isinstance(found, Found) and not found.under) or not _has_table(pair):
         return found
     if pair.plain and isinstance(found, Found) and any(c in found.under for _, c in pair.conditions if c.free.isdisjoint(pair.spans)):
@@ -77,7 +77,7 @@ def _tried(pair: WriteAndRead) -> Found | Open | None:
     try:
         return joined(pair, {}, pair.equations, [])
     except Open as error:
-        return error if isinstance(found, Open) else found
+        return error.again() if isinstance(found, Open) else found
 
 
 def _has_table(pair: WriteAndRead) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
+from weakref import proxy
 
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
@@ -22,19 +24,27 @@ from taskfuse.kir.witness import Iterate, Reduce
 COPY = ELEMENTWISE["copy"]
 
 
+class Zeros(Protocol):
+    """What looks for zeros."""
+
+    def zero(self, place: Place) -> None:
+        """Raises :class:`Open` unless a write leaves zeros wherever its element does not exist."""
+        ...
+
+
 class CheckedOperands:
     """The operands of the statements of a kernel. Methods raise :class:`Open` for what is not known to be right.
 
     Args:
-        zero: raises unless a write leaves zeros wherever its element does not exist.
+        statements: what asks for the zeros of a write. It holds these operands, which do not hold it.
     """
 
-    def __init__(self, writes: Writes, reads: ReachingWrites, instructions: Instructions, reductions: Reductions, zero: Callable[[Place], None]) -> None:
+    def __init__(self, writes: Writes, reads: ReachingWrites, instructions: Instructions, reductions: Reductions, statements: Zeros) -> None:
         self.writes = writes
         self.reads = reads
         self.instructions = instructions
         self.reductions = reductions
-        self.zero = zero
+        self.zeros: Zeros = proxy(statements)
 
     def match(
         self,
@@ -97,7 +107,7 @@ class CheckedOperands:
             return
         for hit in self.reads.found(want, given, past=past):
             if past:
-                self.zero(hit)
+                self.zeros.zero(hit)
 
     def copied(self, w: ClaimedWrite, source: Access, given: tuple[Expr, ...], *, past: bool) -> None:
         node, stmt, i = w.node, w.node.stmt, self.instructions

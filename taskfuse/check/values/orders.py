@@ -283,9 +283,10 @@ def _orders(e: Expr) -> Iterator[Expr]:
 def _permutes(e: Expr, r: Expr, n: Expr, constraints: Constraints) -> bool:
     """True only if an expression takes each number below ``n`` for one ``r`` of these numbers, whatever its other symbols are."""
     match e:
-        case Mod(a=a, b=b) if n is b or equal(constraints, n, b):
+        case Mod(a=a, b=b):
             mine = [k for t, k in terms_of(a)[0] if not t.free.isdisjoint(r.free)]
-            return r.free.isdisjoint(b.free) and [k for t, k in terms_of(a)[0] if t is r] == mine and mine in ([1], [-1])
+            is_turned = r.free.isdisjoint(b.free) and [k for t, k in terms_of(a)[0] if t is r] == mine and mine in ([1], [-1])
+            return (is_turned and (n is b or equal(constraints, n, b))) or equal(constraints, e + r, n - 1)
         case Select(cond=cond, a=a, b=b):
             return cond.free.isdisjoint(r.free) and all(_permutes(x, r, n, constraints) for x in (a, b))
         case _:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from taskfuse.check.bounds import at_least
 from taskfuse.check.row_tiles import belonging
-from taskfuse.check.statement_tree import StatementTree, declared
+from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty
@@ -15,7 +15,6 @@ from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
 from taskfuse.ir.scalar import TRUE, Expr, conjuncts, const, substitute
-from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Whole
 
@@ -76,8 +75,7 @@ class Outputs:
 
 def launched(tree: StatementTree, name: str, shape: tuple[Expr, ...]) -> None:
     """There are blocks and threads wherever a tensor has elements. Raises :class:`Open`."""
-    kernel = tree.kernel
-    context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+    kernel, context = tree.kernel, tree.declared
     context = context.under(nonempty(shape, context.ranges))
     for e, what in (*((e, "blocks") for e in kernel.grid), *((e, "threads") for e in kernel.block)):
         if not at_least(e, 1, context):

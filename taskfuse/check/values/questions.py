@@ -1,6 +1,7 @@
 """Questions of the value layer: what holds where an access happens, whether an element exists, and what follows from that.
 
-A question goes to constant bounds first, then to linear arithmetic with what is close to it, then to samples, which only say "no", and last to the prover.
+A question goes to constant bounds first, then to samples, which only say "no", then to linear arithmetic, with what is close to it before all, and last to the
+prover.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ def proves(constraints: Constraints, condition: Expr) -> bool:
             form = b - a
         case _:
             return constraints.proves(condition)
-    narrow, question = constraints.closely(form)
-    if Linear.of(narrow).nonnegative(question, 1):
-        return True
     narrow, question = constraints.about(form)
     if fails(narrow, ge(question, 0)):
         return False
+    close, asked = constraints.closely(form)
+    if Linear.of(close).nonnegative(asked, 1):
+        return True
     if Linear.of(narrow).nonnegative(question, 1) or constraints.proves(condition):
         return True
     terms, constant = terms_of(question)

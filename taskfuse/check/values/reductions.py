@@ -24,7 +24,8 @@ from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
-from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans, taken_by, thread_atoms
+from taskfuse.check.values.iterations import own_accumulators
+from taskfuse.check.values.joined_terms import in_blocks, members_of, one_element, row_spans, taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
@@ -50,6 +51,7 @@ from taskfuse.ir.scalar import (
     le,
     maximum,
     minimum,
+    not_,
     simplify,
     substitute,
     sym,
@@ -98,8 +100,8 @@ class Reductions:
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
                     started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
-                    of_tile = {f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)}
-                    place = replace(place, element=tuple(_decided(e, node, started, of_tile) for e in place.element))
+                    within = {f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)}
+                    place = replace(place, element=tuple(_decided(e, node, started, within) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
@@ -214,24 +216,26 @@ class Reductions:
                     continue
                 for t in group:
                     self._in_all(n, t)
-        scope = [n for n in group[0].node.loops if n in scope or n in again]
+        shared, scope = scope, [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group)
         last = max((s.node.number for s in self.starts.places.get(want.buffer, []) if s.node.number < want.node.number), default=-1)
-        key = (tuple(map(id, group)), tuple(scope), definition.tensor, constraints, last, want.index, want.node if joined is not None else None)
+        key = (tuple(map(id, group)), tuple(shared), tuple(scope), definition.tensor, constraints, last, want.index, want.node if joined is not None else None)
         if key not in self._known:
             try:
+                own_accumulators(group[0], shared, starts)
                 self.starts.check(want, group, scope, constraints, definition, joined)
                 self._cover(group, scope, definition, constraints, joined, want)
                 if isinstance(definition.rule, Iterate):
                     self._in_order(group, scope, definition.rule)
                 if isinstance(definition.rule, Reduce):
-                    self.rescaling.check(group, scope, definition, definition.rule, self._parts.get(definition.tensor, []))
+                    anew = [n for n in scope if n in shared or not is_determined(n, group[0])]
+                    self.rescaling.check(group, anew, definition, definition.rule, self._parts.get(definition.tensor, []))
                 self._known[key] = None
             except Open as error:
-                self._known[key] = error.with_traceback(None)
+                self._known[key] = error.again()
         error = self._known[key]
         if error is not None:
-            raise error
+            raise error.again()
         return joined is not None
 
     def _in_order(self, group: list[Term], scope: list[Node], rule: Iterate) -> None:
@@ -268,6 +272,16 @@ class Reductions:
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 
     def _cover(self, group: list[Term], scope: list[Node], definition: Definition, constraints: Constraints, joined: Joined | None, want: Place) -> None:
+        choice = self._choice(group, scope, constraints, want)
+        for case in () if choice is None else (choice, not_(choice)):
+            within = constraints.given(case)
+            taken = [t for t in group if not_(case) not in _parts(t)]
+            if not within.empty and not taken:
+                raise Open(f"an accumulator takes no terms under {case}", want.node)
+            if not within.empty:
+                self._cover(taken, scope, definition, within, joined, want)
+        if choice is not None:
+            return
         space = definition.space
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
@@ -283,6 +297,7 @@ class Reductions:
             constraints = constraints.about(const(0))[0].given(*assumptions)
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
+            one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
         def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
@@ -299,7 +314,7 @@ class Reductions:
                 spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
                 values = list(t.point)
                 if joined is not None:
-                    spans, conditions = in_blocks(joined, spans, conditions, grid)
+                    spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
                     values = [substitute(e, joined.blocks) for e in values]
                 point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
@@ -318,6 +333,19 @@ class Reductions:
                 overhang = beyond(row, everywhere=False)
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    def _choice(self, group: list[Term], scope: list[Node], constraints: Constraints, want: Place) -> Expr | None:
+        """A condition under which some terms are taken, and others under its negation, where neither is known to hold: each is a case of its own.
+
+        It has the same value where the terms are taken and where the result is read, as it depends on the loops around both alone.
+        """
+        if len(group) < 2:
+            return None
+        shared = {n.stmt.var for n in scope if isinstance(n.stmt, For) and n in want.node.loops}
+        same = shared | {dim.name for dim in self.writes.tree.kernel.extents}
+        listed = {part for t in group for part in _parts(t)}
+        choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
+        return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
     def _with_terms(
         self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
@@ -419,7 +447,7 @@ class Reductions:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
 
-def _decided(e: Expr, node: Node, started: Collection[Expr], of_tile: Mapping[str, tuple[int, int]]) -> Expr:
+def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str, tuple[int, int]]) -> Expr:
     """An axis of a term's element, by what is known of the loops around and of where its accumulator is set; or by all conditions, where that leaves it a
     part of another number.
 
@@ -427,12 +455,17 @@ def _decided(e: Expr, node: Node, started: Collection[Expr], of_tile: Mapping[st
 
     Args:
         started: the conditions under which the accumulator is set.
-        of_tile: the symbols that number what one instruction takes, with their first and last values.
+        within: least and greatest values of the indices inside of a tile.
     """
     constraints = node.context.constraints
     loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
-    plain = simplify(e, loops.facts.with_ranges(of_tile))
-    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts.with_ranges(of_tile))
+    plain = simplify(e, loops.facts.with_ranges(within))
+    return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts.with_ranges(within))
+
+
+def _parts(t: Term) -> list[Expr]:
+    """The conditions around a term, one by one."""
+    return [part for c in t.node.conditions for part in conjuncts(c)]
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:

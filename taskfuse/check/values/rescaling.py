@@ -65,11 +65,13 @@ class Rescaling:
             self._each(t, factors)
 
     def _loop(self, first: Term, scope: Sequence[Node], definition: Definition, axis: int) -> Node:
-        """The loop over the indices."""
+        """The loop over the indices, which no other loop repeats."""
         for n in first.node.loops:
             s = n.stmt
-            if n in scope or not isinstance(s, For) or sym(s.var) is not first.point[axis]:
+            if n in scope or not isinstance(s, For):
                 continue
+            if sym(s.var) is not first.point[axis]:
+                raise Open(f"it is rescaled again in each iteration of {s.var}", first.node)
             if s.start is not const(0) or s.step is not const(1) or not self._ends_with_terms(s.stop, first, definition, axis):
                 raise Open("its loop does not run over all indices at which it is rescaled, in order", first.node)
             return n

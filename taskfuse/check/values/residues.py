@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Mod, Sym, const, simplify
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, evaluate, simplify, sym
 from taskfuse.kir.witness import Definition
 
 
@@ -11,8 +16,13 @@ def residues(definition: Definition, axes: list[int], values: list[Expr], facts:
     """The reduced axes of a point and their extents: of an axis of which the element fixes some digits, the others."""
     point: list[Expr] = []
     extents: list[Expr] = []
+    together = _rows(definition, axes)
     for k in axes:
         name, value, extent = f"i{k}", values[k], definition.space[k]
+        if together is not None and k in together.axes:
+            if k == together.axes[0]:
+                _append(point, extents, together.number(values) % together.low, const(together.low), None, facts)
+            continue
         fixed = [_digit(e) for e in definition.place if name in e.free]
         if not fixed:
             point.append(simplify(value, facts))
@@ -30,6 +40,73 @@ def residues(definition: Definition, axes: list[int], values: list[Expr], facts:
             if definition.place and any(name in e.free for e in definition.place):
                 _append(point, extents, value // low, (extent + low - 1) // low, None, facts)
     return point, extents
+
+
+class _Rows(NamedTuple):
+    """Axes whose points are numbered in row-major order, and the element says the number's high digit.
+
+    Attributes:
+        axes: the outermost first.
+        extents: theirs.
+        low: the number of values of the low digit, which the element leaves open.
+    """
+
+    axes: tuple[int, ...]
+    extents: tuple[int, ...]
+    low: int
+
+    def number(self, values: Sequence[Expr]) -> Expr:
+        """The number of a point."""
+        found: Expr = const(0)
+        for k, extent in zip(self.axes, self.extents, strict=True):
+            found = found * extent + values[k]
+        return found
+
+
+def _rows(definition: Definition, axes: Sequence[int]) -> _Rows | None:
+    """Several reduced axes of constant extents, of which one index of the element says a digit together; ``None`` if none does.
+
+    Points of these axes and their numbers ``n`` are in bijection, and so are these and ``(n // low, n % low)``. The index is compared with ``n // low``
+    at all points by the simplifier. Past the end of the numbers are those of points past the end of the outermost axis.
+    """
+    for e in definition.place:
+        own = tuple(k for k in axes if f"i{k}" in e.free)
+        extents = [x.value for k in own if isinstance(x := definition.space[k], Const)]
+        if len(own) < 2 or len(extents) < len(own) or any(f"i{k}" in other.free for k in own for other in definition.place if other is not e):
+            continue
+        facts = NO_FACTS
+        for k, extent in zip(own, extents, strict=True):
+            facts = facts.with_range(f"i{k}", 0, extent - 1)
+        low, width = _first(e, own, extents), _width(e, own[-1])
+        if low % width or extents[-1] % width:
+            continue
+        vectors = _Rows(own, (*extents[:-1], extents[-1] // width), low // width)  # the number of a vector is that of its elements, divided by its width
+        points: list[Expr] = [sym(f"i{k}") for k in range(len(definition.space))]
+        points[own[-1]] = points[own[-1]] // width
+        if simplify(vectors.number(points) // vectors.low - e, facts) is const(0):
+            return _Rows(own, tuple(extents), low)
+    return None
+
+
+def _width(e: Expr, axis: int) -> int:
+    """What an axis is divided by in an index before it is joined with others; 1 if it is not."""
+    match e:
+        case FloorDiv(a=Sym(name=name), b=Const(value=width)) if name == f"i{axis}":
+            return width
+        case _:
+            return max((_width(child, axis) for child in children(e)), default=1)
+
+
+def _first(e: Expr, axes: Sequence[int], extents: Sequence[int]) -> int:
+    """The number of the first point at which an index that does not fall is not 0; of the points, if there is none."""
+
+    def is_zero(number: int) -> bool:
+        values: dict[str, int] = {}
+        for k, extent in zip(reversed(axes), reversed(extents), strict=True):
+            number, values[f"i{k}"] = divmod(number, extent)
+        return evaluate(e, values) == 0
+
+    return bisect_left(range(prod(extents)), True, key=lambda number: not is_zero(number))
 
 
 def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts) -> None:

@@ -33,9 +33,6 @@ from taskfuse.ir.scalar import (
     evaluate,
     le,
     lt,
-    minimum,
-    private,
-    simplify,
     substitute,
     sym,
 )
@@ -311,29 +308,6 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
     return Visits(node, tuple(substitute(e, fixed) for e in place.element), spans, left, node.context.ranges, rows or None)
 
 
-def in_clusters(v: Visits) -> Visits:
-    """The same visits, with each block index of clusters as two digits: the cluster, and the block's place in it."""
-    kernel = v.node.context.kernel
-    spans, digits = dict(v.spans), dict[str, Expr]()
-    facts = v.node.context.facts
-    for name, blocks, extent in zip(BLOCK_NAMES, kernel.grid, kernel.cluster, strict=True):
-        if extent is const(1) or name not in spans or spans[name] != (const(0), blocks) or name in (v.rows or {}):
-            continue
-        del spans[name]
-        cluster, place = sym(f"{name}.cluster"), sym(f"{name}.place")
-        spans[cluster.name], spans[place.name] = (const(0), simplify(blocks // extent, facts)), (const(0), extent)
-        facts = facts.with_range(cluster.name, 0, None).with_range(place.name, 0, extent - 1)
-        digits[name] = cluster * extent + place
-    if not digits:
-        return v
-
-    def written(e: Expr) -> Expr:
-        return simplify(substitute(e, digits), facts)
-
-    spans = {name: (written(start), None if stop is None else written(stop)) for name, (start, stop) in spans.items()}
-    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)))
-
-
 def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
     """True only if a loop that nothing else around a statement depends on has an iteration wherever the element that is stored exists."""
     stmt, node = loop.stmt, place.node
@@ -342,41 +316,3 @@ def _needed_runs(loop: Node, place: Place, exists: tuple[Expr, ...]) -> bool:
     if any(stmt.var in e.free for e in bounds):
         return False
     return proves(known_of(node, dict(place.points), (stmt.var,)).given(*exists), lt(stmt.start, stmt.stop))
-
-
-def shortened(v: Visits) -> Visits:
-    """The same visits, with conditions that bound one symbol from above, by what does not run, in its span: ``x < a`` and ``x < b`` is ``x < min(a, b)``."""
-    spans, left = dict(v.spans), list[Expr]()
-    for c in v.conditions:
-        (name,) = found if len(found := c.free & v.spans.keys()) == 1 else ("",)
-        bound = below(c, sym(name)) if name and name not in (v.rows or {}) else None
-        stop = spans[name][1] if name else None
-        if bound is None or stop is None:
-            left.append(c)
-        else:
-            spans[name] = spans[name][0], minimum(stop, bound)
-    return v if len(left) == len(v.conditions) else replace(v, spans=spans, conditions=tuple(left))
-
-
-def apart(v: Visits) -> Visits:
-    """The same visits, where thread indices with a fixed range of consecutive values become symbols of their own, from 0 on."""
-    rows = dict(v.rows or {})
-    spans, ranges = dict(v.spans), v.ranges
-    moved: dict[str, Expr] = {}
-    for name in sorted(rows):
-        values = np.unique(rows[name])
-        others = {n: of for n, of in rows.items() if n != name}
-        count = len(np.unique(np.stack(list(others.values())), axis=1).T) if others else 1
-        if not values.size or values[-1] - values[0] + 1 != values.size or count * values.size != rows[name].size:
-            continue
-        first = rows[name] == values[0]
-        rows = {n: of[first] for n, of in others.items()}
-        own = private(f"{name}.from.{values[0]}")
-        moved[name] = own + int(values[0])
-        spans[own.name] = const(0), const(values.size)
-        ranges = ranges.with_span(own, (0, values.size - 1))
-    if not moved:
-        return v
-    left = {n: span for n, span in spans.items() if n not in moved}
-    point, conditions = (tuple(simplify(substitute(e, moved)) for e in of) for of in (v.point, v.conditions))
-    return Visits(v.node, point, left, conditions, ranges, rows or None)

@@ -30,6 +30,10 @@ class Open(Exception):
         self.reason = reason
         self.nodes = nodes
 
+    def again(self) -> Open:
+        """The same, to keep or to raise again: without the frames that this one went through, which would refer to it in a cycle."""
+        return Open(self.reason, *self.nodes)
+
 
 def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr], Expr], *, digits: bool = True) -> tuple[dict[str, Expr], list[Equation]]:
     """The unknown symbols as far as equations determine them, and the equations that are left (those of no unknown symbol, too).

@@ -32,7 +32,7 @@ class CheckedStatements:
         self.instructions = instructions
         self.reductions = reductions
         self.scans = scans
-        self.operands = CheckedOperands(writes, reads, instructions, reductions, self.zero)
+        self.operands = CheckedOperands(writes, reads, instructions, reductions, self)
         self.choices = CheckedChoices(self.operands)
         self.terms = CheckedTerms(self.operands)
         self.read_elements = ReadElements(writes.definitions, (p.name for p in kernel.outputs))
@@ -165,7 +165,7 @@ class CheckedStatements:
         if stmt.combine is not rule.combine:
             raise Open(f"it combines by {stmt.combine}, and {w.holds.tensor} is combined by {rule.combine}", w.node)
         if w.place.buffer not in self.writes.updated:
-            raise Open(f"{w.place.buffer} is no tensor that something is sent to", w.node)
+            raise Open(f"{w.place.buffer} is not a tensor that something is sent to", w.node)
         self._values(w, stmt.values, rule, exists)
         self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
 
@@ -179,10 +179,10 @@ class CheckedStatements:
             try:
                 self._zero(self.written[node])
             except Open as error:
-                self._zeros[node] = error
+                self._zeros[node] = error.again()
         error = self._zeros[node]
         if error is not None:
-            raise error
+            raise error.again()
 
     def _zero(self, w: ClaimedWrite) -> None:
         stmt, node = w.node.stmt, w.node

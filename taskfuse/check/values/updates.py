@@ -7,8 +7,13 @@ made in one step, so none is lost; the other layers show that all stores are ord
 
 from __future__ import annotations
 
+from itertools import product
+
+from taskfuse.check.accesses import Use, Uses
 from taskfuse.check.paths import common_loops
+from taskfuse.check.relation import Relation
 from taskfuse.check.statement_tree import Node
+from taskfuse.check.threads import Threads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.last_write import in_other_arm
@@ -30,14 +35,16 @@ class Updates:
         tensors: their names.
     """
 
-    def __init__(self, writes: Writes, instructions: Instructions) -> None:
+    def __init__(self, writes: Writes, instructions: Instructions, threads: Threads) -> None:
         self.writes = writes
         self.instructions = instructions
+        self.threads = threads
         self._rules: dict[str, Whole] = {d.tensor: d.rule for d in writes.definitions.values() if isinstance(d.rule, Whole) and d.tensor in writes.updated}
         self.tensors = frozenset(self._rules)
         self._stored: dict[str, list[Place]] = {}
         self._sent: dict[tuple[str, str], list[Place]] = {}
         self._known: dict[str, Open | None] = {}
+        self._found: Uses | None = None
 
     def enter(self, node: Node, holds: Holds) -> None:
         """A write to the storage of such a tensor: a store of the part that is not sent, or an update. Raises :class:`Open`."""
@@ -45,7 +52,7 @@ class Updates:
         whole = place.buffer
         rule = self._rules[whole]
         if holds.content is not Content.VALUE or holds.tensor not in rule.parts:
-            raise Open(f"it writes {holds.tensor}, which is no part of {whole}", node)
+            raise Open(f"it writes {holds.tensor}, which is not a part of {whole}", node)
         at = rule.places[rule.parts.index(holds.tensor)]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
         if isinstance(node.stmt, AtomicUpdate):
@@ -72,10 +79,10 @@ class Updates:
                 self._check(whole)
                 self._known[whole] = None
             except Open as error:
-                self._known[whole] = error.with_traceback(None)
+                self._known[whole] = error.again()
         error = self._known[whole]
         if error is not None:
-            raise error
+            raise error.again()
 
     def read(self, want: Place) -> None:
         """A read finds an element of the whole, complete: it comes after all writes. Raises :class:`Open`."""
@@ -87,7 +94,7 @@ class Updates:
             if not equal(constraints, e, wanted):
                 raise Open(f"it reads index {e} of {whole} on axis {k}, where {wanted} is wanted", want.node)
         for place in self._writes(whole):
-            _behind(place.node, want.node, f"{whole} may be read before it is complete")
+            self._behind(whole, place.node, want.node, f"{whole} may be read before it is complete")
         self.check(whole)
 
     def _writes(self, whole: str) -> list[Place]:
@@ -110,16 +117,32 @@ class Updates:
         for store in self._stored.get(whole, []):
             for part in rule.parts:
                 for update in self._sent.get((whole, part), []):
-                    _behind(store.node, update.node, f"{whole} may be updated before it is stored")
+                    self._behind(whole, store.node, update.node, f"{whole} may be updated before it is stored")
+
+    def _behind(self, whole: str, first: Node, second: Node, otherwise: str) -> None:
+        """What one statement does to an element is over before another reaches that element. Raises :class:`Open`.
+
+        It precedes the other; and of each loop around both, either it is executed in the first iteration only, or the two reach one element in one iteration
+        only.
+        """
+        if first.number >= second.number or in_other_arm(first, second):
+            raise Open(otherwise, second, first)
+        loops = [n.stmt for n in common_loops(first, second) if isinstance(n.stmt, For)]
+        again = [s for s in loops if not proves(first.context.constraints, eq(sym(s.var), s.start))]
+        if not again:
+            return
+        pairs = [*product(self._uses(whole, first), self._uses(whole, second))]
+        if not pairs or not all(_meet_in_one_iteration(again, a, b, self.threads) for a, b in pairs):
+            raise Open(otherwise, second, first)
+
+    def _uses(self, whole: str, node: Node) -> list[Use]:
+        """The accesses of a statement to such a tensor."""
+        if self._found is None:
+            self._found = Uses(self.writes.tree)
+        return [u for u in self._found.by_buffer.get(whole, ()) if u.node is node]
 
 
-def _behind(first: Node, second: Node, otherwise: str) -> None:
-    """One statement is complete before another begins. Raises :class:`Open`.
-
-    It precedes the other, and is executed only in the first iteration of the loops around both.
-    """
-    loops = [n.stmt for n in common_loops(first, second) if isinstance(n.stmt, For)]
-    if first.number >= second.number or in_other_arm(first, second):
-        raise Open(otherwise, second, first)
-    if not all(proves(first.context.constraints, eq(sym(s.var), s.start)) for s in loops):
-        raise Open(otherwise, second, first)
+def _meet_in_one_iteration(loops: list[For], a: Use, b: Use, threads: Threads) -> bool:
+    """True only if two accesses to one element are made at one value of each loop's variable, which counts alike for the threads that make them."""
+    found = Relation(a, b, threads)
+    return found.never or all(s.var in found.equal and found.known(s.start) and found.known(s.step) for s in loops)

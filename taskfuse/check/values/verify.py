@@ -118,7 +118,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     instructions = Instructions(kernel)
     writes = Writes(tree, instructions)
     reductions, scans = Reductions(writes, instructions), Scans(writes, instructions)
-    outputs, updates = Outputs(tree, writes, instructions), Updates(writes, instructions)
+    outputs, updates = Outputs(tree, writes, instructions), Updates(writes, instructions, structure.threads)
     statements = CheckedStatements(kernel, writes, ReachingWrites(writes, rings, multibuffers, updates), instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
     failed = False

@@ -45,6 +45,9 @@ class WriteAndRead:
         among: the points of the read that are left; ``None``: all.
         past: also where the element does not exist, in whose place a zero must be found.
         bare: whatever the conditions around the write are, and however often those of its loops run whose variables its place does not say.
+
+    Raises:
+        Open: a cursor says where the write is, and may be elsewhere at the read.
     """
 
     def __init__(
@@ -74,6 +77,8 @@ class WriteAndRead:
         self.conditions, self.spans = writing.conditions, writing.spans
         self.alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
         self.elements = list(zip(writing.element, want.element, strict=True)) if self.alike else []  # elements of others are never the same
+        if not writing.is_at(want.node, skip):
+            raise Open("where it writes is said by a cursor, which may move before the read", claim.node)
         self.equations = [*self._equations(skip), *writing.who()]
 
     @cached_property

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.normalize import CLUSTER_NAMES
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node
 from taskfuse.check.values.claims import Place
+from taskfuse.check.values.moving_cursors import cursors_of, moves_of, stays
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, simplify, sym
@@ -43,6 +44,9 @@ class Writing:
 
     def __init__(self, claim: Place, memory: MemoryType, same: Mapping[str, Expr]) -> None:
         self.claim = claim
+        self._memory = memory
+        self._same = same
+        self._moves: dict[frozenset[str], tuple[Node, ...]] = {}
         kernel = claim.node.context.kernel
         loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
         names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
@@ -76,6 +80,22 @@ class Writing:
                 self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
+
+    def is_at(self, read: Node, skip: int | None) -> bool:
+        """True only if the cursors that say its place, but for the slot on an axis, its element or its conditions are at the read where they were.
+
+        Args:
+            skip: the axis of a slot that is known to be the same.
+        """
+        place = (e for k, e in enumerate(self.claim.index) if k != skip)
+        offset = () if self.claim.offset is None else (self.claim.offset,)
+        cursors = cursors_of((*place, *offset, *self.claim.element, *(c for _, c in self.conditions), *(e for span in self.spans.values() for e in span)))
+        if not cursors:
+            return True
+        if cursors not in self._moves:
+            self._moves[cursors] = moves_of(self.claim.node, cursors)
+        moves = self._moves[cursors]
+        return not moves or stays(self.claim.node, read, self._same, moves, self._memory)
 
     def who(self) -> Iterator[Equation]:
         """The conditions on its symbols alone."""

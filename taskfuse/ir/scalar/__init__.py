@@ -1,8 +1,8 @@
 """Symbolic integer expressions: construction, facts, simplification, proof, text, evaluation.
 
 ``expr`` has the nodes, ``arithmetic`` and ``logic`` the constructors that keep them canonical, ``operators`` are Python's, ``facts`` what is known about
-symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind them, ``queries`` the questions one asks, ``text`` and ``tokens`` the notation,
-``evaluation`` the numbers.
+symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind them, ``samples`` values at which facts hold,
+``queries`` the questions one asks, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
 from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate
@@ -65,6 +65,7 @@ from taskfuse.ir.scalar.logic import (
 from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
+from taskfuse.ir.scalar.samples import Samples, sample_count, sampled_values, samples_of, samples_where, samples_with
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -93,6 +94,7 @@ __all__ = [
     "Not",
     "Or",
     "Product",
+    "Samples",
     "Select",
     "Substitution",
     "Sum",
@@ -135,6 +137,11 @@ __all__ = [
     "private",
     "prove",
     "rebuild",
+    "sample_count",
+    "sampled_values",
+    "samples_of",
+    "samples_where",
+    "samples_with",
     "select",
     "shape_text",
     "simplify",

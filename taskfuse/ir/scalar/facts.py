@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import lcm
 
+import numpy as np
+from numpy.typing import NDArray
+
 from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
@@ -42,6 +45,7 @@ class Facts:
         forms: expressions that are assumed to be >= 0.
         known: conditions assumed as a whole.
         family: what these facts share with those that were derived from the same ones.
+        samples: values of symbols at which they hold, for :mod:`~taskfuse.ir.scalar.samples`.
     """
 
     __slots__ = (
@@ -57,6 +61,7 @@ class Facts:
         "light_memo",
         "multiples",
         "ranges",
+        "samples",
         "sign_memo",
         "strong_memo",
     )
@@ -79,6 +84,7 @@ class Facts:
         self.light_memo: dict[Expr, Expr] = {}
         self.strong_memo: dict[Expr, Expr] = {}
         self._derived: dict[tuple[object, ...], Facts] = {}
+        self.samples: Mapping[str, NDArray[np.int64]] | None = None
 
     def _copy(self) -> Facts:
         copy = Facts()

@@ -60,22 +60,22 @@ def as_boolean(value: IntLike) -> Expr:
 
 def lt(a: IntLike, b: IntLike) -> Expr:
     """``a < b``."""
-    return compare(CompareOp.LT, wrap(a), wrap(b))
+    return compare(CompareOp.LT, a if isinstance(a, Expr) else wrap(a), b if isinstance(b, Expr) else wrap(b))
 
 
 def le(a: IntLike, b: IntLike) -> Expr:
     """``a <= b``."""
-    return compare(CompareOp.LE, wrap(a), wrap(b))
+    return compare(CompareOp.LE, a if isinstance(a, Expr) else wrap(a), b if isinstance(b, Expr) else wrap(b))
 
 
 def gt(a: IntLike, b: IntLike) -> Expr:
     """``a > b``, stored as ``b < a``."""
-    return compare(CompareOp.LT, wrap(b), wrap(a))
+    return compare(CompareOp.LT, b if isinstance(b, Expr) else wrap(b), a if isinstance(a, Expr) else wrap(a))
 
 
 def ge(a: IntLike, b: IntLike) -> Expr:
     """``a >= b``, stored as ``b <= a``."""
-    return compare(CompareOp.LE, wrap(b), wrap(a))
+    return compare(CompareOp.LE, b if isinstance(b, Expr) else wrap(b), a if isinstance(a, Expr) else wrap(a))
 
 
 def eq(a: IntLike, b: IntLike) -> Expr:

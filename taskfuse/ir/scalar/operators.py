@@ -115,6 +115,8 @@ def _rsub(self: Expr, other: IntLike) -> Expr:
 
 
 def _mul(self: Expr, other: IntLike) -> Expr:
+    if type(other) is int:  # by far the most
+        return scale(self, other)
     try:
         return mul(self, other if isinstance(other, Expr) else wrap(other))
     except NotAnIntegerError:

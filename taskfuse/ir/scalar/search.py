@@ -42,9 +42,11 @@ from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
 from taskfuse.ir.scalar.rewrite import Rewriter
+from taskfuse.ir.scalar.samples import is_negative_somewhere
 from taskfuse.ir.scalar.transform import rebuild
 
 STEP_LIMIT = 32
+PATIENCE = 4  # steps until values are tried at which there would be no proof
 TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
 ASSUMPTION_LIMIT = 3  # assumed forms that one proof may combine
 
@@ -58,8 +60,9 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
         return False
     found = facts.sign_memo.get(form)
     if found is None:
-        found = _Search(facts, [STEP_LIMIT]).prove(form, ASSUMPTION_LIMIT)
-        if not found and (simpler := _without_remainders(form, facts)) is not None:
+        search = _Search(facts, _Steps(form, facts))
+        found = search.prove(form, ASSUMPTION_LIMIT)
+        if not (found or search.steps.refuted) and (simpler := _without_remainders(form, facts)) is not None:
             found = nonnegative(*simpler)
         facts.sign_memo[form] = found
     return found
@@ -110,10 +113,34 @@ class _Bound:
     denominator: int = 1
 
 
+class _Steps:
+    """The steps that a search has left, in all its cases. One that has not come to an end early looks for values at which the form is negative.
+
+    Attributes:
+        refuted: there are such values, so there are no more steps.
+    """
+
+    def __init__(self, form: Expr, facts: Facts) -> None:
+        self.left = STEP_LIMIT
+        self.refuted = False
+        self._form = form
+        self._facts = facts
+
+    def take(self) -> bool:
+        """Take a step. False: there is none."""
+        if self.left == STEP_LIMIT - PATIENCE and is_negative_somewhere(self._form, self._facts):
+            self.refuted = True
+            self.left = 0
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True
+
+
 class _Search:
     """One search, with the steps that are left and the forms already tried."""
 
-    def __init__(self, facts: Facts, steps: list[int]) -> None:
+    def __init__(self, facts: Facts, steps: _Steps) -> None:
         self.facts = facts
         self.steps = steps
         self.tried: set[tuple[Expr, int]] = set()
@@ -126,10 +153,9 @@ class _Search:
         lo, hi = interval(form, self.facts)
         if lo is not None and lo >= 0:
             return True
-        if (hi is not None and hi < 0) or self.steps[0] <= 0 or (form, assumptions) in self.tried:
+        if (hi is not None and hi < 0) or (form, assumptions) in self.tried or not self.steps.take():
             return False
         self.tried.add((form, assumptions))
-        self.steps[0] -= 1
         return self._eliminate(form, assumptions) or (assumptions > 0 and self._assume(form, assumptions))
 
     def _tighten(self, form: Expr) -> Expr:

@@ -158,7 +158,7 @@ PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "addmv"})
 
 @rule("mm", "bmm", "mv", "dot")
 def product(call: AtenCall) -> Made:
-    """A product of matrices, of batches of them, or of a matrix and a vector."""
+    """A product of two matrices, of batches of them, or of a matrix and a vector."""
     names = {"mm": ("self", "mat2"), "bmm": ("self", "mat2"), "mv": ("self", "vec"), "dot": ("self", "tensor")}[call.name]
     if call.out.dtype.is_integer or call.out.dtype is bool_:
         raise Refused("it multiplies matrices of integers")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -90,7 +91,7 @@ def test_what_is_covered_again_is_visited(drawn: tuple[list[Visits], tuple[Expr,
         assert beyond or len(found) == len(inside)
 
 
-RIGHT = {
+RIGHT: dict[str, tuple[Any, ...]] = {
     "digits": (["2*i + j"], {"i": "N", "j": 2}, ["2*N"]),
     "a symbolic tile": (["i*N + j", "k"], {"i": 4, "j": "N", "k": 3}, ["4*N", "3"]),
     "from another first value": (["i - 2"], {"i": (2, "N + 2")}, ["N"]),
@@ -109,7 +110,7 @@ def test_covered(name: str) -> None:
     assert not covered([visits(point, **spans)], expressions(extents), KNOWN)
 
 
-AGAIN = {
+AGAIN: dict[str, tuple[Any, ...]] = {
     "twice": ([visits(["i"], i=4), visits(["i"], i=4)], [visits(["i"], i=3), visits(["i"], i=3)], ["4"]),
     "remainders": ([visits(["i % 5", "j"], i=12, j="N")], [visits(["i % 5", "j"], i=4, j="N")], ["5", "N"]),
     "the only point": ([visits([]), visits([])], [visits(["i"], i=0)], []),
@@ -156,7 +157,7 @@ def test_tiles_that_leave_points_out(made: list[Visits], again: bool) -> None:
         covered(made, expressions(["1066", "1952"]), KNOWN, again=again)
 
 
-WRONG = {
+WRONG: dict[str, tuple[Any, ...]] = {
     "the diagonal": ([visits(["i", "i"], i="N")], ["N", "N"], "i moves along several axes at once"),
     "a multiple of the diagonal": ([visits(["2*i + j", "i"], i="N", j=2)], ["2*N", "N"], "i moves along several axes at once"),
     "a copy with fewer trips": ([visits(["2*i"], i="N"), visits(["2*i + 1"], i="N - 1")], ["2*N"], "different loops"),

@@ -441,3 +441,77 @@ def test_an_initial_value_that_is_no_neutral_element_comes_once(combine: str, ne
     every = made(init=init, own=init, first=init)
     assert every.verify().is_proved is (combine == "minimum")  # which may take it any number of times
     assert difference(one, {"N": 5}, 0) is None
+
+
+IN_ROWS = """\
+KERNEL rows(x: int32[N, 8]) -> (y: int64[N])
+  DIM N min 1
+  GRID (3, 1, 1)  BLOCK (3, N, 1)
+  LOCAL y.acc: int64[]
+  SHARED y.part: int64[3, N] align 16 @ 0
+  GLOBAL y.blocks: int64[3, N]
+  COUNTER grid0
+  DEFINE y: int64[N] over (N, 8) at (i0) = reduce add of copy.int64(x[i0, i1]) from 0
+
+y.acc = copy(0)  ~ start y
+IF blockIdx.x + 3*threadIdx.x < 8:
+  y.acc = add(y.acc, x[threadIdx.y, blockIdx.x + 3*threadIdx.x])  ~ term y[threadIdx.y, blockIdx.x + 3*threadIdx.x]
+y.part[threadIdx.x, threadIdx.y] = copy(y.acc)  ~ part y
+SYNC block
+y.acc = copy(0)  ~ part y
+FOR k in 0..3:
+  y.acc = add(y.acc, y.part[k, threadIdx.y])  ~ part y
+IF threadIdx.x == 0:
+  y.blocks[blockIdx.x, threadIdx.y] = copy(y.acc)  ~ part y
+y.acc = copy(0)  ~ part y
+SYNC grid grid0, 9*N
+FOR b in 0..3:
+  y.acc = add(y.acc, y.blocks[b, threadIdx.y])  ~ part y
+IF blockIdx.x == 0 && threadIdx.x == 0:
+  y[threadIdx.y] = copy(y.acc)  ~ value y[threadIdx.y]
+"""
+IN_DIGITS = """\
+KERNEL digits(x: int64[N, 8]) -> (y: int8[N])
+  DIM N min 1
+  GRID (8*N, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL y.acc: int8[]
+  GLOBAL y.blocks: int8[8*N]
+  COUNTER grid0
+  DEFINE y: int8[N] over (N, 8) at (i0) = reduce add of copy(x[i0, i1]) from 0
+
+y.acc = copy(0)  ~ start y
+y.acc = add(y.acc, x[blockIdx.x//8, blockIdx.x % 8])  ~ term y[blockIdx.x//8, blockIdx.x % 8]
+y.blocks[blockIdx.x] = copy(y.acc)  ~ part y
+y.acc = copy(0)  ~ part y
+SYNC grid grid0, 8*N
+FOR b in 0..8:
+  y.acc = add(y.acc, y.blocks[blockIdx.x + b - blockIdx.x % 8])  ~ part y
+IF blockIdx.x % 8 == 0:
+  y[blockIdx.x//8] = copy(y.acc)  ~ value y[blockIdx.x//8]
+"""
+OF_BLOCKS = {
+    "rows of threads": (IN_ROWS, "", "", True),
+    "rows of another thread": (IN_ROWS, "y.blocks[b, threadIdx.y]", "y.blocks[b, N - 1 - threadIdx.y]", False),
+    "one row": (IN_ROWS, "y.blocks[b, threadIdx.y]", "y.blocks[b, 0]", False),
+    "a block is left out": (IN_ROWS, "FOR b in 0..3", "FOR b in 1..3", False),
+    "blocks of every thread": (IN_ROWS, "y.blocks[b, threadIdx.y]", "y.blocks[threadIdx.x, threadIdx.y]", False),
+    "digits of blocks": (IN_DIGITS, "", "", True),
+    "by any block": (IN_DIGITS, "IF blockIdx.x % 8 == 0", "IF blockIdx.x % 8 == 5", True),
+    "a digit is left out": (IN_DIGITS, "FOR b in 0..8", "FOR b in 0..7", False),
+    "digits of another row": (IN_DIGITS, "blockIdx.x + b - blockIdx.x % 8]", "b]", False),
+    "digits of a half": (IN_DIGITS, "blockIdx.x + b - blockIdx.x % 8]", "blockIdx.x + b - blockIdx.x % 4]", False),
+}
+
+
+@pytest.mark.parametrize("name", OF_BLOCKS)
+def test_partial_results_of_blocks(name: str) -> None:
+    """Who reads the sum has threads of one row of all blocks, or all blocks of one row, where rows are as many as an extent says."""
+    text, old, new, right = OF_BLOCKS[name]
+    assert old in text
+    kernel = parse_kernel(text.replace(old, new) if old else text)
+    found = [o.reason for o in kernel.verify().argument if o.verdict is not Verdict.PROVED and o.subject.startswith("y[")]
+    assert right == (not found), found
+    assert verify(kernel, {"N": 3}).is_proved is right
+    if right:
+        for n in (1, 2, 5):
+            assert difference(kernel, {"N": n}, 1) is None

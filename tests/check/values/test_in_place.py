@@ -9,7 +9,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel
-from taskfuse.reports.certificate import Layer
+from taskfuse.reports.certificate import Layer, Verdict
 
 X = np.arange(70, dtype=np.float32) / 70
 
@@ -50,7 +50,7 @@ def test_element_by_element_is_proved(threads: bool) -> None:
 def test_a_neighbor_that_another_thread_overwrites_is_a_race() -> None:
     certificate = lowered("roll", threads=True).verify()
     assert not certificate.is_proved
-    assert certificate.verdict is tf.check.Verdict.REFUTED
+    assert certificate.verdict is Verdict.REFUTED
     assert "race: nothing orders" in str(certificate)
 
 
@@ -109,7 +109,7 @@ def test_an_element_that_a_later_iteration_overwrites_is_read_in_time(downwards:
     assert right.verify().is_proved
     neighbor = np.pad(x, ((1, 0), (0, 0)))[:-1] if downwards else np.pad(x, ((0, 1), (0, 0)))[1:]
     assert (right.simulate(x)[0] == neighbor - x).all()
-    assert wrong.verify().verdict is tf.check.Verdict.REFUTED
+    assert wrong.verify().verdict is Verdict.REFUTED
     assert any("after another value was written there" in o.reason for o in wrong.verify().argument)
 
 
@@ -132,7 +132,7 @@ FOR j in 0..M:
     before = text.replace("x[i0 + 1, N - 1 - i1] if i0 + 1 < M", "x[i0 - 1, N - 1 - i1] if i0 > 0").replace(
         "x[j + 1, N - 1 - i] if j + 1 < M", "x[j - 1, N - 1 - i] if j > 0"
     )
-    assert tf.parse_kernel(before).verify().verdict is tf.check.Verdict.REFUTED
+    assert tf.parse_kernel(before).verify().verdict is Verdict.REFUTED
     inner = text.replace("x[i0 + 1, N - 1 - i1] if i0 + 1 < M", "x[i0, N - 1 - i1] if i0 < M").replace(
         "x[j + 1, N - 1 - i] if j + 1 < M", "x[j, N - 1 - i] if j < M"
     )
@@ -147,7 +147,7 @@ def test_a_read_in_a_later_loop_is_too_late() -> None:
         fusion.add_output(tf.neg(x), name="z")
     certificate = tf.lower(fusion).verify()
     assert "it may read an element of x after another value was written there" in str(certificate)
-    assert certificate.verdict is tf.check.Verdict.REFUTED
+    assert certificate.verdict is Verdict.REFUTED
 
 
 def test_shared_memory_between_makes_a_reversal_right() -> None:
@@ -199,7 +199,7 @@ def test_a_role_that_reads_ahead_has_read_what_another_one_overwrites(stages: in
 
 
 def test_a_role_that_reads_ahead_of_its_row_may_be_too_late() -> None:
-    reasons = [o.reason for o in staged("roll", 3).verify().argument if o.layer is Layer.VALUES and o.verdict is not tf.check.Verdict.PROVED]
+    reasons = [o.reason for o in staged("roll", 3).verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
     assert reasons == ["it may read an element of x after another value was written there"]
 
 

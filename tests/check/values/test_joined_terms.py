@@ -13,6 +13,7 @@ from taskfuse.check.values.joined_terms import in_blocks, members_of, row_spans,
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Expr, const, parse_expr
 from taskfuse.kir import parse_kernel
+from tests.visits import KNOWN
 
 TEXT = """\
 KERNEL k(x: float32[2, 8]) -> (y: float32[2])
@@ -68,7 +69,7 @@ def test_other_blocks_are_those_of_the_loop_that_joined_them() -> None:
     b, n = parse_expr("b"), parse_expr("N")
     joined = Joined(FOUR_BY_TWO, ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
     spans = {"blockIdx.x": (const(0), n), "i": (parse_expr("blockIdx.x"), const(8))}
-    assert in_blocks(joined, {**spans}, [parse_expr("i < 2*blockIdx.x")], {"blockIdx.x": n}) == (
+    assert in_blocks(joined, {**spans}, [parse_expr("i < 2*blockIdx.x")], {"blockIdx.x": n}, KNOWN) == (
         {"i": (b, const(8)), "b": (const(0), n)},
         [parse_expr("i < 2*b")],
     )
@@ -77,9 +78,11 @@ def test_other_blocks_are_those_of_the_loop_that_joined_them() -> None:
 def test_blocks_that_are_not_all_that_were_joined_are_a_condition() -> None:
     b, n = parse_expr("b"), parse_expr("N")
     joined = Joined(FOUR_BY_TWO, ROWS, {"blockIdx.x": b}, {"b": (const(0), n)}, ())
-    _, conditions = in_blocks(joined, {"blockIdx.x": (const(1), n)}, [], {"blockIdx.x": n})
-    assert parse_expr("b < N") in conditions
-    assert parse_expr("1 <= b") in conditions
+    grid = {"blockIdx.x": n}
+    _, conditions = in_blocks(joined, {"blockIdx.x": (const(1), n)}, [], grid, KNOWN)
+    assert conditions == [parse_expr("1 <= b")]  # b < N is known
+    _, conditions = in_blocks(joined, {"blockIdx.x": (const(-1), n - 1)}, [], grid, KNOWN)
+    assert conditions == [parse_expr("b < N - 1")]
 
 
 def test_rows_and_atoms() -> None:

@@ -226,7 +226,7 @@ GROUPED = {
     "row": "32*{group} + 4*({place} % (8*{columns}) % {height}) + threadIdx.y",
     "column": "32*(({place} % (8*{columns}))//{height}) + threadIdx.x",
 }
-THREADS_TAKE_TILES = {
+THREADS_TAKE_TILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "of batches": (FIXED, {}),
     "of batches that blocks' numbers divide": (FIXED, {"n": "32", "tiles": "2", "m": "8", "rows": "2", "columns": "1"}),
     "of batches of any size": (SYMBOLIC, {}),

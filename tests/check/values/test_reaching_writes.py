@@ -164,7 +164,7 @@ TOTAL = (
 
 @pytest.mark.parametrize(("text", "hole"), [(READ, "stored"), (TOTAL, "taken")])
 def test_behind_the_end_of_a_part_is_another_part(text: str, hole: str) -> None:
-    """A zero that pads a part is no element of the next one, and an element of the next one is no zero that pads."""
+    """A zero that pads a part is not an element of the next one, and an element of the next one is not a zero that pads."""
     assert not gaps(text.replace(f"{{{hole}}}", "K"))
     for stop in ("K + 1", "4*ceildiv(K, 4)"):
         found = gaps(text.replace(f"{{{hole}}}", stop))

@@ -36,6 +36,11 @@ CASES = {
     "digits on both sides": ((24,), (3,), ("i0//4 % 3",), [0]),
     "an axis that is shorter than its digit": ((4,), (1,), ("i0//5",), [0]),
     "two digits": ((24,), (2, 3), ("i0//12", "i0 % 3"), [0]),
+    "a digit of several axes": ((4, 3, 6), (6,), ("(i2 + 6*i1 + 18*i0)//12",), [0, 1, 2]),
+    "a digit that ends within a row": ((3, 4), (3,), ("(i1 + 4*i0)//5",), [0, 1]),
+    "a digit of vectors": ((4, 6), (3,), ("(i1//2 + 3*i0)//4",), [0, 1]),
+    "a digit of several axes beside a whole one": ((2, 3, 4), (2, 2), ("i0", "(i2 + 4*i1)//6"), [1, 2]),
+    "one digit has all points": ((2, 3), (1,), ("(i1 + 3*i0)//7",), [0, 1]),
 }
 
 
@@ -58,3 +63,18 @@ def test_element_and_residues_say_the_point_once(name: str) -> None:
 def test_an_element_that_is_no_digit_says_nothing() -> None:
     with pytest.raises(Open, match="its elements are those of points by"):
         residues(definition((6,), (11,), ("2*i0",)), [0], [parse_expr("i0")], Facts())
+
+
+@pytest.mark.parametrize(
+    ("space", "shape", "at"),
+    [
+        ((3, 4), (3,), ("(i0 + 3*i1)//4",)),  # in column-major order
+        ((3, 4), (4,), ("(i1 + 5*i0)//4",)),  # numbers with gaps
+        ((3, 4), (6,), ("(i1 + 4*i0)//2 + 1",)),  # begins at 1
+        ((3, 4), (3,), ("(i1//3 + 2*i0)//2",)),  # vectors that do not fill a row
+        ((3, 4), (3,), ("(i1//2 + 2*i0) % 3",)),  # a low digit
+    ],
+)
+def test_of_several_axes_only_the_high_digit_of_their_number_is_known(space: tuple[int, ...], shape: tuple[int, ...], at: tuple[str, ...]) -> None:
+    with pytest.raises(Open, match="its elements are those of points by"):
+        residues(definition(space, shape, at), [0, 1], [parse_expr("i0"), parse_expr("i1")], Facts())

@@ -4,7 +4,8 @@ import pytest
 
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.runs import Visits, apart, below, stores
+from taskfuse.check.values.equivalent_visits import apart
+from taskfuse.check.values.runs import Visits, below, stores
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Expr, parse_expr
 from taskfuse.kir import Kernel, parse_kernel

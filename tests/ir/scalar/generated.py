@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hypothesis import strategies as st
 
 from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, le, lt, maximum, minimum, ne, not_, or_, select, sym, table, xor
@@ -12,7 +14,7 @@ NAMES = ("i0", "i1", "threadIdx.x", "S", "T")
 def combine(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     small = st.integers(-9, 9)
     divisors = st.one_of(st.sampled_from([2, 3, 4, 8, -4]).map(const), st.sampled_from(["S", "T"]).map(sym), st.just(4 * sym("S")))
-    conditions = st.builds(lambda make, a, b: make(a, b), st.sampled_from([lt, le, eq, ne]), inner, inner)
+    conditions = cast("st.SearchStrategy[Expr]", st.builds(lambda make, a, b: make(a, b), st.sampled_from([lt, le, eq, ne]), inner, inner))
     return st.one_of(
         st.builds(lambda a, b: a + b, inner, inner),
         st.builds(lambda a, b: a - b, inner, inner),
@@ -60,8 +62,11 @@ def nest_points(draw: st.DrawFn) -> dict[str, int]:
 
 
 NEST_POINTS = st.lists(nest_points(), min_size=8, max_size=8)
-INDICES = st.recursive(
-    st.sampled_from(NAMES).map(sym),
-    lambda inner: st.builds(lambda a, b, k: a * k + b, inner, inner, st.sampled_from([1, 2, 4, sym("S"), sym("T")])),
-    max_leaves=4,
+INDICES = cast(
+    "st.SearchStrategy[Expr]",
+    st.recursive(
+        st.sampled_from(NAMES).map(sym),
+        lambda inner: st.builds(lambda a, b, k: a * k + b, inner, inner, st.sampled_from([1, 2, 4, sym("S"), sym("T")])),
+        max_leaves=4,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Tables in expressions, and the symbols that are no integers."""
+"""Tables in expressions, and the symbols that are not integers."""
 
 from __future__ import annotations
 

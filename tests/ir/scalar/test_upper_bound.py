@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,7 +53,7 @@ def test_counts_inner_elements_that_are_no_greater(values: list[int], sought: in
 
 def test_of_a_table_that_rises_it_is_the_group_of_a_number() -> None:
     table = np.array([0, 3, 3, 7, 9])
-    found = evaluate(place(), {"t": table, "G": 4, "M": 9, "w": np.arange(9)})
+    found: Any = evaluate(place(), {"t": table, "G": 4, "M": 9, "w": np.arange(9)})
     assert [(table[g] <= k < table[g + 1]) for k, g in enumerate(found)] == [True] * 9
 
 

@@ -84,9 +84,13 @@ class Calls:
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
+        self.memory: Calls | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *args: self.said.append((name, *args))
+        def told(*args: Any) -> None:
+            self.said.append((name, *args))
+
+        return told
 
 
 def written(k: Kernel) -> PythonWriter:

@@ -47,7 +47,7 @@ def test_numbers_and_addresses() -> None:
     assert found.bases["x"] == TENSORS_AT
     assert found.bases["y"] > TENSORS_AT + 4 * 20 * 4
     assert (found.bases["s"], found.bases["t"]) == (SHARED_AT, SHARED_AT + 128)  # aligned, behind the other
-    assert found.sizes == {"s": 32, "t": 32}
+    assert found.parts == {"s": (SHARED_AT, 32), "t": (SHARED_AT + 128, 32)}
     assert found.strides["x"] == (20, 1)
 
 

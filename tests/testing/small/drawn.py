@@ -46,7 +46,7 @@ def misjudged(sides: Sequence[Side]) -> list[str]:
 
 
 def without(kernel: Kernel, word: str) -> Kernel | None:
-    """A kernel without its first statement that begins so; ``None`` if it has none, or is no kernel without it."""
+    """A kernel without its first statement that begins so; ``None`` if it has none, or is not a kernel without it."""
     lines = to_text(kernel).split("\n")
     at = next((k for k, line in enumerate(lines) if line.strip().startswith(word)), None)
     if at is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small.sides.cursors import moved
 from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, ring_bytes
 from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
 from taskfuse.testing.small.sides.participants import arrivals, grids, idle, loader, named, semaphores, symbolic, whole_warps
@@ -42,6 +43,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (3, choices),
     (2, gathers),
     (2, idle),
+    (4, moved),
 )
 """Each kind, and how often it is made."""
 

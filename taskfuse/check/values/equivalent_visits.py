@@ -1,0 +1,122 @@
+"""The same visits of a statement in other words: with conditions as ends of spans, with what has one value as that value, with thread indices as symbols
+of their own, without ends that only spare points past an axis' end, with digits for block indices of clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.normalize import BLOCK_NAMES
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.questions import equal
+from taskfuse.check.values.runs import Span, Visits, below
+from taskfuse.ir.scalar import Const, Expr, Min, Sym, const, minimum, private, simplify, substitute, sym
+
+
+def shortened(v: Visits) -> Visits:
+    """The same visits, with conditions that bound one symbol from above, by what does not run, in its span: ``x < a`` and ``x < b`` is ``x < min(a, b)``."""
+    spans, left = dict(v.spans), list[Expr]()
+    for c in v.conditions:
+        (name,) = found if len(found := c.free & v.spans.keys()) == 1 else ("",)
+        bound = below(c, sym(name)) if name and name not in (v.rows or {}) else None
+        stop = spans[name][1] if name else None
+        if bound is None or stop is None:
+            left.append(c)
+        else:
+            spans[name] = spans[name][0], minimum(stop, bound)
+    return v if len(left) == len(v.conditions) else replace(v, spans=spans, conditions=tuple(left))
+
+
+def in_clusters(v: Visits) -> Visits:
+    """The same visits, with each block index of clusters as two digits: the cluster, and the block's place in it."""
+    kernel = v.node.context.kernel
+    spans, digits = dict(v.spans), dict[str, Expr]()
+    facts = v.node.context.facts
+    for name, blocks, extent in zip(BLOCK_NAMES, kernel.grid, kernel.cluster, strict=True):
+        if extent is const(1) or name not in spans or spans[name] != (const(0), blocks) or name in (v.rows or {}):
+            continue
+        del spans[name]
+        cluster, place = private(f"{name}.cluster"), private(f"{name}.place")
+        spans[cluster.name], spans[place.name] = (const(0), simplify(blocks // extent, facts)), (const(0), extent)
+        facts = facts.with_range(cluster.name, 0, None).with_range(place.name, 0, extent - 1)
+        digits[name] = cluster * extent + place
+    if not digits:
+        return v
+
+    def written(e: Expr) -> Expr:
+        return simplify(substitute(e, digits), facts)
+
+    spans = {name: (written(start), None if stop is None else written(stop)) for name, (start, stop) in spans.items()}
+    return replace(v, point=tuple(map(written, v.point)), spans=spans, conditions=tuple(map(written, v.conditions)))
+
+
+def apart(v: Visits) -> Visits:
+    """The same visits, where thread indices with a fixed range of consecutive values become symbols of their own, from 0 on."""
+    rows = dict(v.rows or {})
+    spans, ranges = dict(v.spans), v.ranges
+    moved: dict[str, Expr] = {}
+    for name in sorted(rows):
+        values = np.unique(rows[name])
+        others = {n: of for n, of in rows.items() if n != name}
+        count = len(np.unique(np.stack(list(others.values())), axis=1).T) if others else 1
+        if not values.size or values[-1] - values[0] + 1 != values.size or count * values.size != rows[name].size:
+            continue
+        first = rows[name] == values[0]
+        rows = {n: of[first] for n, of in others.items()}
+        own = private(f"{name}.from.{values[0]}")
+        moved[name] = own + int(values[0])
+        spans[own.name] = const(0), const(values.size)
+        ranges = ranges.with_span(own, (0, values.size - 1))
+    if not moved:
+        return v
+    left = {n: span for n, span in spans.items() if n not in moved}
+    point, conditions = (tuple(simplify(substitute(e, moved)) for e in of) for of in (v.point, v.conditions))
+    return Visits(v.node, point, left, conditions, ranges, rows or None)
+
+
+def settled(v: Visits) -> Visits:
+    """The same visits, where symbols that have one value are that value, also in the spans of others."""
+    rows = v.rows or {}
+    fixed: dict[str, Expr] = {n: const(int(of[0])) for n, of in rows.items() if of.size and (of == of[0]).all()}
+    for name, (start, stop) in v.spans.items():
+        if name not in rows and isinstance(start, Const) and stop is start + 1:
+            fixed[name] = start
+    if not fixed:
+        return v
+    left = {n: of for n, of in rows.items() if n not in fixed}
+    if rows and not left and next(iter(rows.values())).size != 1:  # the same values more than once
+        return v
+    point, conditions = (tuple(simplify(substitute(e, fixed)) for e in of) for of in (v.point, v.conditions))
+    spans: dict[str, Span] = {n: (substitute(a, fixed), None if b is None else substitute(b, fixed)) for n, (a, b) in v.spans.items() if n not in fixed}
+    return Visits(v.node, point, spans, conditions, v.ranges, left or None)
+
+
+def lengthened(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> Visits:
+    """Visits of the same points of a box, where no span ends early to spare points past an axis' end.
+
+    Where a point is at ``s + rest`` on an axis of extent ``n``, with ``rest >= 0``, values of ``s`` from ``n`` on visit no point of the box: a span that
+    ends at ``min(n, m)`` may end at ``m``. Points past the end are visited then that were not before.
+    """
+    spans = dict(v.spans)
+    for e, extent in zip(v.point, extents, strict=True):
+        terms, constant = terms_of(e)
+        if constant < 0 or not all(k > 0 and isinstance(t, Sym) and t.name in spans and _from_zero(spans[t.name]) for t, k in terms):
+            continue
+        for term, k in terms:
+            start, end = spans[str(term)]
+            stop = None if end is None else simplify(end, constraints.facts)
+            if k != 1 or not isinstance(stop, Min) or term.free & (v.rows or {}).keys():
+                continue
+            rest = [a for a in stop.args if not equal(constraints, a, extent)]
+            if rest and len(rest) < len(stop.args):
+                spans[str(term)] = start, minimum(*rest)
+    return v if spans == v.spans else replace(v, spans=spans)
+
+
+def _from_zero(span: Span) -> bool:
+    """True only if a span begins at 0 or above."""
+    return isinstance(span[0], Const) and span[0].value >= 0

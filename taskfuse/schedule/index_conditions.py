@@ -1,0 +1,100 @@
+"""Conditions on places: booleans that are computed of indices alone, as index expressions.
+
+``where(j <= i, s, -inf)`` computes a boolean for each element. The same choice by a condition of its indices is made by kernels without data: it is known
+for whole tiles, and where it ends.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from taskfuse.dtypes import int64
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, View, operand_dtype
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, simplify, substitute
+
+ARITHMETIC: Mapping[str, Callable[..., Expr]] = MappingProxyType(
+    {
+        "copy": simplify,
+        "cast": simplify,
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "maximum": maximum,
+        "minimum": minimum,
+    }
+)
+COMPARISONS: Mapping[str, Callable[..., Expr]] = MappingProxyType({"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne})
+LOGIC: Mapping[str, Callable[..., Expr]] = MappingProxyType({"copy": simplify, "logical_and": and_, "logical_or": or_, "logical_not": not_})
+
+
+def moved(operand: Operand, point: Mapping[str, Expr]) -> Operand:
+    """An operand at the point of a reader."""
+    match operand:
+        case Read():
+            return Read(operand.tensor, tuple(substitute(e, point) for e in operand.index))
+        case IndexValue():
+            return IndexValue(substitute(operand.index, point))
+        case _:
+            return operand
+
+
+def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:
+    """The condition of its index that a boolean operand is; ``None`` if it depends on elements, or on integers that wrap."""
+    if not isinstance(operand, Read):
+        return None
+    expr = fusion.definition(operand.tensor)
+    point = {f"i{k}": e for k, e in enumerate(operand.index)}
+    if isinstance(expr, View):
+        return condition_of(fusion, moved(expr.operand, point))
+    if not isinstance(expr, Pointwise):
+        return None
+    made = COMPARISONS if expr.op.name in COMPARISONS else LOGIC
+    of = _integer if made is COMPARISONS else condition_of
+    if expr.op.name not in made or (made is LOGIC and any(isinstance(o, Read) and o.tensor.dtype is not operand.tensor.dtype for o in expr.operands)):
+        return None
+    found = [of(fusion, moved(o, point)) for o in expr.operands]
+    known = [e for e in found if e is not None]
+    return made[expr.op.name](*known) if len(known) == len(found) else None
+
+
+def _integer(fusion: Fusion, operand: Operand) -> Expr | None:
+    """The value of an operand that is a function of its index, without its elements; ``None`` if it is not."""
+    match operand:
+        case IndexValue():
+            return operand.index
+        case Literal(value=int() as value) if not isinstance(value, bool):
+            return const(value)
+        case Read():
+            expr = fusion.definition(operand.tensor)
+            point = {f"i{k}": e for k, e in enumerate(operand.index)}
+            if isinstance(expr, View):
+                return _integer(fusion, moved(expr.operand, point))
+            if not isinstance(expr, Pointwise) or expr.op.name not in ARITHMETIC or operand.tensor.dtype is not int64:  # others wrap
+                return None
+            found = [_integer(fusion, moved(o, point)) for o in expr.operands]
+            known = [e for e in found if e is not None]
+            return ARITHMETIC[expr.op.name](*known) if len(known) == len(found) else None
+        case _:
+            return None
+
+
+def as_choice(fusion: Fusion, expr: Pointwise) -> Pointwise | FirstValid:
+    """``where`` by a condition on places as a choice between its operands; what else there is, as it is."""
+    if expr.op.name != "where":
+        return expr
+    boolean, yes, no = expr.operands
+    condition = condition_of(fusion, boolean)
+    for c, chosen, other in ((condition, yes, no), (None if condition is None else not_(condition), no, yes)):
+        is_last = isinstance(other, Literal) or (isinstance(other, Read) and other.valid is TRUE)
+        if (
+            c is not None
+            and isinstance(chosen, Read)
+            and chosen.valid is TRUE
+            and is_last
+            and operand_dtype(chosen) is expr.output.dtype is operand_dtype(other)
+        ):
+            return FirstValid(expr.output, "where", (Read(chosen.tensor, chosen.index, c), other), expr.location)
+    return expr
