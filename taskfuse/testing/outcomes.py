@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import const, eq, evaluate, sym
+from taskfuse.ir.scalar import Expr, const, eq, evaluate, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
@@ -103,7 +103,7 @@ def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
         *((b.name, b.dtype, b.shape, b.memory) for b in kernel.buffers),
     ]:
         medium = MEDIA[memory]
-        indices = [sym(f"fill{k}") for k in range(len(shape))]
+        indices: list[Expr] = [sym(f"fill{k}") for k in range(len(shape))]
         if medium.is_by_rank:  # each block fills its own part
             indices[0] = ranks(kernel.cluster, ())[0]
         zero: Stmt = Compute(Access(name, tuple(indices)), ELEMENTWISE["copy"], (Immediate(bool(value) if dtype.is_bool else value, dtype),), dtype)
