@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import const, eq, evaluate, sym
+from taskfuse.ir.scalar import Expr, const, eq, evaluate, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel
+from taskfuse.kir.clusters import ranks
 from taskfuse.kir.declarations import Counter
 from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
 from taskfuse.kir.operands import Access, Immediate
@@ -101,11 +102,14 @@ def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
         *((p.name, p.dtype, p.shape, MemoryType.Global) for p in kernel.outputs),
         *((b.name, b.dtype, b.shape, b.memory) for b in kernel.buffers),
     ]:
-        indices = tuple(sym(f"fill{k}") for k in range(len(shape)))
-        zero: Stmt = Compute(Access(name, indices), ELEMENTWISE["copy"], (Immediate(bool(value) if dtype.is_bool else value, dtype),), dtype)
-        for k in reversed(range(len(shape))):
-            zero = For(f"fill{k}", const(0), shape[k], const(1), not MEDIA[memory].has_addresses, (zero,))
-        (every if memory is MemoryType.Local else one if memory is MemoryType.Shared else first).append(zero)
+        medium = MEDIA[memory]
+        indices: list[Expr] = [sym(f"fill{k}") for k in range(len(shape))]
+        if medium.is_by_rank:  # each block fills its own part
+            indices[0] = ranks(kernel.cluster, ())[0]
+        zero: Stmt = Compute(Access(name, tuple(indices)), ELEMENTWISE["copy"], (Immediate(bool(value) if dtype.is_bool else value, dtype),), dtype)
+        for k in reversed(range(medium.is_by_rank, len(shape))):
+            zero = For(f"fill{k}", const(0), shape[k], const(1), not medium.has_addresses, (zero,))
+        (every if memory is MemoryType.Local else one if memory is MemoryType.Shared or medium.is_by_rank else first).append(zero)
     threads, blocks = (x * y * z for x, y, z in (kernel.block, kernel.grid))
     thread, block = (eq(sym(f"{index}.x") + sym(f"{index}.y") + sym(f"{index}.z"), 0) for index in ("threadIdx", "blockIdx"))
     lone = blocks is const(1)

@@ -75,3 +75,24 @@ def test_filled_memory_is_filled_once() -> None:
     assert simulate(twin, [X])[0].tolist() == [3.0, 2.0, 1.0, 3.0]
     with pytest.raises(SimulationError, match="uninitialized"):
         simulate(of(UNWRITTEN), [X])
+
+
+CLUSTER = """\
+KERNEL k(x: float32[2, 4]) -> (y: float32[2, 4])
+  GRID (2, 1, 1)  BLOCK (4, 1, 1)  CLUSTER (2, 1, 1)
+  CLUSTER s: float32[2, 4] align 4 @ 0
+
+IF threadIdx.x > 0:
+  s[clusterIdx.x, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])
+SYNC cluster
+y[blockIdx.x, threadIdx.x] = copy(s[1 - clusterIdx.x, threadIdx.x])
+SYNC cluster
+"""
+
+
+def test_each_block_of_a_cluster_fills_its_own_part() -> None:
+    """The others may not have begun."""
+    twin = filled(of(CLUSTER), 3)
+    assert twin is not None
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert simulate(twin, [x])[0].tolist() == [[3.0, 5.0, 6.0, 7.0], [3.0, 1.0, 2.0, 3.0]]

@@ -269,7 +269,7 @@ class MachineEngines:
             self._operand(op, product.b, 0, product.n)
             self.wgmmas.setdefault(lanes[0], Batches()).open.append(op)
             for t in lanes:
-                self._take(t, site, op, product.acc, product.shape)
+                self._take(t, site, op, product.acc, (product.acc.first, *product.shape))
                 if isinstance(product.a, MachineRegisters):
                     self._take(t, site, op, product.a, ("A",))
 
@@ -302,7 +302,7 @@ class MachineEngines:
                 raise FaultFound(FaultKind.REGISTERS, f"no FENCE wgmma stands between the access of register {k} of '{name}' and this", t, site)
             before = flying.get(register)
             if before is not None and not done >> before[0] & 1 and before[1] is not None and before[1] != shape:
-                raise FaultFound(FaultKind.REGISTERS, f"register {k} of '{name}' belongs to a wgmma in flight of another shape", t, site)
+                raise FaultFound(FaultKind.REGISTERS, f"register {k} of '{name}' belongs to a wgmma in flight of another shape or at other registers", t, site)
             flying[register] = op.bit, shape
 
     def commit_wgmma(self, lanes: Sequence[int]) -> None:

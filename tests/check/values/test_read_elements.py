@@ -123,3 +123,50 @@ def test_conditions_of_reads_are_said_over_digits() -> None:
     )
     verify(parse_kernel(digits)).require()
     assert not verify(parse_kernel(digits.replace("select(clamp(t[threadIdx.x of", "select(clamp(t[threadIdx.x//2 of"))).is_proved
+
+
+ROWS = """\
+KERNEL k(x: float32[N, K], q: float32[n]) -> (y: float32[N])
+  DIM N min 1, K, n
+  GRID (N, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[1] align 16
+  LOCAL s.acc: float32[]
+  DEFINE s: float32[N] over (N, K) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE y: float32[N] = pick(s[i0] if i0 < n, otherwise 0.0)
+
+IF threadIdx.x == 0:
+  IF blockIdx.x < n:
+    s.acc = copy(0.0)  ~ start s
+  FOR j in 0..select(blockIdx.x < n, K, 0):
+    s.acc = add(s.acc, x[blockIdx.x, j])  ~ term s[blockIdx.x, j]
+  IF blockIdx.x < n:
+    s[0] = copy(s.acc)  ~ value s[blockIdx.x]
+  y[blockIdx.x] = pick(s[0] if blockIdx.x < n, otherwise 0.0)  ~ value y[blockIdx.x]
+"""
+START = "  IF blockIdx.x < n:\n    s.acc = copy(0.0)  ~ start s\n"
+STORE = "    s[0] = copy(s.acc)  ~ value s[blockIdx.x]\n"
+
+
+def test_rows_that_are_read_for_all_extents() -> None:
+    verify(parse_kernel(ROWS)).require()
+    verify(parse_kernel(ROWS.replace(START, "  s.acc = copy(0.0)  ~ start s\n"))).require()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (START, START.replace("x < n", "x + 1 < n")),
+        (START, START.replace("x < n", "x + 1 < n") + "  ELSE:\n    s.acc = copy(1.0)  ~ start s\n"),
+        ("select(blockIdx.x < n", "select(blockIdx.x + 1 < n"),
+        (STORE, "    s[0] = copy(3.0)  ~ value s[blockIdx.x + n]\n"),
+        (STORE, STORE + "    s[0] = copy(3.0)  ~ value s[blockIdx.x + n]\n"),
+        (STORE, STORE + "  IF blockIdx.x + 1 >= n:\n    s[0] = copy(7.0)  ~ value s[blockIdx.x]\n"),
+        (STORE, f"    IF blockIdx.x + n < N && K > 0:\n      s.acc = add(s.acc, x[blockIdx.x + n, 0])  ~ term s[blockIdx.x + n, 0]\n{STORE}"),
+        (STORE, f"    IF blockIdx.x == 1:\n      s.acc = copy(0.0)  ~ start s\n{STORE}"),
+    ],
+)
+def test_nothing_of_a_row_that_nobody_reads_is_taken_for_one_that_somebody_reads(old: str, new: str) -> None:
+    assert old in ROWS
+    certificate = verify(parse_kernel(ROWS.replace(old, new)))
+    assert not certificate.is_proved
+    assert certificate.open_layers <= {Layer.VALUES, Layer.INSTANCE}

@@ -174,11 +174,15 @@ def test_fences_stand_between_registers_and_wgmma() -> None:
     assert fault(lambda: parts.engines.wgmma(1, GROUP, product()), FaultKind.REGISTERS).startswith("no FENCE wgmma stands between the access of register 3")
 
 
-def test_accumulators_of_another_shape() -> None:
+def test_accumulators_of_another_shape_or_place() -> None:
     parts = fenced()
     parts.engines.wgmma(1, GROUP, product())
     parts.engines.wgmma(2, GROUP, product())
-    assert fault(lambda: parts.engines.wgmma(3, GROUP, product(n=32)), FaultKind.REGISTERS).endswith("belongs to a wgmma in flight of another shape")
+    parts.engines.wgmma(2, GROUP, product(first=32))
+    for other in (product(n=32), product(first=16), product(first=31)):
+        assert fault(lambda other=other: parts.engines.wgmma(3, GROUP, other), FaultKind.REGISTERS).endswith(
+            "belongs to a wgmma in flight of another shape or at other registers"
+        )
 
 
 def test_tiles_at_fault() -> None:
