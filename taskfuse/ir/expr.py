@@ -9,7 +9,7 @@ those of :class:`Gather` and :class:`Update`: they also have symbols ``v0, v1, .
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import TRUE, Expr, elements_of
+from taskfuse.ir.scalar import TRUE, Expr, elements_of, substitute
 from taskfuse.location import Location
 
 if TYPE_CHECKING:
@@ -367,6 +367,21 @@ def map_exprs(expr: MathExpr) -> Iterator[Expr]:
             yield from (end for _, end in expr.ends)
         case _:
             pass
+
+
+def at_point(operand: Operand, point: Mapping[str, Expr]) -> Operand:
+    """An operand at another point of the iteration space: what it reads, under which condition, and the value of an index.
+
+    Args:
+        point: what stands for the iteration symbols, by name.
+    """
+    match operand:
+        case Read():
+            return replace(operand, index=tuple(substitute(e, point) for e in operand.index), valid=substitute(operand.valid, point))
+        case IndexValue():
+            return IndexValue(substitute(operand.index, point))
+        case Literal() | ScalarRead():
+            return operand
 
 
 def _same_leaf(leaf: Leaf) -> Leaf:

@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Literal, Operand, Read, Reduction
-from taskfuse.ir.scalar import Expr, const, is_multiple, simplify, substitute
+from taskfuse.ir.expr import Literal, Read, Reduction, at_point
+from taskfuse.ir.scalar import Expr, const, is_multiple, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
@@ -32,7 +30,7 @@ def chunk_reduction(tv: TensorView, position: int, extent: object) -> TensorView
     parts = fusion.new_tensor(_root(tv, k, chunks, length), tv.dtype, location=caller(), origin=tv)
     place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(len(tv.root))}
     place[str(iteration_symbol(k))] = iteration_symbol(0) * length + iteration_symbol(k + 1)
-    operands = tuple(_moved(operand, place) for operand in definition.operands)
+    operands = tuple(at_point(operand, place) for operand in definition.operands)
     neutral = Literal(definition.combine.neutral(tv.dtype), tv.dtype)
     fusion.define(Reduction(parts, definition.combine, definition.body, operands, neutral, definition.location))
     left = [p for p, a in enumerate(tv.root) if p == k or not a.is_reduction]
@@ -73,9 +71,3 @@ def divided_axis(call: Call, position: object, extent: object, what: str) -> tup
 def _root(tv: TensorView, k: int, chunks: Expr, extent: int) -> list[Axis]:
     """The chunks, then the axes of the reduction, of which that along ``k`` is as long as a chunk."""
     return [axis(chunks), *(axis(const(extent) if p == k else a.extent, a.kind) for p, a in enumerate(tv.root))]
-
-
-def _moved(operand: Operand, place: dict[str, Expr]) -> Operand:
-    if not isinstance(operand, Read):
-        return operand
-    return replace(operand, index=tuple(substitute(e, place) for e in operand.index), valid=substitute(operand.valid, place))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from taskfuse.dtypes import int64
-from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, View, operand_dtype
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, View, at_point, operand_dtype
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, simplify
 
 ARITHMETIC: Mapping[str, Callable[..., Expr]] = MappingProxyType(
     {
@@ -30,32 +30,21 @@ COMPARISONS: Mapping[str, Callable[..., Expr]] = MappingProxyType({"lt": lt, "le
 LOGIC: Mapping[str, Callable[..., Expr]] = MappingProxyType({"copy": simplify, "logical_and": and_, "logical_or": or_, "logical_not": not_})
 
 
-def moved(operand: Operand, point: Mapping[str, Expr]) -> Operand:
-    """An operand at the point of a reader."""
-    match operand:
-        case Read():
-            return Read(operand.tensor, tuple(substitute(e, point) for e in operand.index))
-        case IndexValue():
-            return IndexValue(substitute(operand.index, point))
-        case _:
-            return operand
-
-
 def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:
     """The condition of its index that a boolean operand is; ``None`` if it depends on elements, or on integers that wrap."""
-    if not isinstance(operand, Read):
+    if not isinstance(operand, Read) or operand.valid is not TRUE:
         return None
     expr = fusion.definition(operand.tensor)
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
     if isinstance(expr, View):
-        return condition_of(fusion, moved(expr.operand, point))
+        return condition_of(fusion, at_point(expr.operand, point))
     if not isinstance(expr, Pointwise):
         return None
     made = COMPARISONS if expr.op.name in COMPARISONS else LOGIC
     of = _integer if made is COMPARISONS else condition_of
     if expr.op.name not in made or (made is LOGIC and any(isinstance(o, Read) and o.tensor.dtype is not operand.tensor.dtype for o in expr.operands)):
         return None
-    found = [of(fusion, moved(o, point)) for o in expr.operands]
+    found = [of(fusion, at_point(o, point)) for o in expr.operands]
     known = [e for e in found if e is not None]
     return made[expr.op.name](*known) if len(known) == len(found) else None
 
@@ -67,14 +56,14 @@ def _integer(fusion: Fusion, operand: Operand) -> Expr | None:
             return operand.index
         case Literal(value=int() as value) if not isinstance(value, bool):
             return const(value)
-        case Read():
+        case Read() if operand.valid is TRUE:
             expr = fusion.definition(operand.tensor)
             point = {f"i{k}": e for k, e in enumerate(operand.index)}
             if isinstance(expr, View):
-                return _integer(fusion, moved(expr.operand, point))
+                return _integer(fusion, at_point(expr.operand, point))
             if not isinstance(expr, Pointwise) or expr.op.name not in ARITHMETIC or operand.tensor.dtype is not int64:  # others wrap
                 return None
-            found = [_integer(fusion, moved(o, point)) for o in expr.operands]
+            found = [_integer(fusion, at_point(o, point)) for o in expr.operands]
             known = [e for e in found if e is not None]
             return ARITHMETIC[expr.op.name](*known) if len(known) == len(found) else None
         case _:

@@ -14,11 +14,10 @@ import numpy as np
 
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, not_, substitute, sym
 from taskfuse.schedule.index_conditions import condition_of
-from taskfuse.schedule.index_conditions import moved as at_point
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
 """Operands that decide the result, whatever finite number the other one is."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from taskfuse.dtypes import bool_
 from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, reads
+from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, at_point, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
@@ -221,10 +221,8 @@ class _Clones:
                 read = resolve(self.fusion, operand)
                 moved = Read(read.tensor, tuple(substitute(e, at) for e in read.index), valid)
                 return moved if valid is TRUE else Read(self._padded(moved, reduction), iteration_point(len(reduction.root)))
-            case IndexValue():
-                return IndexValue(substitute(operand.index, at))
             case _:
-                return operand
+                return at_point(operand, at)
 
     def _padded(self, read: Read, reader: TensorView) -> TensorView:
         """A tensor with what ``reader`` reads, padded with 0."""
@@ -244,10 +242,8 @@ class _Clones:
                 if self._is_leaf(read.tensor) and exists is own:
                     return Read(read.tensor, place, own)
                 return Read(self.of(read.tensor, place, exists), self.here, own)
-            case IndexValue():
-                return IndexValue(substitute(operand.index, at))
             case _:
-                return operand
+                return at_point(operand, at)
 
     def _is_leaf(self, tv: TensorView) -> bool:
         return not isinstance(self.fusion.definition(tv), Pointwise | FirstValid | Gather)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
-from taskfuse.ir.expr import Operand, Read, Reduction
+from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction, ScalarRead, at_point
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, is_multiple, simplify, substitute
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, is_multiple, simplify
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -64,12 +64,17 @@ def _lengths(e: Expr, symbol: Expr) -> tuple[int, ...]:
 
 def _at_digits(tv: TensorView, k: int, length: int, outer: Expr, operand: Operand) -> Operand:
     """An operand at the two digits of an index."""
-    if not isinstance(operand, Read):
-        return operand
-    read, facts = resolve(tv.fusion, operand), tv.fusion.facts()
+    facts = tv.fusion.facts()
     extents = [*(a.extent for a in tv.root[:k]), outer, const(length), *(a.extent for a in tv.root[k + 1 :])]
     for p, extent in enumerate(extents):
         facts = facts.with_range(str(iteration_symbol(p)), 0, extent - 1)
     place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, len(tv.root))}
     place[str(iteration_symbol(k))] = iteration_symbol(k) * length + iteration_symbol(k + 1)
-    return replace(read, index=tuple(simplify(substitute(e, place), facts) for e in read.index), valid=simplify(substitute(read.valid, place), facts))
+    moved = at_point(resolve(tv.fusion, operand) if isinstance(operand, Read) else operand, place)
+    match moved:
+        case Read():
+            return replace(moved, index=tuple(simplify(e, facts) for e in moved.index), valid=simplify(moved.valid, facts))
+        case IndexValue():
+            return IndexValue(simplify(moved.index, facts))
+        case Literal() | ScalarRead():
+            return moved

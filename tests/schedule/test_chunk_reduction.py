@@ -39,6 +39,23 @@ def test_the_math_stays(op: str, axes: tuple[int, ...]) -> None:
     assert str(tf.parse_fusion(str(fusion))) == str(fusion)
 
 
+@pytest.mark.parametrize("call", ["chunk_reduction", "split_reduction"])
+@pytest.mark.parametrize("length", [1, 3, 12])
+def test_the_value_of_an_index_is_that_of_the_whole_axis(call: str, length: int) -> None:
+    """Of where a maximum is, the term is the index itself."""
+    with tf.Fusion("where") as fusion:
+        x = tf.define_tensor([4, 12], name="x")
+        y = tf.argmax(x, axis=1)
+        fusion.add_output(y)
+    given = [RNG.standard_normal((4, 12)).astype(np.float32)]
+    getattr(y, call)(reduced(y), length)
+    assert np.array_equal(fusion.evaluate(*given)[0], given[0].argmax(1))
+    fusion.inline_most()
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert np.array_equal(kernel.simulate(*given, seed=0)[0], given[0].argmax(1))
+
+
 def test_a_product_in_chunks_of_chunks_runs_and_is_proved() -> None:
     fusion, y = product()
     parts = y.chunk_reduction(reduced(y), 12)
