@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from taskfuse.check import verify
-from taskfuse.check.counterexample import counterexample
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.counterexample import counterexample
 from taskfuse.check.refuted import TooLarge
 from taskfuse.check.statement_tree import Node
 from taskfuse.collector import PAUSE
