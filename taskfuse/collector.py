@@ -1,7 +1,7 @@
 """Python's cyclic garbage collector, disabled while a kernel is lowered or proved.
 
 Both make many small objects that live until they are done, and few cycles. The collector would traverse them repeatedly and free almost nothing, which is
-a tenth to a quarter of the time of a proof. The cycles that one kernel leaves are bounded, and collected afterwards.
+a tenth to a quarter of the time of a proof. The cycles that one kernel leaves are bounded, and collected afterwards; a proof takes its own apart.
 """
 
 from __future__ import annotations
