@@ -15,19 +15,21 @@ from taskfuse.schedule.parallelize import parallelize
 from taskfuse.schedule.replay import ancestors, expand, replay
 
 
-def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = None, keys: Keys | None = None) -> None:
+def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = None) -> None:
     """See :meth:`TensorView.propagate`.
 
     An axis of ``tv`` becomes the axis of the target that op maps identify with it, preferably by a direct read; otherwise a
     foreign one. After the rebuilt axes stand the target's others. With ``upto=None`` axes that are purely foreign are left out. Parallel
     types are not copied; ``tv`` itself among the targets is skipped.
 
-    Args:
-        keys: those of the fusion, if they are known; they then hold the new axes, too.
-
     Raises:
         ScheduleError: if a target has a schedule already, belongs to another fusion, or a merge would mix its reduction and iteration axes.
     """
+    propagate_with(Keys(tv.fusion), tv, targets, upto)
+
+
+def propagate_with(known: Keys, tv: TensorView, targets: Sequence[TensorView], upto: int | None = None) -> None:
+    """:func:`propagate` where the keys of the fusion are known; they then hold the new axes, too."""
     call = Call("propagate", tv)
     n = len(tv.schedule.loop)
     if upto is not None and not 0 <= upto <= n:
@@ -37,7 +39,6 @@ def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = 
         if not isinstance(target, TensorView):
             raise call.error(f"{target!r} is not a tensor", "give a list of tensors")
         _check_pristine(call, target)
-    known = Keys(tv.fusion) if keys is None else keys
     results = [(target, *_rebuild(call, known, target, upto)) for target in others]
     for target, loop, transforms in results:
         target.schedule.loop, target.schedule.transforms = loop, transforms

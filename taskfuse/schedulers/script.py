@@ -16,7 +16,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.cascade import cascade
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.propagate import parallelize_like, propagate
+from taskfuse.schedule.propagate import parallelize_like, propagate_with
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
 MAX_LINE = 120
@@ -166,7 +166,7 @@ class Script:
             keys: those of the fusion, which several calls have in common.
         """
         own, given = self.on(ref), self.spell(list(targets))
-        propagate(ref, targets, keys=keys)
+        propagate_with(keys, ref, targets)
         self.record(own.name, f"propagate({given})", True)
 
     def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView], keys: Keys | None = None) -> None:

@@ -91,7 +91,7 @@ def test_what_is_proved_behaves(name: str) -> None:
 
 
 def test_every_operator_plants_something() -> None:
-    hosts = ("stream", "share", "ahead", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion", "blocks")
+    hosts = ("stream", "share", "ahead", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion", "blocks", "meet")
     silent = {op.name for op in OPERATORS if all(next(mutants(op, h), None) is None for h in hosts)}
     assert silent <= {"turn to instance 0", "shuffle in half a warp"}  # no example has a distributed ring, or a shuffle
 

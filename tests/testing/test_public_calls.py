@@ -46,6 +46,8 @@ NOT_DRAWN = {
     "tf.tiles.rotated": "deals the tiles of a list of products; tests/lowering/test_grid_stride.py and tests/schedulers/test_products.py prove such kernels",
     "tf.tiles.descending": "orders the blocks of causal attention; tests/schedulers/test_attention.py proves such kernels",
     "tf.schedulers.scatter": "of fusions that the mix 'scatter' draws; tests/schedulers/test_scatter.py proves its kernels",
+    "Fusion.inline_at": "what tv.inline_at does, for several tensors with one search; tests/schedule/test_inlining.py compares both",
+    "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",
     "TensorView.split_reduction": "a rewrite that schedulers try where a plan is refused; tests/schedule/test_split_reduction.py compares fusions with it",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
     "tf.schedulers.tune": "measures what the other schedulers make",

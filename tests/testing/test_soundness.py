@@ -62,7 +62,7 @@ def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyP
         return CaseProof(CaseStanding.PROVED)
 
     monkeypatch.setattr(soundness, "proof", credulous)
-    assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--interleavings", "2"]) == 1
+    assert soundness.main(["--cases", "6", "--seed", "4", "--mutants", "4", "--sizes", "2", "--interleavings", "2"]) == 1
     shown = capsys.readouterr().out
     assert "order, " in shown
     assert "values, " in shown

@@ -13,6 +13,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
+from taskfuse.ir.medium import MEDIA
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.walk import walk
 from taskfuse.testing.ptx.compare import compare
@@ -59,6 +60,9 @@ def test_right_kernels(path: Path, tmp_path: Path) -> None:
     if kernel.is_cooperative:  # threads wait for counters in Global memory
         assert report["result"] == "unsupported"
         assert "control predicate" in report["diagnostics"][0]["message"]
+    elif any(MEDIA[b.memory].is_by_rank for b in kernel.buffers):  # nor for addresses in the Shared memory of other blocks
+        assert report["result"] == "unsupported"
+        assert "absolute generic address" in report["diagnostics"][0]["message"]
     else:
         assert report["result"] == "race_free"
 
