@@ -66,7 +66,7 @@ INTEGER = 'use an integer, or an expression such as 4*tf.scalar.sym("S")'
         ),
         (
             lambda c: c.a.set_memory_type(WRONG),
-            "set_memory_type(tv1): 'wrong' is not a memory type\nhelp: use MemoryType.Local, MemoryType.Shared, MemoryType.Cluster or MemoryType.Global",
+            "set_memory_type(tv1): 'wrong' is not a memory type\nhelp: use MemoryType.Local, MemoryType.Shared, MemoryType.Cluster, MemoryType.Global",
         ),
         (lambda c: c.a.circular_buffer(HALF), "circular_buffer(tv1): 2.5 is not a number of slots\nhelp: use an integer such as 2"),
     ],

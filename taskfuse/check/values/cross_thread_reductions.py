@@ -435,6 +435,8 @@ class CrossThreadReductions:
         facts = self.constraints.about(const(0))[0].facts  # of any thread and block
         around = self.constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
         for place, cells in reversed(self.workspace.get(b.buffer, [])):
+            if any(x is not y and isinstance(x, Const) and isinstance(y, Const) for x, y in zip(place, wanted, strict=True)):
+                continue  # as below, without asking each thread
             of_threads = [k for k, (x, y) in enumerate(zip(place, wanted, strict=True)) if self.threads.says(x) and self.threads.says(y)]
             here, there = ([self.threads.values(index[k]) for k in of_threads] for index in (place, wanted))
             writers, apart = writers_of(here, there, cells)
