@@ -372,7 +372,7 @@ def arguments() -> argparse.Namespace:
     found.add_argument("--seed", type=int, default=0, help="of the random sizes")
     found.add_argument("--count", type=int, default=100, help="of the random sizes")
     found.add_argument("--seconds", type=float, default=600, help="begin nothing after so many")
-    found.add_argument("--sweep", type=Path, metavar="FILE", help="measure every candidate, for the parts sizes and random")
+    found.add_argument("--sweep", type=Path, metavar="FILE", help="measure every candidate, for the parts sizes, random and tiny")
     options = found.parse_args()
     unknown = [p for p in options.parts if p not in PARTS]
     if unknown:
@@ -388,16 +388,16 @@ def main() -> None:
     nine, many = [Job(*s) for s in SIZES], drawn(options.seed, options.count)
     acts = [Job(*shape, activation, fast_math=fast) for activation in ACTIVATIONS for fast in (False, True)[: 1 + (activation == "gelu")] for shape in FUSED]
     orders = [Job(*s, None, layout) for s in ((4096, 4096, 4096), (2048, 2048, 2048)) for layout in ("kn", "mk", "mn")]
+    few = [Job(*s) for s in TINY]
     swept: list[Job] = []
     file: Path | None = options.sweep
     if file is not None:
-        swept = [c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else [])] for c in candidates(job)]
+        swept = [c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else []), *(few if "tiny" in parts else [])] for c in candidates(job)]
     bench = Bench(options.seconds)
     eight = [Job(*s, dtype="float8_e4m3") for s in EIGHT_BITS]
     by_kind = [c for job in (*nine, *eight) for c in kinds_of(job)] if "kinds" in parts and file is None else []
     wanted = {"sizes": nine, "kinds": by_kind, "fused": acts, "layouts": orders, "random": many}
     bench.submit(swept or [job for part in parts for job in wanted.get(part, [])])
-    few = [Job(*s) for s in TINY]
     bench.warm([*(few if "tiny" in parts else []), *(many if "compiled" in parts else [])])
     lines: list[str] = []
 
