@@ -392,7 +392,9 @@ def main() -> None:
     swept: list[Job] = []
     file: Path | None = options.sweep
     if file is not None:
-        swept = [c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else []), *(few if "tiny" in parts else [])] for c in candidates(job)]
+        swept = [
+            c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else []), *(few if "tiny" in parts else [])] for c in candidates(job)
+        ]
     bench = Bench(options.seconds)
     eight = [Job(*s, dtype="float8_e4m3") for s in EIGHT_BITS]
     by_kind = [c for job in (*nine, *eight) for c in kinds_of(job)] if "kinds" in parts and file is None else []
