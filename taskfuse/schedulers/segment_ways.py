@@ -15,7 +15,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import Strided, resolve, strided
+from taskfuse.ir.storage import Strided, made_from, resolve, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.through_view import is_whole, own_index
@@ -49,7 +49,7 @@ class RowViews:
         beside = [e for e in exprs if products and isinstance(e, Pointwise)]
         for expr in (*products, *beside):
             for is_plain, places in self._places(expr):
-                place = next((place for place in places if not among(place.tensor, tensors)), None)
+                place = next((p for p in places if not any(among(t, tensors) for t in (p.tensor, *made_from(self._fusion, p.tensor)))), None)
                 if place is not None and not (is_plain and isinstance(expr, Pointwise)):
                     found[self._views[place]] = None
         return tuple(found)

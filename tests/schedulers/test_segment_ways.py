@@ -1,5 +1,6 @@
 """Ways of a segment: found once for all segments that are equal, by an offer where that will do, with views as arrays where they have rows."""
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -78,3 +79,13 @@ def test_a_view_with_rows_is_an_array_to_a_product_and_one_of_its_own_tensors_is
     products = [e.output for e in code if isinstance(e, Reduction)]
     assert {tv.name for tv in rows.of(products)} == {head.name, other.name}
     assert [tv.name for tv in rows.of([e.output for e in code])] == [head.name]
+
+
+def test_a_view_of_what_the_segment_assembles_is_no_input_of_it() -> None:
+    """Counts are an assembly: no code makes it, but that of its parts does."""
+    with tf.Fusion("counts") as fusion:
+        x, w = tf.define_tensor([13], dtype=tf.int32), tf.define_tensor([1, 13], dtype=tf.int64)
+        fusion.add_output(tf.matmul(tf.expand_dims(tf.bincount(x, 4), 1), w))
+    args = np.arange(13, dtype=np.int32) % 3, np.arange(13)[None]
+    (out,), (expected,) = tf.compile(fusion, backend="sim", cache=False)(*args), fusion.evaluate(*args)
+    assert np.array_equal(out, expected)
