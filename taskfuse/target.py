@@ -36,6 +36,8 @@ class Limits:
         return self.shared - RESERVED_SHARED
 
 
+DEPENDENT_LAUNCH_US: Final = 1.0
+"""What programmatic dependent launch saves of a launch's latency, in microseconds (an H100 and an H200, CUDA 13.0, driver 580)."""
 RESERVED_SHARED: Final = 1 << 10
 """Bytes of Shared memory of each block that the system takes."""
 
@@ -150,6 +152,11 @@ class Target:
     def kernel_us(self, *times: float) -> float:
         """Microseconds from one kernel of a CUDA graph to the next, for a kernel whose parts take ``times`` concurrently: the roofline of every cost model."""
         return self.launch_us + max(times)
+
+    @property
+    def overlap_us(self) -> float:
+        """Microseconds that a launch saves by overlapping the end of its predecessor (programmatic dependent launch, docs/cuda.md)."""
+        return DEPENDENT_LAUNCH_US if self.has(90) else 0.0
 
     def has(self, arch: int, feature: bool = False) -> bool:
         """Whether it has instructions of a compute capability (times ten), which that one alone has (``feature``), or that and all later ones."""

@@ -74,7 +74,7 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
 
     def both(chunks: int) -> float:
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize
-        return us(chunks) + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
+        return us(chunks) - target.overlap_us + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
 
     aligned = VECTOR_BYTES // itemsize
     possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= SHORTEST]
