@@ -26,6 +26,7 @@ from taskfuse.ir.tables import TableRange
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.written import Written
 from taskfuse.location import Location, caller
 from taskfuse.target import MAX_RESIDENT
 
@@ -89,6 +90,7 @@ class Fusion:
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
         self._definitions: dict[TensorView, MathExpr] = {}
+        self._written: dict[TensorView, Written] = {}
         self._exprs: tuple[MathExpr, ...] | None = None
         self._uses: dict[TensorView, list[TensorView]] = {}
         self._owner: dict[TensorView, TensorView] = {}
@@ -166,6 +168,8 @@ class Fusion:
         """Add ``expr`` (or replace its output's definition). Returns the output."""
         tv = expr.output
         old = self._definitions.get(tv)
+        if tv not in self._written:
+            self._written[tv] = Written(expr, tv.root, tv.logical, tv.dtype)
         if old is not None:
             for read in reads(old):
                 if among(tv, self._uses[read.tensor]):
@@ -176,6 +180,18 @@ class Fusion:
             if not among(tv, self._uses[read.tensor]):
                 self._uses[read.tensor].append(tv)
         return tv
+
+    def written(self, tv: TensorView) -> Written | None:
+        """The first definition that ``tv`` had, which no later one replaces; of a tensor that was removed, too. ``None`` for an input."""
+        return self._written.get(tv)
+
+    def set_written(self, tv: TensorView, written: Written) -> None:
+        """Say how ``tv`` was defined first, in the fusion that this one is a copy of."""
+        self._written[tv] = written
+
+    def restate(self) -> None:
+        """Let the definitions as they are be those that were written: for other math that the caller asked for, such as wider numbers."""
+        self._written = {tv: Written(expr, tv.root, tv.logical, tv.dtype) for tv, expr in self._definitions.items()}
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
         """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""
