@@ -132,7 +132,7 @@ class _Copier:
         for tv, w in found.items():
             expr = rebuilt(w.expr, lambda r: self._read(r, copies), leaf=self._leaf, index=self._scalar, output=copies[tv])
             kept = expr if self.fusion.definition(tv) is not w.expr else self.into.definition(copies[tv]) or expr
-            self.into.set_written(copies[tv], Written(kept, self._domain(w.root), self._domain(w.logical), w.dtype))
+            self.into.set_written(copies[tv], Written(kept, self._domain(w.root), self._domain(w.logical), w.dtype), self.fusion.replaced_at(tv))
 
     def _name(self, tv: TensorView) -> str:
         """The name of a tensor in the copy."""

@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import Expr, Facts, Sym, eq, not_, prove, substitute, sy
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 
-LIMIT = 4000
+LIMIT = 1000
 """Comparisons of one tensor: more are given up."""
 
 
@@ -30,12 +30,14 @@ class Elements:
         self.same: set[str] = set()
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts]] = set()
+        self._failed: dict[tuple[Operand, Operand, Facts], Different] = {}
         self._symbols = 0
         self._count = 0
 
     def restart(self) -> None:
-        """Begin another tensor."""
+        """Begin another tensor: more may be the same by now."""
         self._count = 0
+        self._failed.clear()
 
     def fresh(self, extent: Expr, facts: Facts) -> tuple[Sym, Facts]:
         """A symbol of its own for an index below an extent, and the facts with its range."""
@@ -58,12 +60,18 @@ class Elements:
         key = (a.operand, b.operand, facts)
         if key in self._equal or self._is_one(a, b, facts):
             return
+        if key in self._failed:
+            raise self._failed[key]
         self._count += 1
         if self._count > LIMIT:
             raise Different("its comparison takes too many steps")
-        a, b = a.side.seen(a, facts), b.side.seen(b, facts)
-        if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts):
-            self._by_rules(a, b, facts)
+        try:
+            a, b = a.side.seen(a, facts), b.side.seen(b, facts)
+            if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts):
+                self._by_rules(a, b, facts)
+        except Different as error:
+            self._failed[key] = error
+            raise
         self._equal.add(key)
 
     def _is_one(self, a: At, b: At, facts: Facts) -> bool:
@@ -73,7 +81,7 @@ class Elements:
                 return is_shared and all(is_equal(e, f, facts) for e, f in zip(index, there, strict=True))
             case IndexOf(value=value), IndexOf(value=other):
                 return is_equal(value, other, facts)
-            case (Immediate() | ScalarValue()), (Immediate() | ScalarValue()):
+            case ((Immediate() | ScalarValue()), (Immediate() | ScalarValue())):
                 return a.operand == b.operand
             case _:
                 return False
@@ -89,18 +97,15 @@ class Elements:
 
     def _by_rules(self, a: At, b: At, facts: Facts) -> None:
         mine, yours = a.side.defined(a.operand), b.side.defined(b.operand)
-        if mine is None or yours is None:
-            raise Different(f"{shown(a)} was written, and {shown(b)} is there")
-        if mine.dtype is not yours.dtype:
-            raise Different(f"{mine.tensor} is {mine.dtype}, and {yours.tensor} is {yours.dtype}")
-        reason = None
+        if a.side.dtype(a.operand) is not b.side.dtype(b.operand):
+            raise Different(f"{shown(b)} is {b.side.dtype(b.operand)}, and was written as {a.side.dtype(a.operand)}")
         try:
+            if mine is None or yours is None:
+                raise Different(f"{shown(a)} was written, and {shown(b)} is there")
             self.same_rules(a, mine, b, yours, facts)
-        except Different as error:
-            reason = error
-        if reason is not None:
-            if not (isinstance(mine.rule, Reduce | Accumulate) or isinstance(yours.rule, Reduce | Accumulate)):
-                raise reason
+        except Different:
+            if not any(d is not None and isinstance(d.rule, Reduce | Accumulate) for d in (mine, yours)):
+                raise
             self.compares(self, a, b, facts)
 
     def same_rules(self, a: At, mine: Definition, b: At, yours: Definition, facts: Facts) -> None:
@@ -118,9 +123,7 @@ class Elements:
                 self._require(is_function and one.dtype is other.dtype and mine.place == yours.place, before)
                 point, there, facts = self._reduced(a.operand, mine, b.operand, yours, facts)
                 ends = [k for k, _ in one.ends] == [k for k, _ in other.ends]
-                same = ends and all(
-                    is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in zip(one.ends, other.ends, strict=False)
-                )
+                same = ends and all(is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in zip(one.ends, other.ends, strict=False))
                 self._require(same, f"the terms of {yours.tensor} end elsewhere")
             case Accumulate() as one, Accumulate() as other:
                 is_function = one.combine is other.combine and one.is_exclusive == other.is_exclusive and one.axis == other.axis
@@ -177,9 +180,7 @@ class Elements:
                 there[f"i{k}"] = point[f"i{k}"]
         return point, there, facts
 
-    def _operands(
-        self, a: At, mine: Sequence[Operand], point: dict[str, Expr], b: At, yours: Sequence[Operand], there: dict[str, Expr], facts: Facts
-    ) -> None:
+    def _operands(self, a: At, mine: Sequence[Operand], point: dict[str, Expr], b: At, yours: Sequence[Operand], there: dict[str, Expr], facts: Facts) -> None:
         self._require(len(mine) == len(yours), "it has another number of operands")
         for x, y in zip(mine, yours, strict=True):
             self.check(a.side.at(x, point), b.side.at(y, there), facts)
@@ -213,5 +214,3 @@ def shown(at: At) -> str:
             return name
         case IndexOf(value=value):
             return f"the index {value}"
-
-

@@ -225,4 +225,3 @@ def _with(facts: Facts, conditions: Sequence[Expr]) -> Facts:
     for condition in conditions:
         facts = facts.with_assumption(condition)
     return facts
-

@@ -18,6 +18,7 @@ from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access
 from taskfuse.kir.witness import Definition, Whole, operands_of
+from taskfuse.location import Quote
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
@@ -50,7 +51,7 @@ def rewritings(kernel: Kernel) -> Rewritings:
         return Rewritings(tuple(made))
     match instance(kernel, tuple(sorted(open_outputs))):
         case Instance(output=str(output)) as found:
-            made.append(Obligation(Layer.REWRITINGS, f"output {output}", Verdict.REFUTED, found.reason, (f"not shown: {open_outputs[output]}", *found.notes)))
+            made.append(Obligation(Layer.REWRITINGS, f"output {output}", Verdict.REFUTED, found.reason, (*found.notes, *comparison.lines())))
             return Rewritings(tuple(made))
         case Instance() as found:
             assumed = (f"{name} is what was written, which is not shown ({reason}); {found.reason}" for name, reason in sorted(open_outputs.items()))
@@ -81,6 +82,11 @@ class _Comparison:
                 continue
             self.elements.same.add(d.tensor)
         return left
+
+    def lines(self) -> list[str]:
+        """What is defined otherwise than it was written, each with the user's line that did it."""
+        changed = [d for d in self.kernel.definitions if self.written.definitions.get(d.tensor) != d and d.location is not None]
+        return [Quote(f"rewritten: {d.tensor}", d.location) for d in {d.location: d for d in changed}.values()]
 
     def _is_kept(self, d: Definition, written: Definition) -> bool:
         """The same definition, of tensors that are the same."""
