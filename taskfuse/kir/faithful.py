@@ -37,6 +37,7 @@ from taskfuse.ir.expr import Operand as Wanted
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.written import as_written
 from taskfuse.kir.declarations import IntegerParam, Param, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
@@ -47,11 +48,8 @@ class Unfaithful(Exception):
     """A definition that differs."""
 
 
-def check_faithful(kernel: Kernel, fusion: Fusion, written: Fusion | None = None) -> None:
-    """Do nothing if a kernel's arguments and definitions are those of a fusion.
-
-    Args:
-        written: the fusion as it was written, if it was rewritten since (:mod:`taskfuse.ir.written`).
+def check_faithful(kernel: Kernel, fusion: Fusion) -> None:
+    """Do nothing if a kernel's arguments and definitions are those of a fusion, and what was written is what was (:mod:`taskfuse.ir.written`).
 
     Raises:
         VerifyError: they are not; the first tensor of which something else is said, and what.
@@ -60,6 +58,7 @@ def check_faithful(kernel: Kernel, fusion: Fusion, written: Fusion | None = None
         comparison = _Comparison(kernel.definitions, fusion)
         comparison.arguments(kernel)
         comparison.definitions()
+        written = as_written(fusion)
         if written is not None:
             _Comparison(kernel.written, written).definitions()
         elif kernel.written:

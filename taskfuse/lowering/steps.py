@@ -354,5 +354,5 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
             step.run(state)
             if after is not None:
                 after(step, state)
-        check_faithful(state.kernel, fusion, state.written)
+        check_faithful(state.kernel, fusion)
     return state.kernel
