@@ -24,13 +24,13 @@ from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
+from taskfuse.kir.meaning import meaning
 from taskfuse.kir.walk import looked_up
 from taskfuse.sim import Interleaving, simulate
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.checks import CaseStanding, proof
 from taskfuse.testing.chooser import RandomChooser
-from taskfuse.kir.meaning import meaning
 from taskfuse.testing.outcomes import LongRun, is_valid, other_words
 from taskfuse.testing.small.maps import mapped
 from taskfuse.testing.small.registers import registered

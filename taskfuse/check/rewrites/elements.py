@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Case, Different, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, points
 from taskfuse.ir.scalar import Expr, Facts, Sym, eq, not_, prove, substitute, sym
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
@@ -18,7 +18,7 @@ LIMIT = 1000
 """Comparisons of one tensor: more are given up."""
 
 
-class Elements:
+class ElementPairs:
     """Comparisons under way.
 
     Attributes:
@@ -26,7 +26,7 @@ class Elements:
         compares: how two elements with definitions are compared as sets of terms.
     """
 
-    def __init__(self, compares: Callable[[Elements, At, At, Facts], None]) -> None:
+    def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
         self.same: set[str] = set()
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts]] = set()
@@ -191,7 +191,7 @@ class Elements:
             raise Different(reason)
 
 
-def each_case(cases: Iterator[Case], facts: Facts) -> Iterator[tuple[At, Facts]]:
+def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Facts]]:
     """The values of cases, each with what holds where it is taken."""
     for case in cases:
         yield case.value, facts.with_assumption(case.cond)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
-from taskfuse.check.rewrites.elements import Elements, is_equal
+from taskfuse.check.rewrites.elements import ElementPairs, is_equal
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
-from taskfuse.check.rewrites.sums import Part, Terms, form_of, terms
+from taskfuse.check.rewrites.sums import TermPart, TermSet, form_of, terms
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
@@ -22,7 +22,7 @@ MOST = 5
 """Variables of a part for which maps are tried."""
 
 
-def compare_terms(elements: Elements, a: At, b: At, facts: Facts) -> None:
+def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
     """Do nothing if two elements combine the same terms.
 
     Raises:
@@ -49,13 +49,13 @@ class Image:
         conditions: which written points have one, over the written variables.
     """
 
-    part: Part
+    part: TermPart
     to: Mapping[str, Expr]
     conditions: tuple[Expr, ...]
 
 
 class _Images:
-    def __init__(self, elements: Elements, written: Part, now: Terms, facts: Facts) -> None:
+    def __init__(self, elements: ElementPairs, written: TermPart, now: TermSet, facts: Facts) -> None:
         self.elements = elements
         self.written = written
         self.now = now
@@ -83,7 +83,7 @@ class _Images:
     def _point(self) -> str:
         return f"[{', '.join(v.name for v, _ in self.written.variables)}]"
 
-    def _image(self, part: Part) -> Image:
+    def _image(self, part: TermPart) -> Image:
         """The image of a part, which lies in the written set."""
         inside = part.inside(self.facts)
         reason: Different | None = None
@@ -118,7 +118,7 @@ class _Images:
 
     # -- maps -----------------------------------------------------------------------------------------------------------------------
 
-    def _maps(self, part: Part, inside: Facts) -> Iterator[dict[str, Expr]]:
+    def _maps(self, part: TermPart, inside: Facts) -> Iterator[dict[str, Expr]]:
         """Written variables from a part's: as its operands say, which read the same elements; then as digits, in any order."""
         wanted = [v for v, _ in self.written.variables]
         found: dict[str, Expr] = {}
@@ -152,7 +152,7 @@ class _Images:
             case _:
                 pass
 
-    def _inverse(self, part: Part, to: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
+    def _inverse(self, part: TermPart, to: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
         """Which written points a map reaches from where a part has terms: conditions on the written variables. ``None`` if it is no map of digits."""
         own: dict[str, Expr] = {}
         reached: list[Expr] = []

@@ -32,11 +32,11 @@ class At(NamedTuple):
         side: the definitions that its tensors have.
     """
 
-    side: Side
+    side: Definitions
     operand: Operand
 
 
-class Case(NamedTuple):
+class ChoiceOf(NamedTuple):
     """What an element is where a condition holds, and none of the conditions before."""
 
     cond: Expr
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 @dataclass(eq=False)
-class Side:
+class Definitions:
     """The tensors that one list of definitions knows.
 
     Attributes:
@@ -58,11 +58,11 @@ class Side:
     inputs: frozenset[str]
 
     @staticmethod
-    def of(kernel: Kernel, definitions: Sequence[Definition]) -> Side:
+    def of(kernel: Kernel, definitions: Sequence[Definition]) -> Definitions:
         """The definitions, and the arguments of the kernel."""
         dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
         known = {d.tensor: d for d in definitions}
-        return Side(known, dtypes | {d.tensor: d.dtype for d in definitions}, frozenset(p.name for p in kernel.inputs))
+        return Definitions(known, dtypes | {d.tensor: d.dtype for d in definitions}, frozenset(p.name for p in kernel.inputs))
 
     def dtype(self, operand: Operand) -> DType:
         """The dtype of an operand's values."""
@@ -82,7 +82,7 @@ class Side:
         """An operand of a definition, at a point of its iteration space."""
         return At(self, map_operand(operand, lambda e: substitute(e, point)))
 
-    def cases(self, found: Access) -> tuple[Case, ...]:
+    def cases(self, found: Access) -> tuple[ChoiceOf, ...]:
         """The cases of an element that is chosen, or that belongs to one of several parts; none for others."""
         d = self.definitions.get(found.buffer)
         if d is None:
@@ -90,15 +90,15 @@ class Side:
         point = points(found.index)
         match d.rule:
             case Pick(cases=cases) if all(self.dtype(c.operand) is d.dtype for c in cases):
-                return tuple(Case(substitute(c.cond, point), self.at(c.operand, point)) for c in cases)
+                return tuple(ChoiceOf(substitute(c.cond, point), self.at(c.operand, point)) for c in cases)
             case Whole() as rule:
                 return self._parts(rule, found.index)
             case _:
                 return ()
 
-    def _parts(self, rule: Whole, index: tuple[Expr, ...]) -> tuple[Case, ...]:
+    def _parts(self, rule: Whole, index: tuple[Expr, ...]) -> tuple[ChoiceOf, ...]:
         """Parts that lie along axes of their own: of each the element that is at an index, where there is one. None if another part lies otherwise."""
-        made: list[Case] = []
+        made: list[ChoiceOf] = []
         for part, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True):
             d = self.definitions.get(part)
             if d is None or isinstance(d.rule, Send):
@@ -117,7 +117,7 @@ class Side:
                 return ()
             own = tuple(here[f"i{k}"] for k in range(len(d.shape)))
             inside = [c for e, n in zip(own, d.shape, strict=True) for c in (ge(e, 0), lt(e, n))]
-            made.append(Case(and_(cond, *inside, substitute(condition, here)), At(self, Access(part, own))))
+            made.append(ChoiceOf(and_(cond, *inside, substitute(condition, here)), At(self, Access(part, own))))
         return tuple(made)
 
     def seen(self, at: At, facts: Facts) -> At:
@@ -137,7 +137,7 @@ class Side:
             at = cases[0].value
         return at
 
-    def open_cases(self, found: Access, facts: Facts) -> Iterator[Case]:
+    def open_cases(self, found: Access, facts: Facts) -> Iterator[ChoiceOf]:
         """The cases that the facts leave open, up to the first that they decide."""
         for case in self.cases(found):
             if prove(not_(case.cond), facts):

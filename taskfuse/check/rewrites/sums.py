@@ -1,7 +1,7 @@
-"""Elements as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
+"""ElementPairs as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
 
 The function that combines is associative and commutative (docs/proof.md, "Assumptions"), so that an element is given by the set of its terms. A set is a
-list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. Terms that are the neutral element are left out.
+list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. TermSet that are the neutral element are left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from taskfuse.check.rewrites.elements import Elements
+from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, is_neutral, points
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
@@ -23,8 +23,8 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Terms of one form.
+class TermPart:
+    """TermSet of one form.
 
     Attributes:
         variables: each with the extent that it is below.
@@ -45,9 +45,9 @@ class Part:
             facts = facts.with_assumption(condition)
         return facts
 
-    def at(self, values: Mapping[str, Expr]) -> Part:
+    def at(self, values: Mapping[str, Expr]) -> TermPart:
         """The same with other expressions for some variables, which are none of it then."""
-        return Part(
+        return TermPart(
             tuple((v, substitute(n, values)) for v, n in self.variables if v.name not in values),
             tuple(substitute(c, values) for c in self.conditions),
             self.body,
@@ -56,18 +56,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Terms:
+class TermSet:
     """What an element combines, from ``init`` on, in ``wide``; the result is of ``dtype``."""
 
     combine: Combine
     wide: DType
     dtype: DType
     init: float
-    parts: tuple[Part, ...]
+    parts: tuple[TermPart, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class CombineForm:
     """What the terms of one set have in common."""
 
     combine: Combine
@@ -83,19 +83,19 @@ class Form:
         return is_same_number(rule.init.value, self.combine.neutral(rule.dtype))
 
 
-def form_of(at: At) -> Form | None:
+def form_of(at: At) -> CombineForm | None:
     """The form of a reduction or a scan; ``None`` for another element, and a sum that is rescaled."""
     d = at.side.defined(at.operand)
     match d:
         case Definition(rule=Reduce(rescaled=None) as rule):
-            return Form(rule.combine, rule.dtype, d.dtype)
+            return CombineForm(rule.combine, rule.dtype, d.dtype)
         case Definition(rule=Accumulate() as rule):
-            return Form(rule.combine, rule.dtype, d.dtype)
+            return CombineForm(rule.combine, rule.dtype, d.dtype)
         case _:
             return None
 
 
-def terms(at: At, form: Form, elements: Elements, facts: Facts) -> Terms:
+def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> TermSet:
     """The terms of an element: of a reduction or a scan by the form, or of anything else, which is one term.
 
     Raises:
@@ -110,17 +110,17 @@ def terms(at: At, form: Form, elements: Elements, facts: Facts) -> Terms:
             case Reduce() as rule if form_of(at) is not None and rule.combine is form.combine:
                 init = rule.init.value
             case Apply() as rule if rule.op is not form.combine.op:
-                one = Part((), (), rule.op, tuple(at.side.at(o, points(_index(at))) for o in rule.operands))
+                one = TermPart((), (), rule.op, tuple(at.side.at(o, points(_index(at))) for o in rule.operands))
                 if rule.dtype is form.wide:
-                    return Terms(form.combine, form.wide, form.dtype, init, tuple(_eliminated(one, facts)))
+                    return TermSet(form.combine, form.wide, form.dtype, init, tuple(_eliminated(one, facts)))
             case _:
                 pass
     found = tuple(q for p in _expanded(_alone(at), form, elements, facts, is_outer=True) for q in _eliminated(p, facts))
-    return Terms(form.combine, form.wide, form.dtype, init, found)
+    return TermSet(form.combine, form.wide, form.dtype, init, found)
 
 
-def _alone(at: At) -> Part:
-    return Part((), (), ELEMENTWISE["copy"], (at,))
+def _alone(at: At) -> TermPart:
+    return TermPart((), (), ELEMENTWISE["copy"], (at,))
 
 
 def _index(at: At) -> tuple[Expr, ...]:
@@ -128,7 +128,7 @@ def _index(at: At) -> tuple[Expr, ...]:
     return at.operand.index
 
 
-def _expanded(part: Part, form: Form, elements: Elements, facts: Facts, is_outer: bool = False) -> Iterator[Part]:
+def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: Facts, is_outer: bool = False) -> Iterator[TermPart]:
     """A part whose terms may be combined of terms themselves, as parts of those."""
     if part.body not in CONVERSIONS:
         yield part
@@ -166,7 +166,7 @@ def _expanded(part: Part, form: Form, elements: Elements, facts: Facts, is_outer
             yield part
 
 
-def _of_reduction(part: Part, operand: At, d: Definition, rule: Reduce, form: Form, elements: Elements, facts: Facts) -> Iterator[Part]:
+def _of_reduction(part: TermPart, operand: At, d: Definition, rule: Reduce, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
     point, variables, conditions = dict[str, Expr](), list[tuple[Sym, Expr]](), list[Expr]()
     open_places: list[tuple[Expr, Expr]] = []
     for e, at in zip(d.place, _index(operand), strict=True):
@@ -185,11 +185,11 @@ def _of_reduction(part: Part, operand: At, d: Definition, rule: Reduce, form: Fo
     yield from _expanded(_joined(part, tuple(variables), tuple(conditions), rule.body, operands), form, elements, facts)
 
 
-def _joined(part: Part, variables: tuple[tuple[Sym, Expr], ...], conditions: tuple[Expr, ...], body: Elementwise, operands: tuple[At, ...]) -> Part:
-    return Part((*part.variables, *variables), (*part.conditions, *conditions), body, operands)
+def _joined(part: TermPart, variables: tuple[tuple[Sym, Expr], ...], conditions: tuple[Expr, ...], body: Elementwise, operands: tuple[At, ...]) -> TermPart:
+    return TermPart((*part.variables, *variables), (*part.conditions, *conditions), body, operands)
 
 
-def _eliminated(part: Part, facts: Facts) -> Iterator[Part]:
+def _eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
     """A part without the variables that are 0, or that a condition says: what they stand for must be in their ranges. No part, if it has no term."""
     while (said := _said(part)) is not None:
         v, value, rest = said
@@ -204,7 +204,7 @@ def _eliminated(part: Part, facts: Facts) -> Iterator[Part]:
     yield replace(part, conditions=tuple(kept))
 
 
-def _said(part: Part) -> tuple[Sym, Expr, tuple[Expr, ...]] | None:
+def _said(part: TermPart) -> tuple[Sym, Expr, tuple[Expr, ...]] | None:
     """A variable, what it must be, and the conditions that are left: with those that put this into the variable's range."""
     for v, n in part.variables:
         if n is const(1):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taskfuse.check.rewrites.elements import Elements
+from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.images import compare_terms
 from taskfuse.check.rewrites.instances import Instance, instance
-from taskfuse.check.rewrites.sides import At, Different, Side
+from taskfuse.check.rewrites.sides import At, Definitions, Different
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.kir import Kernel
@@ -61,9 +61,9 @@ def rewritings(kernel: Kernel) -> Rewritings:
 class _Comparison:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.written, self.now = Side.of(kernel, kernel.written), Side.of(kernel, kernel.definitions)
+        self.written, self.now = Definitions.of(kernel, kernel.written), Definitions.of(kernel, kernel.definitions)
         self.facts = facts_of(kernel.extents)
-        self.elements = Elements(compare_terms)
+        self.elements = ElementPairs(compare_terms)
 
     def run(self) -> Mapping[str, str]:
         """The outputs that are not proved, with the reasons."""
@@ -90,7 +90,7 @@ class _Comparison:
 
     def _is_kept(self, d: Definition, written: Definition) -> bool:
         """The same definition, of tensors that are the same."""
-        read = {o.buffer for o in operands_of(d.rule) if isinstance(o, Access)} | (set(d.rule.parts) if isinstance(d.rule, Whole) else set())
+        read = {o.buffer for o in operands_of(d.rule) if isinstance(o, Access)} | set(d.rule.parts if isinstance(d.rule, Whole) else ())
         return d == written and read <= self.elements.same | self.now.inputs
 
     def _check(self, d: Definition) -> None:

@@ -17,7 +17,6 @@ from taskfuse.ir.expr import IndexValue, Operand, at_point
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.reports.certificate import Layer, Verdict
-
 from tests.check.rewrites.rewritten import Build, changed, is_proved, is_refuted, reductions, rewritten, scan
 
 OPS = MappingProxyType({op.__name__: op for op in (tf.sum, tf.max, tf.prod, tf.argmax, tf.var, tf.softmax, tf.logsumexp)})
