@@ -17,7 +17,7 @@ from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import partitioner, readers, scheduling
 from taskfuse.ir.connectivity import producers_first
 from taskfuse.ir.dims import Dim, facts_of, with_facts
-from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.expr import MathExpr, View, Written, reads
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, shape_text, sym
@@ -26,7 +26,6 @@ from taskfuse.ir.tables import TableRange
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
-from taskfuse.ir.written import Written
 from taskfuse.location import Location, caller
 from taskfuse.target import MAX_RESIDENT
 

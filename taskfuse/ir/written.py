@@ -6,30 +6,9 @@ goes through :meth:`taskfuse.ir.fusion.Fusion.define`, which keeps the first def
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from taskfuse.dtypes import DType
-from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Leaf, MathExpr, Read, ScalarRead, reads, rebuilt
-
-if TYPE_CHECKING:
-    from taskfuse.ir.fusion import Fusion
-    from taskfuse.ir.tensor import TensorView
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Written:
-    """The first definition of a tensor.
-
-    Attributes:
-        root, logical, dtype: those of the tensor at that time.
-    """
-
-    expr: MathExpr
-    root: tuple[Axis, ...]
-    logical: tuple[Axis, ...]
-    dtype: DType
+from taskfuse.ir.expr import Leaf, Read, ScalarRead, Written, reads, rebuilt
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tensor import TensorView
 
 
 def rewritten(fusion: Fusion) -> dict[TensorView, Written]:
@@ -56,7 +35,7 @@ def as_written(fusion: Fusion) -> Fusion | None:
     found = rewritten(fusion)
     if not found:
         return None
-    new = type(fusion)(fusion.name)
+    new = Fusion(fusion.name)
     new.dims.update(fusion.dims)
     scalars = {s: new.add_scalar(s.name, s.dtype, s.promotes) for s in fusion.scalars}
     new.integers += fusion.integers

@@ -35,7 +35,7 @@ DefinitionRule = Callable[[Definition, Above], str | None]
 
 
 def definition_problem(declarations: Declarations) -> tuple[int, str] | None:
-    """The number of the first definition that breaks a rule, and the message. Those that were written are counted on, and keep all rules but that of storage."""
+    """The number of the first definition that breaks a rule, and the message. What was written is counted on, and keeps all rules but that of storage."""
     kernel = declarations.kernel
     if kernel.written and not kernel.definitions:
         return 0, "definitions were written, and there are none"

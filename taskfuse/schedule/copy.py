@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
-from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
+from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, Written, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, Sym, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
-from taskfuse.ir.written import Written, rewritten
+from taskfuse.ir.written import rewritten
 from taskfuse.location import caller
 
 

@@ -110,7 +110,8 @@ class ElementPairs:
 
     def same_rules(self, a: At, mine: Definition, b: At, yours: Definition, facts: Facts) -> None:
         """Two elements by one rule: equal operands at one point of equal iteration spaces."""
-        assert isinstance(a.operand, Access) and isinstance(b.operand, Access)
+        assert isinstance(a.operand, Access)
+        assert isinstance(b.operand, Access)
         before = f"{mine.tensor} was written as another function than {yours.tensor} is"
         match mine.rule, yours.rule:
             case Apply() as one, Apply() as other:
@@ -152,7 +153,8 @@ class ElementPairs:
 
     def _wholes(self, a: At, one: Whole, b: At, other: Whole, facts: Facts) -> None:
         """Equal parts at equal places, whichever element is asked for."""
-        assert isinstance(a.operand, Access) and isinstance(b.operand, Access)
+        assert isinstance(a.operand, Access)
+        assert isinstance(b.operand, Access)
         self._require(len(one.parts) == len(other.parts), "it has another number of parts")
         self._require(all(is_equal(e, f, facts) for e, f in zip(a.operand.index, b.operand.index, strict=True)), "another element is read")
         self._require(one.places == other.places and one.conditions == other.conditions, "its parts lie elsewhere")

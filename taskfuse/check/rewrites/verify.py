@@ -39,7 +39,7 @@ def rewritings(kernel: Kernel) -> Rewritings:
     """Compare the definitions of a kernel with those that were written. Nothing, if no scheduling call replaced definitions."""
     if not kernel.written:
         return Rewritings()
-    comparison = _Comparison(kernel)
+    comparison = _Tensors(kernel)
     open_outputs = comparison.run()
     proved = sorted(p.name for p in kernel.outputs if p.name not in open_outputs)
     made: list[Obligation] = []
@@ -58,7 +58,7 @@ def rewritings(kernel: Kernel) -> Rewritings:
             return Rewritings(tuple(made), tuple(assumed))
 
 
-class _Comparison:
+class _Tensors:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.written, self.now = Definitions.of(kernel, kernel.written), Definitions.of(kernel, kernel.definitions)
