@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.argument import Argument, all_proved
@@ -19,6 +20,7 @@ from taskfuse.check.races import Races
 from taskfuse.check.refuted import TooLarge, WorkBudget
 from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit, while_they_run
+from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.structure import Structure
 from taskfuse.check.tma_prefetch import TmaPrefetch
@@ -103,8 +105,10 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
     rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
     rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.tables if p.holds is not None]
     more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
-    assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
-    argument = Argument(_argument(kernel, launched))
+    with PAUSE:
+        rewritten = rewritings(kernel)
+    assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds), *rewritten.assumptions)
+    argument = Argument(chain(rewritten.obligations, _argument(kernel, launched)))
     return Certificate(kernel.name, argument, assumptions, extents, lambda: _refuted(kernel, argument))
 
 
@@ -170,7 +174,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
 
 def _refuted(kernel: Kernel, argument: Argument) -> tuple[Obligation, ...]:
     """A counterexample at small extents, if one is found. Where values alone are open, no interleaving is looked for: there is none that fails."""
-    is_ordered = all(o.verdict is Verdict.PROVED or o.layer is Layer.VALUES for o in argument)
+    is_ordered = all(o.verdict is Verdict.PROVED or o.layer in (Layer.VALUES, Layer.REWRITINGS) for o in argument)
     held = "compute no wrong value that one run would show" if is_ordered else "hold in every interleaving"
     launches = 0
     budget = WorkBudget()

@@ -21,6 +21,7 @@ from taskfuse.ir.scalar import TRUE, Expr, elements_of, substitute
 from taskfuse.location import Location
 
 if TYPE_CHECKING:
+    from taskfuse.ir.axes import Axis
     from taskfuse.ir.tensor import Scalar, TensorView
 
 
@@ -257,6 +258,20 @@ class Fold:
 MathExpr = Pointwise | FirstValid | Reduction | View | Assemble | Gather | Update | Scan | Fold
 Finder = Gather | Update
 """Expressions whose maps have symbols of values."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """The first definition of a tensor.
+
+    Attributes:
+        root, logical, dtype: those of the tensor at that time.
+    """
+
+    expr: MathExpr
+    root: tuple[Axis, ...]
+    logical: tuple[Axis, ...]
+    dtype: DType
 
 
 def misplaced_factor(expr: Reduction) -> str | None:

@@ -17,7 +17,7 @@ from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import partitioner, readers, scheduling
 from taskfuse.ir.connectivity import producers_first
 from taskfuse.ir.dims import Dim, facts_of, with_facts
-from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.expr import MathExpr, View, Written, reads
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, shape_text, sym
@@ -89,6 +89,8 @@ class Fusion:
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
         self._definitions: dict[TensorView, MathExpr] = {}
+        self._written: dict[TensorView, Written] = {}
+        self._replaced: dict[TensorView, Location | None] = {}
         self._exprs: tuple[MathExpr, ...] | None = None
         self._uses: dict[TensorView, list[TensorView]] = {}
         self._owner: dict[TensorView, TensorView] = {}
@@ -166,6 +168,10 @@ class Fusion:
         """Add ``expr`` (or replace its output's definition). Returns the output."""
         tv = expr.output
         old = self._definitions.get(tv)
+        if tv not in self._written:
+            self._written[tv] = Written(expr, tv.root, tv.logical, tv.dtype)
+        elif tv not in self._replaced:
+            self._replaced[tv] = caller()
         if old is not None:
             for read in reads(old):
                 if among(tv, self._uses[read.tensor]):
@@ -176,6 +182,25 @@ class Fusion:
             if not among(tv, self._uses[read.tensor]):
                 self._uses[read.tensor].append(tv)
         return tv
+
+    def written(self, tv: TensorView) -> Written | None:
+        """The first definition that ``tv`` had, which no later one replaces; of a tensor that was removed, too. ``None`` for an input."""
+        return self._written.get(tv)
+
+    def replaced_at(self, tv: TensorView) -> Location | None:
+        """The line of the first call that replaced the definition of ``tv``; ``None`` if none did."""
+        return self._replaced.get(tv)
+
+    def set_written(self, tv: TensorView, written: Written, replaced: Location | None) -> None:
+        """Say how ``tv`` was defined first, and where that was replaced, in the fusion that this one is a copy of."""
+        self._written[tv] = written
+        if replaced is not None:
+            self._replaced[tv] = replaced
+
+    def restate(self) -> None:
+        """Let the definitions as they are be those that were written: for other math that the caller asked for, such as wider numbers."""
+        self._written = {tv: Written(expr, tv.root, tv.logical, tv.dtype) for tv, expr in self._definitions.items()}
+        self._replaced.clear()
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
         """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""

@@ -149,4 +149,5 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
         queues=tuple(replace(q, size=at(q.size)) for q in kernel.queues),
         body=map_stmts(kernel.body, lambda s: map_expressions(s, at)),
         definitions=tuple(map_definition(d, at) for d in kernel.definitions),
+        written=tuple(map_definition(d, at) for d in kernel.written),
     )

@@ -37,6 +37,7 @@ from taskfuse.ir.expr import Operand as Wanted
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.written import as_written
 from taskfuse.kir.declarations import IntegerParam, Param, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
@@ -48,28 +49,36 @@ class Unfaithful(Exception):
 
 
 def check_faithful(kernel: Kernel, fusion: Fusion) -> None:
-    """Do nothing if a kernel's arguments and definitions are those of a fusion.
+    """Do nothing if a kernel's arguments and definitions are those of a fusion, and what was written is what was (:mod:`taskfuse.ir.written`).
 
     Raises:
         VerifyError: they are not; the first tensor of which something else is said, and what.
     """
     try:
-        _Comparison(kernel, fusion).run()
+        comparison = _Comparison(kernel.definitions, fusion)
+        comparison.arguments(kernel)
+        comparison.definitions()
+        written = as_written(fusion)
+        if written is not None:
+            _Comparison(kernel.written, written).definitions()
+        elif kernel.written:
+            raise Unfaithful("it was not rewritten, and the kernel says so")
     except Unfaithful as error:
         help = "this is a fault of lowering, not of the schedule: report it with the fusion's text"
         raise VerifyError(reason=f"the definitions of kernel '{kernel.name}' are not those of its fusion: {error}", help=help) from None
 
 
 class _Comparison:
-    def __init__(self, kernel: Kernel, fusion: Fusion) -> None:
-        self._kernel = kernel
+    def __init__(self, definitions: tuple[Definition, ...], fusion: Fusion) -> None:
+        self._definitions = definitions
         self._fusion = fusion
         self._tensors = {tv.name: tv for tv in fusion.tensors()}
-        self._defined = {d.tensor for d in kernel.definitions}
+        self._defined = {d.tensor for d in definitions}
         self._above: set[str] = set()
 
-    def run(self) -> None:
-        fusion, kernel = self._fusion, self._kernel
+    def arguments(self, kernel: Kernel) -> None:
+        """Compare those of the kernel."""
+        fusion = self._fusion
         wanted: list[Param] = []
         for tv in fusion.inputs:
             param, known = TensorParam(tv.name, tv.dtype, tuple(tv.shape), False), fusion.tables.get(tv)
@@ -82,12 +91,15 @@ class _Comparison:
             places = [r.into for r in fusion.results if r.tensor is tv and r.into is not None and r.into.is_input]
             wanted.append(TensorParam(tv.name, tv.dtype, tuple(tv.shape), True, places[0].name if places else None))
         _equal("list of arguments", wanted, [p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam, IntegerParam))])
-        if len(self._defined) < len(kernel.definitions):
+
+    def definitions(self) -> None:
+        """Compare all, in order."""
+        if len(self._defined) < len(self._definitions):
             raise Unfaithful("a tensor has two definitions")
-        for tv in fusion.outputs:
+        for tv in self._fusion.outputs:
             if tv.name not in self._defined:
                 raise Unfaithful(f"{tv.name} has none")
-        for d in kernel.definitions:
+        for d in self._definitions:
             try:
                 self._definition(d)
             except Unfaithful as error:

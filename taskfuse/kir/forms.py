@@ -133,6 +133,7 @@ class KernelKeyword(Enum):
     SEMAPHORE = "SEMAPHORE"
     QUEUE = "QUEUE"
     DEFINE = "DEFINE"
+    WRITTEN = "WRITTEN"
     PASS = "PASS"
     FOR = "FOR"
     UNROLL = "UNROLL"

@@ -41,6 +41,7 @@ class Kernel:
         residents: resident blocks of a multiprocessor that the registers of a thread must allow.
         buffers: Local, Shared and workspace storage.
         definitions: the math that it computes, if it has a witness (:mod:`taskfuse.kir.witness`).
+        written: the definitions as the fusion was written, if scheduling calls replaced some that the outputs need.
         keeps_rules: the verifier has accepted this object.
     """
 
@@ -58,6 +59,7 @@ class Kernel:
     queues: tuple[WorkQueue, ...] = ()
     residents: int = 1
     definitions: tuple[Definition, ...] = field(default=(), compare=False)
+    written: tuple[Definition, ...] = field(default=(), compare=False)
     keeps_rules: bool = field(default=False, init=False, compare=False, repr=False)
 
     @property

@@ -139,10 +139,10 @@ def listed(expressions: Iterable[Expr]) -> str:
 _OPERANDS = OperandPrinter()  # a tensor has brackets, also without axes: scalar arguments have none
 
 
-def definition_text(d: Definition) -> str:
-    """One line: tensor, shape, iteration space and place unless these are those of the shape, and the rule."""
+def definition_text(d: Definition, word: KernelKeyword = KernelKeyword.DEFINE) -> str:
+    """One line: the word, tensor, shape, iteration space and place unless these are those of the shape, and the rule."""
     space = "" if (d.space, d.place) == (d.shape, iteration_point(len(d.shape))) else f" over ({listed(d.space)}) at ({listed(d.place)})"
-    return f"{KernelKeyword.DEFINE.value} {d.tensor}: {d.dtype}[{listed(d.shape)}]{space} = {_rule(d)}"
+    return f"{word.value} {d.tensor}: {d.dtype}[{listed(d.shape)}]{space} = {_rule(d)}"
 
 
 def _rule(d: Definition) -> str:

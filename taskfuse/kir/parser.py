@@ -51,14 +51,19 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
     reader = KernelReader(text)
     parser, (_, block, cluster, _) = _declared(reader)
     names = DeclaredNames.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
-    witness = WitnessParser(reader, names, [p for p in parser.params if isinstance(p, TensorParam) and not p.is_output])
+    inputs = [p for p in parser.params if isinstance(p, TensorParam) and not p.is_output]
+    witness = WitnessParser(reader, names, inputs)
     while parser.declares(KernelKeyword.DEFINE):
         witness.definition()
+        reader.end_line()
+    written = WitnessParser(reader, names, inputs)
+    while parser.declares(KernelKeyword.WRITTEN):
+        written.definition()
         reader.end_line()
     body = StatementParser(reader, names, witness, file).block(parser.column)
     if reader.token.text:
         raise reader.token.error("the indentation matches no enclosing block")
-    return parser.kernel(body, tuple(witness.definitions))
+    return parser.kernel(body, tuple(witness.definitions), tuple(written.definitions))
 
 
 def parse_head(text: str) -> Kernel:
@@ -98,7 +103,7 @@ class _Header:
         self.queues: list[WorkQueue] = []
         self.launch: tuple[Dim3, Dim3, Dim3, int] | None = None
 
-    def kernel(self, body: tuple[Stmt, ...], definitions: tuple[Definition, ...]) -> Kernel:
+    def kernel(self, body: tuple[Stmt, ...], definitions: tuple[Definition, ...], written: tuple[Definition, ...] = ()) -> Kernel:
         """The kernel of this header."""
         assert self.launch is not None
         grid, block, cluster, residents = self.launch
@@ -117,6 +122,7 @@ class _Header:
             queues=tuple(self.queues),
             residents=residents,
             definitions=definitions,
+            written=written,
         )
 
     def signature(self) -> None:

@@ -15,7 +15,7 @@ from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.arguments import wanted
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.declarations import Argument, Buffer, Dim3, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.forms import FROM, HOLDS, INTEGER, INTO, TF32, OptionalPart, Slot, Word, form_of
+from taskfuse.kir.forms import FROM, HOLDS, INTEGER, INTO, TF32, KernelKeyword, OptionalPart, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
 from taskfuse.kir.operand_printer import OperandPrinter, definition_text, holds_text, listed
@@ -140,6 +140,9 @@ class _KernelPrinter(OperandPrinter):
             for d in kernel.definitions:
                 self.definitions.append(len(self.lines))
                 self.lines.append(f"{INDENT}{definition_text(d)}")
+            for d in kernel.written:
+                self.definitions.append(len(self.lines))
+                self.lines.append(f"{INDENT}{definition_text(d, KernelKeyword.WRITTEN)}")
         if kernel.body:
             self.lines.append("")
 

@@ -119,7 +119,7 @@ def looked_up(kernel: Kernel) -> frozenset[str]:
     if not names:
         return frozenset()
     found: set[str] = set()
-    for e in chain((e for s in walk(kernel) for e in expressions(s)), (e for d in kernel.definitions for e in definition_expressions(d))):
+    for e in chain((e for s in walk(kernel) for e in expressions(s)), (e for d in (*kernel.definitions, *kernel.written) for e in definition_expressions(d))):
         found |= names & e.free
     for p in kernel.tables:
         if p.name in found and p.holds is not None:

@@ -6,13 +6,14 @@ indices are the symbols ``i0``, ``i1``, ... It knows nothing of schedules. Lower
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.scalar import Expr, Sym, const
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, Operand
+from taskfuse.location import Location
 
 INDEXED = (Content.VALUE, Content.BODY, Content.TERM, Content.RESCALED)
 """What has an index: an element, or a point of an iteration space."""
@@ -141,6 +142,7 @@ class Definition:
         shape: its extents.
         space: extents of its iteration space: those of its shape, but for a reduction or a fold.
         place: the index of the element that a point of the iteration space belongs to.
+        location: the user's line that made it, or replaced what was written. It is no part of the text.
     """
 
     tensor: str
@@ -149,6 +151,7 @@ class Definition:
     space: tuple[Expr, ...]
     place: tuple[Expr, ...]
     rule: Rule
+    location: Location | None = field(default=None, compare=False)
 
     def indexed(self, content: Content) -> tuple[Expr, ...]:
         """The extents that an index of this content runs over: none, if it has no index."""

@@ -5,7 +5,7 @@ The proof checks that a kernel computes what its witness says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -35,18 +35,25 @@ DefinitionRule = Callable[[Definition, Above], str | None]
 
 
 def definition_problem(declarations: Declarations) -> tuple[int, str] | None:
-    """The number of the first definition that breaks a rule, and the message."""
+    """The number of the first definition that breaks a rule, and the message. What was written is counted on, and keeps all rules but that of storage."""
+    kernel = declarations.kernel
+    if kernel.written and not kernel.definitions:
+        return 0, "definitions were written, and there are none"
+    return _problem(declarations, kernel.definitions, 0, DEFINITION_RULES) or _problem(declarations, kernel.written, len(kernel.definitions), WRITTEN_RULES)
+
+
+def _problem(declarations: Declarations, definitions: Sequence[Definition], first: int, rules: Sequence[DefinitionRule]) -> tuple[int, str] | None:
     above = Above(declarations, {p.name: p for p in declarations.kernel.inputs})
-    for k, d in enumerate(declarations.kernel.definitions):
-        for rule in DEFINITION_RULES:
+    for k, d in enumerate(definitions, first):
+        for rule in rules:
             message = rule(d, above)
             if message is not None:
                 return k, message
         above.tensors[d.tensor] = d
-    if declarations.kernel.definitions:
+    if definitions:
         missing = next((p.name for p in declarations.kernel.outputs if p.name not in above.tensors), None)
         if missing is not None:
-            return len(declarations.kernel.definitions) - 1, f"output '{missing}' has no definition, and others have"
+            return first + len(definitions) - 1, f"output '{missing}' has no definition, and others have"
     return None
 
 
@@ -286,6 +293,8 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
     parts_fit,
     parts_have_one_place,
 )
+WRITTEN_RULES: tuple[DefinitionRule, ...] = DEFINITION_RULES[:-1]
+"""Nothing is stored by what was written: a tensor may be a part of several others."""
 
 
 # -- statements ---------------------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class State:
 
     Attributes:
         fusion: the fusion; from ``prepare`` on, the copy that becomes a kernel.
+        written: the fusion as it was written, if scheduling calls replaced definitions.
         tree, shared_loops, order: the completed task tree, the loops that are one, the nest.
         ranges: the launch shape, and which indices each node gets.
         index_maps: the indices around the code of each tensor, memory types and grid-stride loops.
@@ -70,6 +71,7 @@ class State:
 
     fusion: Fusion
     options: LoweringOptions
+    written: Fusion | None = None
     tree: Tree = field(init=False)
     shared_loops: SharedLoops = field(init=False)
     order: tuple[Item, ...] = field(init=False)

@@ -17,6 +17,7 @@ from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.written import as_written
 from taskfuse.kir import Kernel, verify_kernel
 from taskfuse.kir.faithful import check_faithful
 from taskfuse.location import caller
@@ -93,9 +94,10 @@ class Step:
 def _prepare(state: State) -> None:
     """Check the laws of tasks and names; copy the fusion, so that every boundary tensor is only a boundary.
 
-    Ensures: ``fusion`` is a copy that later steps may change; no tensor in it is unread but outputs and those that tasks claim.
+    Ensures: ``fusion`` is a copy that later steps may change; no tensor in it is unread but outputs and those that tasks claim. ``written``.
     """
     check_supported(state.fusion)
+    state.written = as_written(state.fusion)
     state.fusion = prepare(state.fusion)
 
 
@@ -278,7 +280,8 @@ def _emit(state: State) -> None:
     emitter = Emitter(state.fusion, state.ranges, state.options.target)
     maps = tuple(state.needs.maps.values())
     kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
-    state.kernel = replace(kernel, definitions=definitions(state.fusion))
+    written = () if state.written is None else definitions(state.written)
+    state.kernel = replace(kernel, definitions=definitions(state.fusion), written=written)
 
 
 def _on_kernel(one: KernelPass) -> Callable[[State], None]:

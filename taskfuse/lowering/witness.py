@@ -57,7 +57,7 @@ def definitions(fusion: Fusion) -> tuple[Definition, ...]:
 def _definition(fusion: Fusion, expr: MathExpr) -> Definition:
     tv = expr.output
     shape, space = tuple(a.extent for a in tv.logical), tuple(a.extent for a in tv.root)
-    return Definition(tv.name, tv.dtype, shape, space, _place(tv), _rule(fusion, expr))
+    return Definition(tv.name, tv.dtype, shape, space, _place(tv), _rule(fusion, expr), fusion.replaced_at(tv) or tv.location)
 
 
 def _place(tv: TensorView) -> tuple[Expr, ...]:

@@ -22,6 +22,7 @@ class Verdict(Enum):
 class Layer(Enum):
     """The part of the argument (docs/proof.md) that an obligation belongs to."""
 
+    REWRITINGS = "rewritings"
     STRUCTURE = "structure"
     ORDER = "order"
     ADDRESS = "address"

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
-from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
+from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, Written, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, Sym, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
+from taskfuse.ir.written import rewritten
 from taskfuse.location import caller
 
 
@@ -101,7 +102,8 @@ class _Copier:
         for tv in fusion.tensors():
             expr = fusion.definition(tv)
             if expr is not None:
-                new.define(rebuilt(expr, self._read, leaf=self._leaf, index=self._scalar, output=tensors[tv]))
+                new.define(rebuilt(expr, lambda r: self._read(r, tensors), leaf=self._leaf, index=self._scalar, output=tensors[tv]))
+        self._keep_written()
         for tv in fusion.tensors():
             owner = fusion.owner(tv)
             if owner is not None:
@@ -119,6 +121,18 @@ class _Copier:
             strides = None if r.strides is None else tuple(map(self._scalar, r.strides))
             new.results.append(Result(tensors[r.tensor], strides, None if r.into is None else tensors[r.into]))
         return Copied(tensors, new.tasks.adopt(fusion.tasks, tensors, self._axis, self.names.nodes))
+
+    def _keep_written(self) -> None:
+        """Let the copies have the first definitions that the tensors had; those that were removed have copies outside the new fusion."""
+        found = rewritten(self.fusion)
+        copies = dict(self._tensors)
+        for tv, w in found.items():
+            if tv not in copies:
+                copies[tv] = TensorView(self.into, tv.id, tv.name, w.dtype, self._domain(w.root), self._domain(w.logical), tv.location)
+        for tv, w in found.items():
+            expr = rebuilt(w.expr, lambda r: self._read(r, copies), leaf=self._leaf, index=self._scalar, output=copies[tv])
+            kept = expr if self.fusion.definition(tv) is not w.expr else self.into.definition(copies[tv]) or expr
+            self.into.set_written(copies[tv], Written(kept, self._domain(w.root), self._domain(w.logical), w.dtype), self.fusion.replaced_at(tv))
 
     def _name(self, tv: TensorView) -> str:
         """The name of a tensor in the copy."""
@@ -181,8 +195,8 @@ class _Copier:
 
     # -- math -----------------------------------------------------------------------------------------------------------------------
 
-    def _read(self, r: Read) -> Read:
-        return Read(self._tensors[r.tensor], tuple(map(self._scalar, r.index)), self._scalar(r.valid))
+    def _read(self, r: Read, tensors: Mapping[TensorView, TensorView]) -> Read:
+        return Read(tensors[r.tensor], tuple(map(self._scalar, r.index)), self._scalar(r.valid))
 
     def _leaf(self, o: Leaf) -> Leaf:
         match o:

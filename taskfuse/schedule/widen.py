@@ -23,6 +23,7 @@ def widened(fusion: Fusion) -> Fusion:
     for expr in new.exprs():
         if isinstance(expr, Pointwise) and any(isinstance(o, Literal) and _is_short(o.dtype) for o in expr.operands):
             new.define(rebuilt(expr, lambda read: read, leaf=_wide))
+    new.restate()
     return new
 
 

@@ -1,7 +1,7 @@
 """Fault operators on definitions: mistakes that lowering might make when it writes the definitions of a fusion.
 
 The proof holds a kernel to its definitions, so it cannot find these; :mod:`taskfuse.kir.faithful`, which reads the fusion, and
-:mod:`taskfuse.testing.meaning`, which computes what they mean, do.
+:mod:`taskfuse.kir.meaning`, which computes what they mean, do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``python -m taskfuse.testing.maps``: compares the proof of values with the definitions, on small kernels with random index maps.
 
 A proved kernel of :mod:`taskfuse.testing.small.maps`, :mod:`~taskfuse.testing.small.tables` or :mod:`~taskfuse.testing.small.registers` must give, under
-hostile interleavings and at every tested size, the modular values of its definitions (:mod:`taskfuse.testing.meaning`), and with tables also the ordinary
+hostile interleavings and at every tested size, the modular values of its definitions (:mod:`taskfuse.kir.meaning`), and with tables also the ordinary
 numbers; otherwise it is a **false accept**. A kernel that gives them and is not proved is counted by its unproved obligation.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early.
@@ -24,13 +24,13 @@ from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
+from taskfuse.kir.meaning import meaning
 from taskfuse.kir.walk import looked_up
 from taskfuse.sim import Interleaving, simulate
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.checks import CaseStanding, proof
 from taskfuse.testing.chooser import RandomChooser
-from taskfuse.testing.meaning import meaning
 from taskfuse.testing.outcomes import LongRun, is_valid, other_words
 from taskfuse.testing.small.maps import mapped
 from taskfuse.testing.small.registers import registered

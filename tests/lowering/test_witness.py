@@ -10,9 +10,9 @@ import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel
+from taskfuse.kir.meaning import meaning
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.testing.definition_operators import DEFINITION_OPERATORS
-from taskfuse.testing.meaning import meaning
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import is_valid
 from taskfuse.testing.value_faults import edit

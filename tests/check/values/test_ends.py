@@ -5,7 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ir.values import NATIVE
-from taskfuse.testing.meaning import meaning
+from taskfuse.kir.meaning import meaning
 from tests.executions import changed, finding, gaps
 
 PLAIN = """\

@@ -6,7 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.check import Verdict, verify
 from taskfuse.kir import parse_kernel
-from taskfuse.testing.meaning import meaning
+from taskfuse.kir.meaning import meaning
 
 AT = "128*k + 32*blockIdx.x + threadIdx.x"
 STORE = f"    y[{AT}] = copy(x[{AT}])  ~ value b[{AT}]\n"

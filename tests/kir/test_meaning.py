@@ -5,7 +5,7 @@ import pytest
 
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.testing.meaning import meaning
+from taskfuse.kir.meaning import meaning
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(-4, 5, (6, 4)).astype(np.float32)

@@ -16,8 +16,8 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.values import MODULAR, Values
-from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole

@@ -1,0 +1,218 @@
+"""Equality of elements: one of the fusion that was written, and one of the fusion that is lowered.
+
+Two elements are equal if they are one element of an input, or of a tensor that is known to be the same on both sides, or if they have the same function of
+equal operands. Copies and choices that are decided are looked through, other choices are taken case by case. Reductions and scans are compared as sets of
+terms (:mod:`taskfuse.check.rewrites.sums`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, points
+from taskfuse.ir.scalar import Expr, Facts, Sym, eq, not_, prove, substitute, sym
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
+
+LIMIT = 1000
+"""Comparisons of one tensor: more are given up."""
+
+
+class ElementPairs:
+    """Comparisons under way.
+
+    Attributes:
+        same: tensors whose elements are known to be equal on both sides.
+        compares: how two elements with definitions are compared as sets of terms.
+    """
+
+    def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
+        self.same: set[str] = set()
+        self.compares = compares
+        self._equal: set[tuple[Operand, Operand, Facts]] = set()
+        self._failed: dict[tuple[Operand, Operand, Facts], Different] = {}
+        self._symbols = 0
+        self._count = 0
+
+    def restart(self) -> None:
+        """Begin another tensor: more may be the same by now."""
+        self._count = 0
+        self._failed.clear()
+
+    def fresh(self, extent: Expr, facts: Facts) -> tuple[Sym, Facts]:
+        """A symbol of its own for an index below an extent, and the facts with its range."""
+        self._symbols += 1
+        made = sym(f"r.{self._symbols}")
+        return made, facts.with_range(made.name, 0, extent - 1)
+
+    # -- elements -------------------------------------------------------------------------------------------------------------------
+
+    def check(self, a: At, b: At, facts: Facts) -> None:
+        """Do nothing if two operands have the same value wherever the facts hold.
+
+        Args:
+            a: of what was written.
+            b: of what is there now.
+
+        Raises:
+            Different: they have not, or nothing shows it.
+        """
+        key = (a.operand, b.operand, facts)
+        if key in self._equal or self._is_one(a, b, facts):
+            return
+        if key in self._failed:
+            raise self._failed[key]
+        self._count += 1
+        if self._count > LIMIT:
+            raise Different("its comparison takes too many steps")
+        try:
+            a, b = a.side.seen(a, facts), b.side.seen(b, facts)
+            if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts):
+                self._by_rules(a, b, facts)
+        except Different as error:
+            self._failed[key] = error
+            raise
+        self._equal.add(key)
+
+    def _is_one(self, a: At, b: At, facts: Facts) -> bool:
+        match a.operand, b.operand:
+            case Access(buffer=name, index=index), Access(buffer=other, index=there):
+                is_shared = name == other and (name in self.same or (name in a.side.inputs and name in b.side.inputs))
+                return is_shared and all(is_equal(e, f, facts) for e, f in zip(index, there, strict=True))
+            case IndexOf(value=value), IndexOf(value=other):
+                return is_equal(value, other, facts)
+            case ((Immediate() | ScalarValue()), (Immediate() | ScalarValue())):
+                return a.operand == b.operand
+            case _:
+                return False
+
+    def _by_cases(self, a: At, b: At, facts: Facts) -> bool:
+        """Compare a choice with anything, case by case. False if neither is a choice."""
+        for mine, first in ((a, True), (b, False)):
+            if isinstance(mine.operand, Access) and mine.side.cases(mine.operand):
+                for value, inside in each_case(mine.side.open_cases(mine.operand, facts), facts):
+                    self.check(value if first else a, b if first else value, inside)
+                return True
+        return False
+
+    def _by_rules(self, a: At, b: At, facts: Facts) -> None:
+        mine, yours = a.side.defined(a.operand), b.side.defined(b.operand)
+        if a.side.dtype(a.operand) is not b.side.dtype(b.operand):
+            raise Different(f"{shown(b)} is {b.side.dtype(b.operand)}, and was written as {a.side.dtype(a.operand)}")
+        try:
+            if mine is None or yours is None:
+                raise Different(f"{shown(a)} was written, and {shown(b)} is there")
+            self.same_rules(a, mine, b, yours, facts)
+        except Different:
+            if not any(d is not None and isinstance(d.rule, Reduce | Accumulate) for d in (mine, yours)):
+                raise
+            self.compares(self, a, b, facts)
+
+    def same_rules(self, a: At, mine: Definition, b: At, yours: Definition, facts: Facts) -> None:
+        """Two elements by one rule: equal operands at one point of equal iteration spaces."""
+        assert isinstance(a.operand, Access)
+        assert isinstance(b.operand, Access)
+        before = f"{mine.tensor} was written as another function than {yours.tensor} is"
+        match mine.rule, yours.rule:
+            case Apply() as one, Apply() as other:
+                is_function = one.op is other.op or (one.op in CONVERSIONS and other.op in CONVERSIONS)
+                self._require(is_function and one.dtype is other.dtype, before)
+                self._operands(a, one.operands, points(a.operand.index), b, other.operands, points(b.operand.index), facts)
+                return
+            case Reduce() as one, Reduce() as other:
+                is_function = one.combine is other.combine and one.body is other.body and one.rescaled == other.rescaled and one.init == other.init
+                self._require(is_function and one.dtype is other.dtype and mine.place == yours.place, before)
+                point, there, facts = self._reduced(a.operand, mine, b.operand, yours, facts)
+                ends = [k for k, _ in one.ends] == [k for k, _ in other.ends]
+                same = ends and all(is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in zip(one.ends, other.ends, strict=False))
+                self._require(same, f"the terms of {yours.tensor} end elsewhere")
+            case Accumulate() as one, Accumulate() as other:
+                is_function = one.combine is other.combine and one.is_exclusive == other.is_exclusive and one.axis == other.axis
+                self._require(is_function and one.dtype is other.dtype, before)
+                self._require(is_equal(a.operand.index[one.axis], b.operand.index[one.axis], facts), before)
+                at, facts = self.fresh(mine.space[one.axis], facts)
+                point, there = points(a.operand.index) | {f"i{one.axis}": at}, points(b.operand.index) | {f"i{one.axis}": at}
+            case Iterate() as one, Iterate() as other:
+                is_function = one.op is other.op and one.axis == other.axis and one.init == other.init and one.dtype is other.dtype
+                self._require(is_function and mine.place == yours.place, before)
+                point, there, facts = self._reduced(a.operand, mine, b.operand, yours, facts)
+            case (Find() | Send()) as one, (Find() | Send()) as other:
+                is_function = type(one) is type(other) and len(one.extents) == len(other.extents)
+                is_function = is_function and all(is_equal(e, f, facts) for e, f in zip(one.extents, other.extents, strict=True))
+                self._require(is_function and (not isinstance(one, Send) or (isinstance(other, Send) and one.combine is other.combine)), before)
+                point, there = points(a.operand.index), points(b.operand.index)
+                for k, extent in enumerate(one.extents):
+                    value, facts = self.fresh(extent, facts)
+                    point, there = point | {f"v{k}": value}, there | {f"v{k}": value}
+            case Whole() as one, Whole() as other:
+                self._wholes(a, one, b, other, facts)
+                return
+            case _:
+                raise Different(before)
+        self._operands(a, operands_of(mine.rule), point, b, operands_of(yours.rule), there, facts)
+
+    def _wholes(self, a: At, one: Whole, b: At, other: Whole, facts: Facts) -> None:
+        """Equal parts at equal places, whichever element is asked for."""
+        assert isinstance(a.operand, Access)
+        assert isinstance(b.operand, Access)
+        self._require(len(one.parts) == len(other.parts), "it has another number of parts")
+        self._require(all(is_equal(e, f, facts) for e, f in zip(a.operand.index, b.operand.index, strict=True)), "another element is read")
+        self._require(one.places == other.places and one.conditions == other.conditions, "its parts lie elsewhere")
+        for part, there in zip(one.parts, other.parts, strict=True):
+            d = a.side.definitions.get(part)
+            self._require(d is not None, f"nothing defines {part}")
+            assert d is not None
+            inside, index = facts, list[Expr]()
+            for extent in d.shape:
+                at, inside = self.fresh(extent, inside)
+                index.append(at)
+            self.check(At(a.side, Access(part, tuple(index))), At(b.side, Access(there, tuple(index))), inside)
+
+    def _reduced(self, a: Access, mine: Definition, b: Access, yours: Definition, facts: Facts) -> tuple[dict[str, Expr], dict[str, Expr], Facts]:
+        """One point of both iteration spaces, which must be equal: the element's indices, and symbols for the axes that are reduced."""
+        self._require(len(mine.space) == len(yours.space), f"{yours.tensor} is reduced over other axes")
+        point, there = dict[str, Expr](), dict[str, Expr]()
+        for e, x, y in zip(mine.place, a.index, b.index, strict=True):
+            self._require(isinstance(e, Sym) and str(e) not in point, "its axes are made of others")
+            point[str(e)], there[str(e)] = x, y
+        for k, (n, m) in enumerate(zip(mine.space, yours.space, strict=True)):
+            if f"i{k}" not in point:
+                self._require(is_equal(n, m, facts), f"{yours.tensor} is reduced over {m} indices, and {mine.tensor} was over {n}")
+                point[f"i{k}"], facts = self.fresh(n, facts)
+                there[f"i{k}"] = point[f"i{k}"]
+        return point, there, facts
+
+    def _operands(self, a: At, mine: Sequence[Operand], point: dict[str, Expr], b: At, yours: Sequence[Operand], there: dict[str, Expr], facts: Facts) -> None:
+        self._require(len(mine) == len(yours), "it has another number of operands")
+        for x, y in zip(mine, yours, strict=True):
+            self.check(a.side.at(x, point), b.side.at(y, there), facts)
+
+    @staticmethod
+    def _require(holds: bool, reason: str) -> None:
+        if not holds:
+            raise Different(reason)
+
+
+def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Facts]]:
+    """The values of cases, each with what holds where it is taken."""
+    for case in cases:
+        yield case.value, facts.with_assumption(case.cond)
+        facts = facts.with_assumption(not_(case.cond))
+
+
+def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
+    """True only if two expressions are equal wherever the facts hold."""
+    return a is b or prove(eq(a, b), facts)
+
+
+def shown(at: At) -> str:
+    """An operand, for a reader."""
+    match at.operand:
+        case Access(buffer=name, index=index):
+            return f"{name}[{', '.join(map(str, index))}]"
+        case Immediate(value=value, dtype=dtype):
+            return f"{value} of {dtype}"
+        case ScalarValue(name=name):
+            return name
+        case IndexOf(value=value):
+            return f"the index {value}"

@@ -1,0 +1,227 @@
+"""Two sets of terms are equal: each term of one is one of the other, and each of those is met once.
+
+The variables of a part that is there now say at which point of the written set its term was: each written variable is a number of which some of the part's
+variables are digits, behind a start. Such a map has an inverse; a written point is in the image of a part if its digits satisfy the part's conditions. The
+images must lie in the written set, leave nothing out, and be apart (unless a term may be combined twice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+
+from taskfuse.check.rewrites.elements import ElementPairs, is_equal
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
+from taskfuse.check.rewrites.sums import TermPart, TermSet, form_of, terms
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.kir.operands import Access, IndexOf
+
+MOST = 5
+"""Variables of a part for which maps are tried."""
+
+
+def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
+    """Do nothing if two elements combine the same terms.
+
+    Raises:
+        Different: they do not, or nothing shows it.
+    """
+    form = form_of(a) or form_of(b)
+    if form is None:
+        raise Different("it is no reduction whose terms have no order")
+    written, now = terms(a, form, elements, facts), terms(b, form, elements, facts)
+    if not is_same_number(written.init, now.init):
+        raise Different(f"it begins with {now.init}, and began with {written.init}")
+    if len(written.parts) != 1:
+        raise Different(f"what was written has {len(written.parts)} kinds of terms")
+    _Images(elements, written.parts[0], now, facts).check()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Image:
+    """The written points that a part's terms are of.
+
+    Attributes:
+        part: the part.
+        to: the written variables, from the part's.
+        conditions: which written points have one, over the written variables.
+    """
+
+    part: TermPart
+    to: Mapping[str, Expr]
+    conditions: tuple[Expr, ...]
+
+
+class _Images:
+    def __init__(self, elements: ElementPairs, written: TermPart, now: TermSet, facts: Facts) -> None:
+        self.elements = elements
+        self.written = written
+        self.now = now
+        self.facts = facts
+
+    def check(self) -> None:
+        """See :func:`compare_terms`."""
+        inside = self.written.inside(self.facts)
+        images = [self._image(part) for part in self.now.parts]
+        if len(images) > 1:
+            images = [replace(image, conditions=_needed(image.conditions, inside)) for image in images]
+        if not self.now.combine.idempotent:
+            for k, image in enumerate(images):
+                for other in images[:k]:
+                    if not prove(not_(and_(*image.conditions)), _with(inside, other.conditions)):
+                        raise Different(f"the term at {self._point()} may be met twice")
+        if not images:
+            raise Different("no term is left")
+        *others, last = sorted(images, key=lambda image: len(image.conditions))
+        rest = _with(inside, [not_(and_(*image.conditions)) for image in others])
+        missing = next((c for c in last.conditions if not prove(c, rest)), None)
+        if missing is not None:
+            raise Different(f"nothing shows that the term at {self._point()} is met: {missing}")
+
+    def _point(self) -> str:
+        return f"[{', '.join(v.name for v, _ in self.written.variables)}]"
+
+    def _image(self, part: TermPart) -> Image:
+        """The image of a part, which lies in the written set."""
+        inside = part.inside(self.facts)
+        reason: Different | None = None
+        for to in self._maps(part, inside):
+            conditions = self._inverse(part, to)
+            if conditions is None:
+                continue
+            found = Image(part, to, conditions)
+            try:
+                self._is_term(found, inside)
+            except Different as error:
+                reason = reason or error
+                continue
+            return found
+        raise reason or Different(f"nothing says which terms {', '.join(o.operand.buffer for o in part.operands if isinstance(o.operand, Access))} has")
+
+    def _is_term(self, image: Image, inside: Facts) -> None:
+        """The part's term is that at a written point, which exists."""
+        part, to, written = image.part, image.to, self.written
+        for v, n in written.variables:
+            if not (prove(ge(to[v.name], 0), inside) and prove(lt(to[v.name], n), inside)):
+                raise Different(f"a term at {to[v.name]} was not written: there are {n}")
+        for condition in written.conditions:
+            if not prove(substitute(condition, to), inside):
+                raise Different(f"a term was not written, where {not_(condition)}")
+        there = written.at(to)
+        is_function = part.body is there.body or (part.body in CONVERSIONS and there.body in CONVERSIONS)
+        if not is_function or len(part.operands) != len(there.operands):
+            raise Different(f"a term is {part.body.name}, and was written as {there.body.name}")
+        for mine, yours in zip(there.operands, part.operands, strict=True):
+            self.elements.check(mine, yours, inside)
+
+    # -- maps -----------------------------------------------------------------------------------------------------------------------
+
+    def _maps(self, part: TermPart, inside: Facts) -> Iterator[dict[str, Expr]]:
+        """Written variables from a part's: as its operands say, which read the same elements; then as digits, in any order."""
+        wanted = [v for v, _ in self.written.variables]
+        found: dict[str, Expr] = {}
+        for a, b in zip(self.written.operands, part.operands, strict=False):
+            self._matched(a, b, inside, {v.name for v in wanted}, found)
+        if len(found) == len(wanted):
+            yield found
+        if len(part.variables) > MOST or not wanted:
+            return
+        for places in product(range(len(wanted)), repeat=len(part.variables)):
+            groups = [[x for x, p in zip(part.variables, places, strict=True) if p == k] for k in range(len(wanted))]
+            if all(self._has_room(g, n) for g, (_, n) in zip(groups, self.written.variables, strict=True)):
+                for orders in product(*(permutations(g) for g in groups)):
+                    yield {v.name: _number(digits) for v, digits in zip(wanted, orders, strict=True)}
+
+    def _has_room(self, group: Sequence[tuple[Sym, Expr]], extent: Expr) -> bool:
+        size: Expr = ONE
+        for _, n in group:
+            size = size * n
+        return prove(ge(size, extent), self.facts)
+
+    def _matched(self, a: At, b: At, inside: Facts, wanted: set[str], found: dict[str, Expr]) -> None:
+        """Learn written variables from two operands that should be equal."""
+        mine, yours = a.side.seen(a, inside), b.side.seen(b, inside)
+        match mine.operand, yours.operand:
+            case IndexOf(value=e), IndexOf(value=f):
+                _learn(e, f, wanted, found)
+            case Access(buffer=name, index=index), Access(buffer=other, index=there) if name == other:
+                for e, f in zip(index, there, strict=False):
+                    _learn(e, f, wanted, found)
+            case _:
+                pass
+
+    def _inverse(self, part: TermPart, to: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
+        """Which written points a map reaches from where a part has terms: conditions on the written variables. ``None`` if it is no map of digits."""
+        own: dict[str, Expr] = {}
+        reached: list[Expr] = []
+        extents = dict((v.name, n) for v, n in part.variables)
+        for v, _ in self.written.variables:
+            e = to[v.name]
+            digits = _digits(e, extents, self.facts)
+            if digits is None or any(name in own for name, _ in digits):
+                return None
+            rest: Expr = v - simplify(substitute(e, dict.fromkeys(extents, ZERO)), self.facts)
+            size: Expr = ONE
+            for k, (name, weight) in enumerate(digits):
+                digit = rest // weight
+                own[name] = digit if k == len(digits) - 1 else digit % extents[name]
+                size = weight * extents[name]
+            reached += [ge(rest, 0), lt(rest, size)]
+        if len(own) < len(extents):
+            return None
+        return (*reached, *(substitute(c, own) for c in part.conditions))
+
+
+def _learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:
+    names = [n for n in e.free & wanted if n not in found]
+    if len(names) == 1:
+        rest = substitute(e, {names[0]: ZERO})
+        if substitute(e, {names[0]: ONE}) - rest is ONE and names[0] not in rest.free and substitute(e, {names[0]: const(7)}) - rest is const(7):
+            found[names[0]] = f - substitute(rest, found)
+
+
+def _number(digits: Sequence[tuple[Sym, Expr]]) -> Expr:
+    """The number with some digits, the last of which counts ones."""
+    value: Expr = ZERO
+    for v, n in digits:
+        value = value * n + v
+    return value
+
+
+def _digits(e: Expr, extents: Mapping[str, Expr], facts: Facts) -> list[tuple[str, Expr]] | None:
+    """The variables of an expression with what each counts, the smallest first, if they are digits of it; ``None`` if not."""
+    names = [n for n in extents if n in e.free]
+    start = substitute(e, dict.fromkeys(names, ZERO))
+    left = {name: simplify(substitute(e, {**dict.fromkeys(names, ZERO), name: ONE}) - start, facts) for name in names}
+    total: Expr = start
+    for name, weight in left.items():
+        total = total + weight * sym(name)
+    if not is_equal(total, e, facts):
+        return None
+    found: list[tuple[str, Expr]] = []
+    size: Expr = ONE
+    while left:
+        name = next((n for n, weight in left.items() if is_equal(weight, size, facts)), None)
+        if name is None:
+            return None
+        found.append((name, left.pop(name)))
+        size = size * extents[name]
+    return found
+
+
+def _needed(conditions: Sequence[Expr], inside: Facts) -> tuple[Expr, ...]:
+    """Conditions without those that follow from the others: few, so that one that fails says much."""
+    kept = list(conditions)
+    for condition in conditions:
+        others = [c for c in kept if c is not condition]
+        if prove(condition, _with(inside, others)):
+            kept = others
+    return tuple(kept)
+
+
+def _with(facts: Facts, conditions: Sequence[Expr]) -> Facts:
+    for condition in conditions:
+        facts = facts.with_assumption(condition)
+    return facts

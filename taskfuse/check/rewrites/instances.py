@@ -1,0 +1,147 @@
+"""What was written and what is there now, computed at small extents: a difference refutes, and equal results are evidence.
+
+Modular words show a difference of any kind, but for what rescaled sums do with a factor, which no words have the law of; those are compared in float64, without
+the roundings to narrower types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.check.drawn_launches import drawn_extents, drawn_tables
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.values import MODULAR, Array, Native, Scalar, Values
+from taskfuse.kir import Kernel
+from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.meaning import meaning
+
+LAUNCHES = 4
+"""Sets of extents that are tried."""
+MOST = 1 << 19
+"""Points of all iteration spaces at some extents, at most."""
+TOLERANCE = 1e-7
+"""The largest difference in float64, relative to the largest number, that rounding in another order makes."""
+
+
+class Wide(Native):
+    """Floats of all types as float64, which is not rounded."""
+
+    name = "wide"
+
+    def storage(self, dtype: DType) -> np.dtype[Any]:
+        return np.dtype(np.float64) if dtype.is_float else dtype.numpy
+
+    def encode(self, array: npt.ArrayLike, dtype: DType) -> Array:
+        return np.asarray(array, self.storage(dtype))
+
+    def literal(self, value: Scalar, dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(value).astype(self.storage(dtype))
+
+    def cast(self, array: Array, source: DType, target: DType) -> Array:
+        return array if source.is_float and target.is_float else super().cast(array, source, target).astype(self.storage(target))
+
+
+WIDE: Values = Wide()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What some launches show.
+
+    Attributes:
+        output: that of which an element differs; ``None`` if none does.
+    """
+
+    output: str | None
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
+    """Compare some outputs at small extents."""
+    at: list[str] = []
+    every = set[str]()
+    for extents in _small(kernel):
+        found = _compared(kernel, outputs, extents)
+        if found is None:
+            continue
+        if isinstance(found, Instance):
+            return found
+        every.add(found)
+        at.append(", ".join(f"{n} = {v}" for n, v in extents.items()))
+        if len(at) == LAUNCHES or not extents:
+            break
+    if not at:
+        return Instance(None, "its extents are too large to compute it")
+    where = "" if at == [""] else f" at {'; '.join(at)}"
+    return Instance(None, f"computed in {' and '.join(sorted(every))}, it is{where}")
+
+
+def _small(kernel: Kernel) -> Iterator[dict[str, int]]:
+    for extents in drawn_extents(kernel):
+        sizes = (prod(int(evaluate(n, extents)) for n in d.space) for d in (*kernel.definitions, *kernel.written))
+        try:
+            if sum(sizes) <= MOST:
+                yield extents
+        except (ZeroDivisionError, IndexError):
+            continue
+
+
+def _compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:
+    """A difference, or in what the results are equal; ``None`` if they cannot be computed."""
+    before = replace(kernel, definitions=kernel.written)
+    arguments = _arguments(kernel, extents)
+    for values, what in ((MODULAR, "modular words"), (WIDE, "float64")):
+        try:
+            with np.errstate(all="ignore"):
+                wanted = dict(zip((p.name for p in kernel.outputs), meaning(before, arguments, extents, values), strict=True))
+                found = dict(zip((p.name for p in kernel.outputs), meaning(kernel, arguments, extents, values), strict=True))
+        except (IndexError, ZeroDivisionError, KeyError):
+            return None
+        wrong = {name: places for name in outputs if len(places := _differences(wanted[name], found[name]))}
+        if not wrong:
+            return what
+        if values is WIDE:
+            name, places = next(iter(wrong.items()))
+            first = tuple(int(i) for i in places[0])
+            at = ", ".join(map(str, first))
+            reason = f"element [{at}] is {found[name][first]}, and was written as {wanted[name][first]}"
+            return Instance(name, reason, tuple(f"extents {', '.join(f'{n} = {v}' for n, v in extents.items())}" for _ in extents and "1"))
+    return None
+
+
+def _differences(a: Array, b: Array) -> npt.NDArray[np.intp]:
+    """Where two arrays differ: by anything, but for rounding if they are floats."""
+    if a.dtype.kind != "f":
+        return np.argwhere(a != b)
+    known = np.isfinite(a) & np.isfinite(b)
+    scale = max(1.0, float(np.abs(a[known]).max(initial=0.0)))
+    with np.errstate(all="ignore"):
+        return np.argwhere(np.where(known, np.abs(a - b) > TOLERANCE * scale, ~((a == b) | (np.isnan(a) & np.isnan(b)))))
+
+
+def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> list[Array | float | int]:
+    chance = np.random.default_rng(0)
+    tables = drawn_tables(kernel, extents)
+    made: list[Array | float | int] = []
+    for p in kernel.inputs:
+        shape = tuple(int(evaluate(n, extents)) for n in p.shape)
+        made.append(tables[p.name].astype(p.dtype.numpy) if p.name in tables else _drawn(chance, shape, p.dtype))
+    made += [_drawn(chance, (), p.dtype).item() for p in kernel.params if isinstance(p, ScalarParam)]
+    return made
+
+
+def _drawn(chance: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.is_bool:
+        return chance.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_float:
+        return np.asarray(chance.normal(size=shape)).astype(dtype.numpy)
+    return np.asarray(chance.integers(0, 7, shape)).astype(dtype.numpy)

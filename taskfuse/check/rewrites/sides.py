@@ -1,0 +1,157 @@
+"""Two lists of definitions, side by side: what was written, and what is there now. Operands of either at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, eq, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.kir import Kernel
+from taskfuse.kir.declarations import ScalarParam
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.walk import map_operand
+from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
+
+CONVERSIONS = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
+"""Functions that give their operand, in another dtype."""
+
+
+class Different(Exception):
+    """Two values are not equal, or nothing shows that they are."""
+
+
+class At(NamedTuple):
+    """An operand at a point: its indices are expressions over the extents and the symbols of whoever asks.
+
+    Attributes:
+        side: the definitions that its tensors have.
+    """
+
+    side: Definitions
+    operand: Operand
+
+
+class ChoiceOf(NamedTuple):
+    """What an element is where a condition holds, and none of the conditions before."""
+
+    cond: Expr
+    value: At
+
+
+@dataclass(eq=False)
+class Definitions:
+    """The tensors that one list of definitions knows.
+
+    Attributes:
+        definitions: by name.
+        dtypes: of all tensors and scalar arguments.
+        inputs: the names of the tensors that are given.
+    """
+
+    definitions: Mapping[str, Definition]
+    dtypes: Mapping[str, DType]
+    inputs: frozenset[str]
+
+    @staticmethod
+    def of(kernel: Kernel, definitions: Sequence[Definition]) -> Definitions:
+        """The definitions, and the arguments of the kernel."""
+        dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
+        known = {d.tensor: d for d in definitions}
+        return Definitions(known, dtypes | {d.tensor: d.dtype for d in definitions}, frozenset(p.name for p in kernel.inputs))
+
+    def dtype(self, operand: Operand) -> DType:
+        """The dtype of an operand's values."""
+        match operand:
+            case Access(buffer=name) | ScalarValue(name=name):
+                return self.dtypes[name]
+            case Immediate(dtype=dtype):
+                return dtype
+            case IndexOf():
+                return int64
+
+    def defined(self, operand: Operand) -> Definition | None:
+        """The definition of the tensor that an operand is an element of; ``None`` for an input and for other operands."""
+        return self.definitions.get(operand.buffer) if isinstance(operand, Access) else None
+
+    def at(self, operand: Operand, point: Mapping[str, Expr]) -> At:
+        """An operand of a definition, at a point of its iteration space."""
+        return At(self, map_operand(operand, lambda e: substitute(e, point)))
+
+    def cases(self, found: Access) -> tuple[ChoiceOf, ...]:
+        """The cases of an element that is chosen, or that belongs to one of several parts; none for others."""
+        d = self.definitions.get(found.buffer)
+        if d is None:
+            return ()
+        point = points(found.index)
+        match d.rule:
+            case Pick(cases=cases) if all(self.dtype(c.operand) is d.dtype for c in cases):
+                return tuple(ChoiceOf(substitute(c.cond, point), self.at(c.operand, point)) for c in cases)
+            case Whole() as rule:
+                return self._parts(rule, found.index)
+            case _:
+                return ()
+
+    def _parts(self, rule: Whole, index: tuple[Expr, ...]) -> tuple[ChoiceOf, ...]:
+        """Parts that lie along axes of their own: of each the element that is at an index, where there is one. None if another part lies otherwise."""
+        made: list[ChoiceOf] = []
+        for part, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True):
+            d = self.definitions.get(part)
+            if d is None or isinstance(d.rule, Send):
+                return ()
+            cond, here = TRUE, dict[str, Expr]()
+            for e, at in zip(place, index, strict=True):
+                names = [n for n in e.free if n in {f"i{k}" for k in range(len(d.shape))}]
+                if not names:
+                    cond = and_(cond, eq(at, e))
+                    continue
+                start = simplify(e - sym(names[0]))
+                if len(names) > 1 or names[0] in here or names[0] in start.free:
+                    return ()
+                here[names[0]] = at - start
+            if len(here) < len(d.shape):
+                return ()
+            own = tuple(here[f"i{k}"] for k in range(len(d.shape)))
+            inside = [c for e, n in zip(own, d.shape, strict=True) for c in (ge(e, 0), lt(e, n))]
+            made.append(ChoiceOf(and_(cond, *inside, substitute(condition, here)), At(self, Access(part, own))))
+        return tuple(made)
+
+    def seen(self, at: At, facts: Facts) -> At:
+        """The operand behind copies, and behind choices that the facts decide."""
+        while isinstance(found := at.operand, Access):
+            d = self.definitions.get(found.buffer)
+            if d is None:
+                return at
+            match d.rule:
+                case Apply(op=op, operands=(only,), dtype=dtype) if op in CONVERSIONS and self.dtype(only) is dtype is d.dtype:
+                    at = self.at(only, points(found.index))
+                    continue
+                case _:
+                    cases = list(self.open_cases(found, facts))
+            if not cases or not (len(cases) == 1 or prove(cases[0].cond, facts)):
+                return at
+            at = cases[0].value
+        return at
+
+    def open_cases(self, found: Access, facts: Facts) -> Iterator[ChoiceOf]:
+        """The cases that the facts leave open, up to the first that they decide."""
+        for case in self.cases(found):
+            if prove(not_(case.cond), facts):
+                continue
+            yield case
+            if prove(case.cond, facts):
+                return
+
+
+def points(index: Sequence[Expr]) -> dict[str, Expr]:
+    """The symbols of a point of an iteration space, with what stands for them."""
+    return {str(iteration_symbol(k)): e for k, e in enumerate(index)}
+
+
+def is_neutral(at: At, value: float, dtype: DType) -> bool:
+    """True for a constant that is this number."""
+    return isinstance(at.operand, Immediate) and at.operand.dtype is dtype and is_same_number(at.operand.value, value)

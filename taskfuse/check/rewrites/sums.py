@@ -1,0 +1,216 @@
+"""ElementPairs as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
+
+The function that combines is associative and commutative (docs/proof.md, "Assumptions"), so that an element is given by the set of its terms. A set is a
+list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. TermSet that are the neutral element are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from taskfuse.check.rewrites.elements import ElementPairs
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, is_neutral, points
+from taskfuse.dtypes import DType
+from taskfuse.ir.combine import Combine
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import Elementwise
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Sym, conjuncts, const, eq, ge, le, lt, not_, prove, substitute
+from taskfuse.kir.operands import Access
+from taskfuse.kir.walk import map_operand
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermPart:
+    """TermSet of one form.
+
+    Attributes:
+        variables: each with the extent that it is below.
+        conditions: where, among the values of the variables, there is a term.
+        body, operands: the term.
+    """
+
+    variables: tuple[tuple[Sym, Expr], ...]
+    conditions: tuple[Expr, ...]
+    body: Elementwise
+    operands: tuple[At, ...]
+
+    def inside(self, facts: Facts) -> Facts:
+        """What holds at a point of it."""
+        for v, extent in self.variables:
+            facts = facts.with_range(v.name, 0, extent - 1)
+        for condition in self.conditions:
+            facts = facts.with_assumption(condition)
+        return facts
+
+    def at(self, values: Mapping[str, Expr]) -> TermPart:
+        """The same with other expressions for some variables, which are none of it then."""
+        return TermPart(
+            tuple((v, substitute(n, values)) for v, n in self.variables if v.name not in values),
+            tuple(substitute(c, values) for c in self.conditions),
+            self.body,
+            tuple(At(o.side, map_operand(o.operand, lambda e: substitute(e, values))) for o in self.operands),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermSet:
+    """What an element combines, from ``init`` on, in ``wide``; the result is of ``dtype``."""
+
+    combine: Combine
+    wide: DType
+    dtype: DType
+    init: float
+    parts: tuple[TermPart, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CombineForm:
+    """What the terms of one set have in common."""
+
+    combine: Combine
+    wide: DType
+    dtype: DType
+
+    def is_neutral(self, at: At) -> bool:
+        """True for the neutral element."""
+        return any(is_neutral(at, self.combine.neutral(dtype), dtype) for dtype in {self.wide, self.dtype})
+
+    def starts_neutral(self, rule: Reduce) -> bool:
+        """True if a reduction adds nothing of its own."""
+        return is_same_number(rule.init.value, self.combine.neutral(rule.dtype))
+
+
+def form_of(at: At) -> CombineForm | None:
+    """The form of a reduction or a scan; ``None`` for another element, and a sum that is rescaled."""
+    d = at.side.defined(at.operand)
+    match d:
+        case Definition(rule=Reduce(rescaled=None) as rule):
+            return CombineForm(rule.combine, rule.dtype, d.dtype)
+        case Definition(rule=Accumulate() as rule):
+            return CombineForm(rule.combine, rule.dtype, d.dtype)
+        case _:
+            return None
+
+
+def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> TermSet:
+    """The terms of an element: of a reduction or a scan by the form, or of anything else, which is one term.
+
+    Raises:
+        Different: it has another dtype than the form says.
+    """
+    d = at.side.defined(at.operand)
+    init: float = form.combine.neutral(form.wide)
+    if isinstance(d, Definition):
+        if d.dtype is not form.dtype:
+            raise Different(f"{d.tensor} is {d.dtype}, not {form.dtype}")
+        match d.rule:
+            case Reduce() as rule if form_of(at) is not None and rule.combine is form.combine:
+                init = rule.init.value
+            case Apply() as rule if rule.op is not form.combine.op:
+                one = TermPart((), (), rule.op, tuple(at.side.at(o, points(_index(at))) for o in rule.operands))
+                if rule.dtype is form.wide:
+                    return TermSet(form.combine, form.wide, form.dtype, init, tuple(_eliminated(one, facts)))
+            case _:
+                pass
+    found = tuple(q for p in _expanded(_alone(at), form, elements, facts, is_outer=True) for q in _eliminated(p, facts))
+    return TermSet(form.combine, form.wide, form.dtype, init, found)
+
+
+def _alone(at: At) -> TermPart:
+    return TermPart((), (), ELEMENTWISE["copy"], (at,))
+
+
+def _index(at: At) -> tuple[Expr, ...]:
+    assert isinstance(at.operand, Access)
+    return at.operand.index
+
+
+def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: Facts, is_outer: bool = False) -> Iterator[TermPart]:
+    """A part whose terms may be combined of terms themselves, as parts of those."""
+    if part.body not in CONVERSIONS:
+        yield part
+        return
+    inside = part.inside(facts)
+    (operand,) = part.operands
+    operand = operand.side.seen(operand, inside)
+    if form.is_neutral(operand):
+        return
+    part = replace(part, operands=(operand,))
+    d = operand.side.defined(operand.operand)
+    cases = list(operand.side.open_cases(operand.operand, inside)) if isinstance(operand.operand, Access) else []
+    if cases:
+        before: tuple[Expr, ...] = ()
+        for case in cases:
+            yield from _expanded(replace(part, conditions=(*part.conditions, *before, case.cond), operands=(case.value,)), form, elements, facts)
+            before = (*before, not_(case.cond))
+        return
+    if d is None or d.dtype not in (form.dtype, form.wide):
+        yield part
+        return
+    match d.rule:
+        case Reduce() as rule if rule.rescaled is None and rule.combine is form.combine and rule.dtype is form.wide and (is_outer or form.starts_neutral(rule)):
+            yield from _of_reduction(part, operand, d, rule, form, elements, facts)
+        case Accumulate() as rule if rule.combine is form.combine and rule.dtype is form.wide:
+            v, _ = elements.fresh(d.space[rule.axis], facts)
+            own = _index(operand)[rule.axis]
+            at = operand.side.at(rule.operand, points(_index(operand)) | {f"i{rule.axis}": v})
+            ends = (lt if rule.is_exclusive else le)(v, own)
+            yield from _expanded(_joined(part, ((v, d.space[rule.axis]),), (ends,), ELEMENTWISE["copy"], (at,)), form, elements, facts)
+        case Apply() as rule if rule.op is form.combine.op and rule.dtype is form.wide:
+            for o in rule.operands:
+                yield from _expanded(replace(part, operands=(operand.side.at(o, points(_index(operand))),)), form, elements, facts)
+        case _:
+            yield part
+
+
+def _of_reduction(part: TermPart, operand: At, d: Definition, rule: Reduce, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
+    point, variables, conditions = dict[str, Expr](), list[tuple[Sym, Expr]](), list[Expr]()
+    open_places: list[tuple[Expr, Expr]] = []
+    for e, at in zip(d.place, _index(operand), strict=True):
+        if isinstance(e, Sym) and e.name not in point and e.name in points(d.space):
+            point[e.name] = at
+        else:
+            open_places.append((e, at))
+    for k, n in enumerate(d.space):
+        if f"i{k}" not in point:
+            v, _ = elements.fresh(n, facts)
+            point[f"i{k}"] = v
+            variables.append((v, n))
+    conditions += [eq(substitute(e, point), at) for e, at in open_places]
+    conditions += [lt(point[f"i{k}"], substitute(e, point)) for k, e in rule.ends]
+    operands = tuple(operand.side.at(o, point) for o in rule.operands)
+    yield from _expanded(_joined(part, tuple(variables), tuple(conditions), rule.body, operands), form, elements, facts)
+
+
+def _joined(part: TermPart, variables: tuple[tuple[Sym, Expr], ...], conditions: tuple[Expr, ...], body: Elementwise, operands: tuple[At, ...]) -> TermPart:
+    return TermPart((*part.variables, *variables), (*part.conditions, *conditions), body, operands)
+
+
+def _eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
+    """A part without the variables that are 0, or that a condition says: what they stand for must be in their ranges. No part, if it has no term."""
+    while (said := _said(part)) is not None:
+        v, value, rest = said
+        part = replace(part, conditions=rest).at({v.name: value})
+    ranges = replace(part, conditions=()).inside(facts)
+    kept: list[Expr] = []
+    for condition in (c for whole in part.conditions for c in conjuncts(whole)):
+        if prove(not_(condition), ranges):
+            return
+        if not prove(condition, ranges) and condition not in kept:
+            kept.append(condition)
+    yield replace(part, conditions=tuple(kept))
+
+
+def _said(part: TermPart) -> tuple[Sym, Expr, tuple[Expr, ...]] | None:
+    """A variable, what it must be, and the conditions that are left: with those that put this into the variable's range."""
+    for v, n in part.variables:
+        if n is const(1):
+            return v, const(0), part.conditions
+        for k, c in enumerate(part.conditions):
+            for value in (c.a, c.b) if isinstance(c, Compare) and c.op is CompareOp.EQ else ():
+                if v.name not in value.free and eq(v, value) is c:
+                    return v, value, (*part.conditions[:k], *part.conditions[k + 1 :], ge(value, 0), lt(value, n))
+    return None

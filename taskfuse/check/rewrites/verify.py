@@ -1,0 +1,104 @@
+"""The layer of rewritings over one kernel: its definitions against those that were written, tensor by tensor.
+
+Tensors of one name on both sides are where the argument is cut: if such a tensor is proved, its elements are the same on both sides for what reads it. A name
+says nothing else, and one that happens to be met twice costs a comparison. Only the outputs must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taskfuse.check.rewrites.elements import ElementPairs
+from taskfuse.check.rewrites.images import compare_terms
+from taskfuse.check.rewrites.instances import Instance, instance
+from taskfuse.check.rewrites.sides import At, Definitions, Different
+from taskfuse.ir.dims import facts_of
+from taskfuse.ir.scalar import Expr, Facts
+from taskfuse.kir import Kernel
+from taskfuse.kir.operands import Access
+from taskfuse.kir.witness import Definition, Whole, operands_of
+from taskfuse.location import Quote
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritings:
+    """What is known of them.
+
+    Attributes:
+        obligations: proved or refuted ones.
+        assumptions: about outputs of which neither was found, with what small extents show.
+    """
+
+    obligations: tuple[Obligation, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+def rewritings(kernel: Kernel) -> Rewritings:
+    """Compare the definitions of a kernel with those that were written. Nothing, if no scheduling call replaced definitions."""
+    if not kernel.written:
+        return Rewritings()
+    comparison = _Tensors(kernel)
+    open_outputs = comparison.run()
+    proved = sorted(p.name for p in kernel.outputs if p.name not in open_outputs)
+    made: list[Obligation] = []
+    if proved:
+        changed = sum(d.tensor not in comparison.now.definitions or comparison.now.definitions[d.tensor] != d for d in kernel.written)
+        reason = f"every element of {', '.join(proved)} is what was written, behind {changed} definitions that scheduling calls replaced"
+        made.append(Obligation(Layer.REWRITINGS, "definitions", Verdict.PROVED, reason))
+    if not open_outputs:
+        return Rewritings(tuple(made))
+    match instance(kernel, tuple(sorted(open_outputs))):
+        case Instance(output=str(output)) as found:
+            made.append(Obligation(Layer.REWRITINGS, f"output {output}", Verdict.REFUTED, found.reason, (*found.notes, *comparison.lines())))
+            return Rewritings(tuple(made))
+        case Instance() as found:
+            assumed = (f"{name} is what was written, which is not shown ({reason}); {found.reason}" for name, reason in sorted(open_outputs.items()))
+            return Rewritings(tuple(made), tuple(assumed))
+
+
+class _Tensors:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.written, self.now = Definitions.of(kernel, kernel.written), Definitions.of(kernel, kernel.definitions)
+        self.facts = facts_of(kernel.extents)
+        self.elements = ElementPairs(compare_terms)
+
+    def run(self) -> Mapping[str, str]:
+        """The outputs that are not proved, with the reasons."""
+        outputs = {p.name for p in self.kernel.outputs}
+        left: dict[str, str] = {}
+        for d in self.kernel.definitions:
+            written = self.written.definitions.get(d.tensor)
+            if written is None or written.shape != d.shape or written.dtype is not d.dtype:
+                continue
+            try:
+                if not self._is_kept(d, written):
+                    self._check(d)
+            except Different as error:
+                if d.tensor in outputs:
+                    left[d.tensor] = str(error)
+                continue
+            self.elements.same.add(d.tensor)
+        return left
+
+    def lines(self) -> list[str]:
+        """What is defined otherwise than it was written, each with the user's line that did it."""
+        changed = [d for d in self.kernel.definitions if self.written.definitions.get(d.tensor) != d and d.location is not None]
+        return [Quote(f"rewritten: {d.tensor}", d.location) for d in {d.location: d for d in changed}.values()]
+
+    def _is_kept(self, d: Definition, written: Definition) -> bool:
+        """The same definition, of tensors that are the same."""
+        read = {o.buffer for o in operands_of(d.rule) if isinstance(o, Access)} | set(d.rule.parts if isinstance(d.rule, Whole) else ())
+        return d == written and read <= self.elements.same | self.now.inputs
+
+    def _check(self, d: Definition) -> None:
+        self.elements.restart()
+        facts: Facts = self.facts
+        index: list[Expr] = []
+        for extent in d.shape:
+            at, facts = self.elements.fresh(extent, facts)
+            index.append(at)
+        element = Access(d.tensor, tuple(index))
+        self.elements.check(At(self.written, element), At(self.now, element), facts)

@@ -1,0 +1,291 @@
+"""Every call that rewrites math, on several ops and extents: proved; and with a fault in what it made: refuted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+
+import pytest
+
+import taskfuse as tf
+import taskfuse.schedule.chunk_reduction as chunk_reduction
+from taskfuse.check.rewrites.verify import rewritings
+from taskfuse.errors import ProofError
+from taskfuse.ir.expr import IndexValue, Operand, at_point
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir import Kernel
+from taskfuse.reports.certificate import Layer, Verdict
+from tests.check.rewrites.rewritten import Build, changed, is_proved, is_refuted, reductions, rewritten, scan
+
+OPS = MappingProxyType({op.__name__: op for op in (tf.sum, tf.max, tf.prod, tf.argmax, tf.var, tf.softmax, tf.logsumexp)})
+DIVIDED = MappingProxyType({"constant": (12, 21), "rows": ("M", 21), "both": ("M", None)})
+"""Shapes of which 7 divides the columns."""
+
+
+def _input(shape: tuple[int | str | None, ...]) -> tf.TensorView:
+    return tf.define_tensor([tf.dim("N", multiple_of=7) if n is None else n for n in shape], name="x")
+
+
+def _reduced(op: str, shape: str) -> tf.TensorView:
+    y = OPS[op](_input(DIVIDED[shape]), axis=1)
+    y.fusion.add_output(y)
+    return y
+
+
+@pytest.mark.parametrize("shape", DIVIDED)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("call", ["rfactor outer", "rfactor inner", "chunk_reduction", "split_reduction", "caches"])
+def test_rewritten_reductions_are_proved(call: str, op: str, shape: str) -> None:
+    def build(f: tf.Fusion) -> None:
+        y = _reduced(op, shape)
+        for tv in reductions(f):
+            match call:
+                case "rfactor outer" | "rfactor inner":
+                    tv.split(1, 4)  # which divides no extent
+                    tv.rfactor([1 if call == "rfactor outer" else 2])
+                case "chunk_reduction":
+                    tv.chunk_reduction(1, 7)
+                case "split_reduction":
+                    tv.split_reduction(1, 7)
+                case _:
+                    tv.cache_before()
+        if call == "caches":
+            f.inputs[0].cache_after()
+            y.cache_before()
+
+    kernel = rewritten(build)
+    assert kernel.written
+    assert is_proved(rewritings(kernel))
+
+
+@pytest.mark.parametrize("shape", [(12, 21), ("M", 21), ("M", "N")])
+@pytest.mark.parametrize("op", [tf.cumsum, tf.cummax, tf.cumprod])
+def test_scans_of_chunks_are_proved(op: Callable[..., tf.TensorView], shape: tuple[int | str, ...]) -> None:
+    def build(f: tf.Fusion) -> None:
+        f.add_output(op(_input(shape), axis=1))
+        scan(f).chunk_scan(5)
+
+    assert is_proved(rewritings(rewritten(build)))
+
+
+def _rfactor(f: tf.Fusion) -> None:
+    y = tf.sum(_input(("M", 21)), axis=1)
+    f.add_output(y)
+    y.split(1, 4)
+    y.rfactor([2])
+
+
+def _chunk(f: tf.Fusion) -> None:
+    y = tf.sum(_input(("M", 21)), axis=1)
+    f.add_output(y)
+    y.chunk_reduction(1, 7)
+
+
+def _chunk_argmax(f: tf.Fusion) -> None:
+    y = tf.argmax(_input(("M", 21)), axis=1)
+    f.add_output(y)
+    y.chunk_reduction(1, 7)
+
+
+def _split_argmax(f: tf.Fusion) -> None:
+    y = tf.argmax(_input(("M", 21)), axis=1)
+    f.add_output(y)
+    y.split_reduction(1, 7)
+
+
+def _scan(f: tf.Fusion) -> None:
+    f.add_output(tf.cumsum(_input(("M", 21)), axis=1))
+    scan(f).chunk_scan(5)
+
+
+def _caches(f: tf.Fusion) -> None:
+    x = _input(("M", 21))
+    y = tf.exp(x)
+    f.add_output(y)
+    y.cache_before()
+    x.cache_after()
+
+
+def _duplicate(f: tf.Fusion) -> None:
+    e = tf.exp(_input(("M", 8)))
+    a, b = tf.neg(e), tf.sqrt(e)
+    f.add_output(a, b)
+    e.duplicate([b])
+
+
+def _recompute(f: tf.Fusion) -> None:
+    y = tf.pad(tf.exp(_input(("M", 8))), ((0, 0), (2, 3)))
+    z = tf.sum(y, axis=1)
+    f.add_output(z)
+    y.recompute([z])
+
+
+def _through_view(f: tf.Fusion) -> None:
+    a, b = tf.define_tensor([6, 5, 4], name="a"), tf.define_tensor([4, 3], name="b")
+    y = tf.matmul(tf.reshape(a, [30, 4]), b)
+    f.add_output(y)
+    y.through_view(0)
+
+
+def _scatter(f: tf.Fusion) -> None:
+    y = tf.cat([tf.define_tensor(["M", 5], name="a"), tf.define_tensor(["M", 7], name="b")], axis=1)
+    f.add_output(tf.exp(y))
+    y.scatter()
+
+
+def _unscatter(f: tf.Fusion) -> None:
+    a, b = tf.define_tensor(["M", 5], name="a"), tf.define_tensor(["M", 7], name="b")
+    y = tf.cat([tf.exp(a), tf.exp(b)], axis=1, form="scatter")
+    f.add_output(y)
+    y.unscatter()
+
+
+def _chunk_product(f: tf.Fusion) -> None:
+    y = tf.matmul(tf.define_tensor([64, 64], name="a"), tf.define_tensor([64, 64], name="b"))
+    f.add_output(y)
+    y.chunk_product(tf.tiles.split_k(2), (16, 16, 16))
+
+
+def _cascade(f: tf.Fusion) -> None:
+    x = tf.define_tensor(["M", "N"], name="x")
+    top = tf.max(x, axis=1)
+    total = tf.sum(tf.exp(x - tf.expand_dims(top, 1)), axis=1)
+    f.add_output(total)
+    tf.cascade([top, total], 4)
+
+
+def _split_fold(f: tf.Fusion) -> None:
+    y = tf.decayed_sum(tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["M", "N"], name="d"), axis=1)
+    f.add_output(y)
+    y.split_fold(4)
+
+
+PROVED: tuple[Build, ...] = (
+    _rfactor,
+    _chunk,
+    _chunk_argmax,
+    _split_argmax,
+    _scan,
+    _caches,
+    _duplicate,
+    _recompute,
+    _through_view,
+    _scatter,
+    _unscatter,
+    _chunk_product,
+)
+ASSUMED: tuple[Build, ...] = (_cascade, _split_fold)
+FAULTS: Mapping[Build, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {
+        _rfactor: (
+            ("over (M, 21) at (i0, i1//4)", "over (M, 20) at (i0, i1//4)"),  # a term dropped at the remainder
+            ("reduce add of copy(tv2[i0, i1])", "reduce add of copy(tv2[i0, min(i1, 4)])"),  # terms twice, others not at all
+            ("reduce add of copy(x[", "reduce maximum of copy(x["),
+            ("reduce add of copy(x[", "reduce add of exp(x["),
+            ("copy(tv2[i0, i1]) from 0.0", "copy(tv2[i0, i1]) from 1.0"),
+        ),
+        _chunk: (
+            ("x[i1, 7*i0 + i2]", "x[i1, 6*i0 + i2]"),  # terms twice
+            ("x[i1, 7*i0 + i2]", "x[i1, 7*i0 + min(i2, 5)]"),
+            ("from 0.0", "from 1.0"),
+        ),
+        _chunk_argmax: (("index(7*i0 + i2)", "index(i1)"), ("index(7*i0 + i2)", "index(i2)"), ("tv4[i1, 7*i0 + i2]", "tv4[i1, 7*i0]")),
+        _split_argmax: (("index(7*i1 + i2)", "index(i1)"), ("tv4[i0, 7*i1 + i2]", "tv4[i0, i1 + i2]")),
+        _scan: (
+            ("5*i1 + i2 < 21", "5*i1 + i2 < 20"),
+            ("copy(tv3[i0, i1, 4])", "copy(tv3[i0, i1, 3])"),
+            ("if i1 >= 1", "if i1 >= 2"),
+            ("add(tv6[i0, i1//5]", "add(tv5[i0, i1//5]"),
+            ("scan add along 2", "scan add along 2 exclusive"),
+        ),
+        _caches: (("copy(x[i0, i1])", "copy(x[i0, 20 - i1])"), ("copy(x[i0, i1])", "neg(x[i0, i1])")),
+        _duplicate: (("tv4: float32[M, 8] = exp(", "tv4: float32[M, 8] = neg("),),
+        _recompute: (
+            ("= exp(tv4[i0, i1])", "= exp(tv4[i0, 0])"),
+            ("pick(tv5[i0, i1] if i1 >= 2 && i1 < 10", "pick(tv5[i0, i1] if i1 >= 2"),
+        ),  # the mask dropped
+        _unscatter: (("tv3[i0, i1 - 5] if i1 >= 5", "tv3[i0, 11 - i1] if i1 >= 5"),),
+        _cascade: (
+            ("minimum(tv20[i0, i1]", "minimum(tv19[i0, i1]"),
+            ("4*i1 + i2 < N", "4*i1 + i2 < N - 1"),
+            ("rescaled 1 by tv23[i0, i1]", "rescaled 1 by tv21[i0, 0]"),
+        ),
+        _split_fold: (("if i1 < i2", "if i1 <= i2"), ("reduce add of mul(tv8[i0, i1], tv5[i0, i1])", "reduce add of mul(tv8[i0, 0], tv5[i0, i1])")),
+    }
+)
+
+
+@cache
+def _kernel(build: Build) -> Kernel:
+    return rewritten(build)
+
+
+@pytest.mark.parametrize("build", PROVED)
+def test_every_call_is_proved(build: Build) -> None:
+    assert is_proved(rewritings(_kernel(build)))
+
+
+@pytest.mark.parametrize("build", ASSUMED)
+def test_repaired_sums_and_parts_of_folds_are_assumptions_with_evidence(build: Build) -> None:
+    found = rewritings(_kernel(build))
+    assert all(o.verdict is Verdict.PROVED for o in found.obligations)
+    (said,) = found.assumptions
+    assert "which is not shown" in said
+    assert "computed in" in said
+
+
+@pytest.mark.parametrize(("build", "fault"), [(build, fault) for build, faults in FAULTS.items() for fault in faults])
+def test_faults_are_refuted(build: Build, fault: tuple[str, str]) -> None:
+    old, new = fault
+    assert is_refuted(changed(_kernel(build), old, new))
+
+
+def test_a_cast_that_is_dropped_or_moved_is_no_proof() -> None:
+    def build(f: tf.Fusion) -> None:
+        y = tf.sum(tf.cast(_input(("M", 21)), tf.bfloat16), axis=1)
+        f.add_output(y)
+        reductions(f)[0].chunk_reduction(1, 7)
+
+    kernel = rewritten(build)
+    assert is_proved(rewritings(kernel))
+    cast = next(d for d in kernel.definitions if d.dtype is tf.bfloat16)
+    wide = tuple(replace(d, dtype=tf.float32) if d is cast else d for d in kernel.definitions)
+    assert not is_proved(rewritings(replace(kernel, definitions=wide)))
+
+
+def _unmoved(operand: Operand, point: Mapping[str, Expr]) -> Operand:
+    return operand if isinstance(operand, IndexValue) else at_point(operand, point)
+
+
+def test_the_value_of_an_index_that_does_not_move_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_reduction, "at_point", _unmoved)
+    certificate = rewritten(_chunk_argmax).verify()
+    assert certificate.verdict is Verdict.REFUTED
+    (failure,) = (o for o in certificate.obligations if o.layer is Layer.REWRITINGS)
+    assert failure.subject == "output tv5"
+    assert "element [0] is" in failure.reason
+    assert "was written as" in failure.reason
+    assert "y.chunk_reduction(1, 7)" in str(failure)
+    with pytest.raises(ProofError, match="output tv5"):
+        certificate.require()
+
+
+def test_a_kernel_of_a_fusion_that_was_not_rewritten_has_nothing_to_show() -> None:
+    def build(f: tf.Fusion) -> None:
+        y = tf.exp(_input(("M", 8)))
+        f.add_output(y)
+        y.split(1, 4)
+
+    kernel = rewritten(build)
+    assert kernel.written == ()
+    assert not any(o.layer is Layer.REWRITINGS for o in kernel.verify().obligations)
+
+
+@pytest.mark.parametrize("build", PROVED)
+def test_text_keeps_what_was_written(build: Build) -> None:
+    kernel = _kernel(build)
+    parsed = tf.parse_kernel(kernel.text(witness=True))
+    assert parsed.written == kernel.written
+    assert is_proved(rewritings(parsed))
