@@ -69,7 +69,9 @@ def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     """Compare some outputs at small extents."""
     at: list[str] = []
     every = set[str]()
+    is_small = False
     for extents in _small(kernel):
+        is_small = True
         found = _compared(kernel, outputs, extents)
         if found is None:
             continue
@@ -80,7 +82,7 @@ def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
         if len(at) == LAUNCHES or not extents:
             break
     if not at:
-        return Instance(None, "its extents are too large to compute it")
+        return Instance(None, "it cannot be computed" if is_small else "its extents are too large to compute it")
     where = "" if at == [""] else f" at {'; '.join(at)}"
     return Instance(None, f"computed in {' and '.join(sorted(every))}, it is{where}")
 

@@ -189,7 +189,7 @@ class ReachingWrites:
         claims: list[Place] = []
         for c in self.writes.claims.get(want.buffer, []):
             mine = next((e for e in c.index if isinstance(e, Sym) and e.name in self._producers and self._producers[e.name] is ring), None)
-            if mine is None or c.index[skip] is not mine:
+            if mine is None or len(c.index) <= skip or c.index[skip] is not mine:
                 raise Open(f"{want.buffer} is written elsewhere than at slots of its ring", c.node)
             if _encloses(fills[0], c.node):
                 claims.append(c)

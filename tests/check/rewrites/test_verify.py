@@ -19,7 +19,9 @@ from taskfuse.kir import Kernel
 from taskfuse.reports.certificate import Layer, Verdict
 from tests.check.rewrites.rewritten import Build, changed, is_proved, is_refuted, reductions, rewritten, scan
 
-OPS = MappingProxyType({op.__name__: op for op in (tf.sum, tf.max, tf.prod, tf.argmax, tf.var, tf.softmax, tf.logsumexp)})
+OPS: Mapping[str, Callable[..., tf.TensorView]] = MappingProxyType(
+    {"sum": tf.sum, "max": tf.max, "prod": tf.prod, "argmax": tf.argmax, "var": tf.var, "softmax": tf.softmax, "logsumexp": tf.logsumexp}
+)
 DIVIDED = MappingProxyType({"constant": (12, 21), "rows": ("M", 21), "both": ("M", None)})
 """Shapes of which 7 divides the columns."""
 

@@ -1,0 +1,58 @@
+"""Elements that are equal on both sides, and those that nothing shows to be."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.check.rewrites.elements import ElementPairs, is_equal, shown
+from taskfuse.check.rewrites.images import compare_terms
+from taskfuse.check.rewrites.sides import At, Definitions, Different
+from taskfuse.dtypes import float32
+from taskfuse.ir.scalar import Facts, const, sym
+from taskfuse.kir.operands import Access, Immediate
+from tests.check.rewrites.rewritten import rewritten
+
+
+def copied(f: tf.Fusion) -> None:
+    """``exp(x) + x``, of a copy of ``x``."""
+    x = tf.define_tensor([8], name="x")
+    f.add_output(tf.exp(x) + x)
+    x.cache_after()
+
+
+def sides() -> tuple[Definitions, Definitions, str]:
+    kernel = rewritten(copied)
+    return Definitions.of(kernel, kernel.written), Definitions.of(kernel, kernel.definitions), kernel.outputs[0].name
+
+
+def element(side: Definitions, name: str, at: int) -> At:
+    return At(side, Access(name, (const(at),)))
+
+
+def test_elements_by_one_rule_are_equal() -> None:
+    written, now, out = sides()
+    ElementPairs(compare_terms).check(element(written, out, 3), element(now, out, 3), Facts())
+
+
+def test_another_element_is_different() -> None:
+    written, now, out = sides()
+    with pytest.raises(Different):
+        ElementPairs(compare_terms).check(element(written, out, 3), element(now, out, 4), Facts())
+
+
+def test_a_name_means_nothing_until_its_tensor_is_proved() -> None:
+    written, now, out = sides()
+    pairs = ElementPairs(compare_terms)
+    nothing = Definitions({}, now.dtypes, frozenset())
+    with pytest.raises(Different):
+        pairs.check(element(written, out, 3), element(nothing, out, 3), Facts())
+    pairs.restart()
+    pairs.same.add(out)
+    pairs.check(element(written, out, 3), element(nothing, out, 3), Facts())
+
+
+def test_fresh_symbols_and_equal_indices() -> None:
+    a, facts = ElementPairs(compare_terms).fresh(const(4), Facts())
+    assert is_equal(a // 4, const(0), facts)
+    assert not is_equal(a, const(0), facts)
+    assert shown(At(sides()[1], Access("x", (sym("q"),)))) == "x[q]"
+    assert shown(At(sides()[1], Immediate(1.0, float32))) == "1.0 of float32"

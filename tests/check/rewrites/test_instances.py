@@ -1,0 +1,50 @@
+"""Both lists of definitions, computed at small extents."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.check.rewrites.instances import MOST, Instance, instance
+from taskfuse.kir import Kernel
+from tests.check.rewrites.rewritten import changed, rewritten
+
+
+def kernel(rows: int | str = "M", columns: int = 21) -> Kernel:
+    def split(f: tf.Fusion) -> None:
+        y = tf.sum(tf.define_tensor([rows, columns], name="x"), axis=1)
+        f.add_output(y)
+        y.split(1, 4)
+        y.rfactor([2])
+
+    return rewritten(split)
+
+
+def found(of: Kernel) -> Instance:
+    return instance(of, [p.name for p in of.outputs])
+
+
+def test_equal_results_are_evidence_that_says_where() -> None:
+    result = found(kernel())
+    assert result.output is None
+    assert "modular words" in result.reason
+    assert "M = " in result.reason
+
+
+@pytest.mark.parametrize("rows", [3, "M"])
+def test_a_difference_names_the_element(rows: int | str) -> None:
+    planted = changed(kernel(rows), "x[i0, i1]", "x[i0, i1//2]")
+    result = found(planted)
+    assert result.output == planted.outputs[0].name
+    assert "was written as" in result.reason
+    assert bool(result.notes) is (rows == "M"), "the extents, if there are any"
+
+
+def test_definitions_without_values_are_no_evidence() -> None:
+    result = found(changed(kernel(), "i1//4", "i1//3"))  # beyond the chunks
+    assert result.output is None
+    assert result.reason == "it cannot be computed"
+
+
+def test_what_is_too_large_is_said() -> None:
+    result = found(kernel(MOST, 21))
+    assert result.output is None
+    assert "too large" in result.reason
