@@ -202,15 +202,25 @@ def _promote(a: DType, b: DType) -> DType:
         return b
     if not a.is_float and not b.is_float:
         return _BY_NUMPY[np.promote_types(a.numpy, b.numpy)]
-    return next((f for f in _FLOATS if _contains(f, a) and _contains(f, b)), float64)
+    return next((f for f in _FLOATS if contains(f, a) and contains(f, b)), float64)
 
 
-def _contains(wide: DType, narrow: DType) -> bool:
-    """True if the float dtype ``wide`` holds every value of ``narrow``."""
+@functools.cache
+def contains(wide: DType, narrow: DType) -> bool:
+    """True if ``wide`` has every value of ``narrow``, so that a conversion to it loses nothing."""
+    if wide is narrow or narrow.is_bool:
+        return True
+    if not wide.is_float:
+        return narrow.is_integer and wide.min_value <= narrow.min_value and narrow.max_value <= wide.max_value
     if narrow.is_integer:
         return wide.precision >= narrow.precision and wide.max_value >= narrow.max_value
     covers = wide.max_value >= narrow.max_value and _smallest(wide) <= _smallest(narrow)
     return wide.precision >= narrow.precision and covers and wide.has_infinity >= narrow.has_infinity
+
+
+def converts_once(computed: DType, source: DType, result: DType) -> bool:
+    """True if a copy that computes in some dtype converts what it takes to what it gives, and loses nothing on the way."""
+    return computed in (source, source.compute, result)
 
 
 def _smallest(dtype: DType) -> float:

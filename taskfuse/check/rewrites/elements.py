@@ -29,8 +29,8 @@ class ElementPairs:
     def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
         self.same: set[str] = set()
         self.compares = compares
-        self._equal: set[tuple[Operand, Operand, Facts]] = set()
-        self._failed: dict[tuple[Operand, Operand, Facts], Different] = {}
+        self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
+        self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
         self._symbols = 0
         self._count = 0
 
@@ -47,17 +47,18 @@ class ElementPairs:
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
-    def check(self, a: At, b: At, facts: Facts) -> None:
+    def check(self, a: At, b: At, facts: Facts, *, is_converted: bool = False) -> None:
         """Do nothing if two operands have the same value wherever the facts hold.
 
         Args:
             a: of what was written.
             b: of what is there now.
+            is_converted: readers convert both to one dtype, so that equal numbers will do.
 
         Raises:
             Different: they have not, or nothing shows it.
         """
-        key = (a.operand, b.operand, facts)
+        key = (a.operand, b.operand, facts, is_converted)
         if key in self._equal or self._is_one(a, b, facts):
             return
         if key in self._failed:
@@ -66,8 +67,8 @@ class ElementPairs:
         if self._count > LIMIT:
             raise Different("its comparison takes too many steps")
         try:
-            a, b = a.side.seen(a, facts), b.side.seen(b, facts)
-            if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts):
+            a, b = a.side.seen(a, facts, is_converted=is_converted), b.side.seen(b, facts, is_converted=is_converted)
+            if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts, is_converted):
                 self._by_rules(a, b, facts)
         except Different as error:
             self._failed[key] = error
@@ -86,12 +87,12 @@ class ElementPairs:
             case _:
                 return False
 
-    def _by_cases(self, a: At, b: At, facts: Facts) -> bool:
+    def _by_cases(self, a: At, b: At, facts: Facts, is_converted: bool) -> bool:
         """Compare a choice with anything, case by case. False if neither is a choice."""
         for mine, first in ((a, True), (b, False)):
             if isinstance(mine.operand, Access) and mine.side.cases(mine.operand):
                 for value, inside in each_case(mine.side.open_cases(mine.operand, facts), facts):
-                    self.check(value if first else a, b if first else value, inside)
+                    self.check(value if first else a, b if first else value, inside, is_converted=is_converted)
                 return True
         return False
 
@@ -117,7 +118,7 @@ class ElementPairs:
             case Apply() as one, Apply() as other:
                 is_function = one.op is other.op or (one.op in CONVERSIONS and other.op in CONVERSIONS)
                 self._require(is_function and one.dtype is other.dtype, before)
-                self._operands(a, one.operands, points(a.operand.index), b, other.operands, points(b.operand.index), facts)
+                self._operands(a, one.operands, points(a.operand.index), b, other.operands, points(b.operand.index), facts, is_converted=True)
                 return
             case Reduce() as one, Reduce() as other:
                 is_function = one.combine is other.combine and one.body is other.body and one.rescaled == other.rescaled and one.init == other.init
@@ -149,7 +150,8 @@ class ElementPairs:
                 return
             case _:
                 raise Different(before)
-        self._operands(a, operands_of(mine.rule), point, b, operands_of(yours.rule), there, facts)
+        is_converted = not isinstance(mine.rule, Find | Send)
+        self._operands(a, operands_of(mine.rule), point, b, operands_of(yours.rule), there, facts, is_converted=is_converted)
 
     def _wholes(self, a: At, one: Whole, b: At, other: Whole, facts: Facts) -> None:
         """Equal parts at equal places, whichever element is asked for."""
@@ -182,10 +184,12 @@ class ElementPairs:
                 there[f"i{k}"] = point[f"i{k}"]
         return point, there, facts
 
-    def _operands(self, a: At, mine: Sequence[Operand], point: dict[str, Expr], b: At, yours: Sequence[Operand], there: dict[str, Expr], facts: Facts) -> None:
+    def _operands(
+        self, a: At, mine: Sequence[Operand], point: dict[str, Expr], b: At, yours: Sequence[Operand], there: dict[str, Expr], facts: Facts, *, is_converted: bool
+    ) -> None:
         self._require(len(mine) == len(yours), "it has another number of operands")
         for x, y in zip(mine, yours, strict=True):
-            self.check(a.side.at(x, point), b.side.at(y, there), facts)
+            self.check(a.side.at(x, point), b.side.at(y, there), facts, is_converted=is_converted)
 
     @staticmethod
     def _require(holds: bool, reason: str) -> None:

@@ -13,9 +13,9 @@ from itertools import permutations, product
 
 from taskfuse.check.rewrites.elements import ElementPairs, is_equal
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
-from taskfuse.check.rewrites.sums import TermPart, TermSet, form_of, terms
+from taskfuse.check.rewrites.sums import CombineForm, TermPart, TermSet, form_of, terms
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
 
 MOST = 5
@@ -31,6 +31,15 @@ def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
     form = form_of(a) or form_of(b)
     if form is None:
         raise Different("it is no reduction whose terms have no order")
+    try:
+        _compare(elements, a, b, replace(form, atoms=frozenset(elements.same)), facts)
+    except Different:
+        if not elements.same:
+            raise
+        _compare(elements, a, b, form, facts)
+
+
+def _compare(elements: ElementPairs, a: At, b: At, form: CombineForm, facts: Facts) -> None:
     written, now = terms(a, form, elements, facts), terms(b, form, elements, facts)
     if not is_same_number(written.init, now.init):
         raise Different(f"it begins with {now.init}, and began with {written.init}")
@@ -73,6 +82,8 @@ class _Images:
                     if not prove(not_(and_(*image.conditions)), _with(inside, other.conditions)):
                         raise Different(f"the term at {self._point()} may be met twice")
         if not images:
+            if any(prove(le(n, 0), self.facts) for _, n in self.written.variables) or any(prove(not_(c), inside) for c in self.written.conditions):
+                return
             raise Different("no term is left")
         *others, last = sorted(images, key=lambda image: len(image.conditions))
         rest = _with(inside, [not_(and_(*image.conditions)) for image in others])
@@ -114,7 +125,7 @@ class _Images:
         if not is_function or len(part.operands) != len(there.operands):
             raise Different(f"a term is {part.body.name}, and was written as {there.body.name}")
         for mine, yours in zip(there.operands, part.operands, strict=True):
-            self.elements.check(mine, yours, inside)
+            self.elements.check(mine, yours, inside, is_converted=True)
 
     # -- maps -----------------------------------------------------------------------------------------------------------------------
 
@@ -142,7 +153,7 @@ class _Images:
 
     def _matched(self, a: At, b: At, inside: Facts, wanted: set[str], found: dict[str, Expr]) -> None:
         """Learn written variables from two operands that should be equal."""
-        mine, yours = a.side.seen(a, inside), b.side.seen(b, inside)
+        mine, yours = a.side.seen(a, inside, is_converted=True), b.side.seen(b, inside, is_converted=True)
         match mine.operand, yours.operand:
             case IndexOf(value=e), IndexOf(value=f):
                 _learn(e, f, wanted, found)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from taskfuse.dtypes import DType, int64
+from taskfuse.dtypes import DType, contains, converts_once, int64
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
@@ -120,14 +120,18 @@ class Definitions:
             made.append(ChoiceOf(and_(cond, *inside, substitute(condition, here)), At(self, Access(part, own))))
         return tuple(made)
 
-    def seen(self, at: At, facts: Facts) -> At:
-        """The operand behind copies, and behind choices that the facts decide."""
+    def seen(self, at: At, facts: Facts, *, is_converted: bool = False) -> At:
+        """The operand behind copies, and behind choices that the facts decide.
+
+        Args:
+            is_converted: its reader converts it, so that only the number counts: conversions that lose nothing are looked through, too.
+        """
         while isinstance(found := at.operand, Access):
             d = self.definitions.get(found.buffer)
             if d is None:
                 return at
             match d.rule:
-                case Apply(op=op, operands=(only,), dtype=dtype) if op in CONVERSIONS and self.dtype(only) is dtype is d.dtype:
+                case Apply(op=op, operands=(only,), dtype=dtype) if op in CONVERSIONS and self._keeps(only, dtype, d.dtype, is_converted):
                     at = self.at(only, points(found.index))
                     continue
                 case _:
@@ -136,6 +140,11 @@ class Definitions:
                 return at
             at = cases[0].value
         return at
+
+    def _keeps(self, operand: Operand, computed: DType, result: DType, is_converted: bool) -> bool:
+        """True for a conversion that keeps every number, and the dtype, unless the reader converts it."""
+        source = self.dtype(operand)
+        return converts_once(computed, source, result) and (source is result or (is_converted and contains(result, source)))
 
     def open_cases(self, found: Access, facts: Facts) -> Iterator[ChoiceOf]:
         """The cases that the facts leave open, up to the first that they decide."""

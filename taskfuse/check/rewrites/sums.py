@@ -68,11 +68,16 @@ class TermSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CombineForm:
-    """What the terms of one set have in common."""
+    """What the terms of one set have in common.
+
+    Attributes:
+        atoms: tensors whose elements are not taken apart.
+    """
 
     combine: Combine
     wide: DType
     dtype: DType
+    atoms: frozenset[str] = frozenset()
 
     def is_neutral(self, at: At) -> bool:
         """True for the neutral element."""
@@ -135,7 +140,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         return
     inside = part.inside(facts)
     (operand,) = part.operands
-    operand = operand.side.seen(operand, inside)
+    operand = operand.side.seen(operand, inside, is_converted=True)
     if form.is_neutral(operand):
         return
     part = replace(part, operands=(operand,))
@@ -147,7 +152,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
             yield from _expanded(replace(part, conditions=(*part.conditions, *before, case.cond), operands=(case.value,)), form, elements, facts)
             before = (*before, not_(case.cond))
         return
-    if d is None or d.dtype not in (form.dtype, form.wide):
+    if d is None or d.tensor in form.atoms or d.dtype not in (form.dtype, form.wide):
         yield part
         return
     match d.rule:

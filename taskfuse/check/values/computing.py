@@ -14,7 +14,8 @@ from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, claimed, folded, inherited, matches
 from taskfuse.check.values.partials import Accumulation
 from taskfuse.check.values.state import NUMBERS, RunState, points
-from taskfuse.check.values.terms import WRONG, Terms, converted, converts_once, is_constant
+from taskfuse.check.values.terms import WRONG, Terms, converted, is_constant
+from taskfuse.dtypes import converts_once
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Content
 from taskfuse.kir.witness import Apply

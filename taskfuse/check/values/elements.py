@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.refuted import TooLarge
-from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, converts_once, tensor_tag
-from taskfuse.dtypes import DType, int64
+from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, tensor_tag
+from taskfuse.dtypes import DType, converts_once, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, compile_expr, evaluate
 from taskfuse.kir import Kernel

@@ -13,9 +13,8 @@ from taskfuse.check.values.read_elements import ReadElements
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
-from taskfuse.check.values.terms import converts_once
 from taskfuse.check.values.writes import Writes
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, converts_once
 from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam

@@ -123,11 +123,6 @@ def converted(terms: Terms, dtype: DType) -> Terms:
     return found
 
 
-def converts_once(computed: DType, source: DType, result: DType) -> bool:
-    """True if a copy or a cast that computes in some dtype converts what it takes to what it gives, and loses nothing on the way."""
-    return computed in (source, source.compute, result)
-
-
 def number(value: int | float | bool, *dtypes: DType) -> int | float:
     """A constant of the first of some dtypes, converted to the others one after another."""
     found = constant(value, dtypes[0])
