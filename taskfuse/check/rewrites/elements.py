@@ -16,6 +16,8 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, R
 
 LIMIT = 1000
 """Comparisons of one tensor: more are given up."""
+DEPTH = 60
+"""Comparisons inside each other."""
 
 
 class ElementPairs:
@@ -33,6 +35,7 @@ class ElementPairs:
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
         self._symbols = 0
         self._count = 0
+        self._depth = 0
 
     def restart(self) -> None:
         """Begin another tensor: more may be the same by now."""
@@ -64,8 +67,9 @@ class ElementPairs:
         if key in self._failed:
             raise self._failed[key]
         self._count += 1
-        if self._count > LIMIT:
+        if self._count > LIMIT or self._depth == DEPTH:
             raise Different("its comparison takes too many steps")
+        self._depth += 1
         try:
             a, b = a.side.seen(a, facts, is_converted=is_converted), b.side.seen(b, facts, is_converted=is_converted)
             if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts, is_converted):
@@ -73,6 +77,8 @@ class ElementPairs:
         except Different as error:
             self._failed[key] = error
             raise
+        finally:
+            self._depth -= 1
         self._equal.add(key)
 
     def _is_one(self, a: At, b: At, facts: Facts) -> bool:

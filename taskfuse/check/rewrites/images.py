@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.linear import Linear
+from taskfuse.check.ranges import Ranges
 from taskfuse.check.rewrites.elements import ElementPairs, is_equal
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
 from taskfuse.check.rewrites.sums import CombineForm, TermPart, TermSet, form_of, terms
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Sym, and_, const, ge, interval, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
 
 MOST = 5
@@ -115,10 +118,10 @@ class _Images:
         """The part's term is that at a written point, which exists."""
         part, to, written = image.part, image.to, self.written
         for v, n in written.variables:
-            if not (prove(ge(to[v.name], 0), inside) and prove(lt(to[v.name], n), inside)):
+            if not (_holds(ge(to[v.name], 0), inside) and _holds(lt(to[v.name], n), inside)):
                 raise Different(f"a term at {to[v.name]} was not written: there are {n}")
         for condition in written.conditions:
-            if not prove(substitute(condition, to), inside):
+            if not _holds(substitute(condition, to), inside):
                 raise Different(f"a term was not written, where {not_(condition)}")
         there = written.at(to)
         is_function = part.body is there.body or (part.body in CONVERSIONS and there.body in CONVERSIONS)
@@ -183,6 +186,21 @@ class _Images:
         if len(own) < len(extents):
             return None
         return (*reached, *(substitute(c, own) for c in part.conditions))
+
+
+def _holds(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
+    if prove(condition, facts):
+        return True
+    match condition:
+        case Compare(op=CompareOp.LT, a=a, b=b):
+            form = b - a - 1
+        case Compare(op=CompareOp.LE, a=a, b=b):
+            form = b - a
+        case _:
+            return False
+    known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
+    return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
 
 
 def _learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:

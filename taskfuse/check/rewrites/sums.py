@@ -71,7 +71,7 @@ class CombineForm:
     """What the terms of one set have in common.
 
     Attributes:
-        atoms: tensors whose elements are not taken apart.
+        atoms: tensors whose elements are not taken apart, but for the one that is asked for.
     """
 
     combine: Combine
@@ -152,7 +152,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
             yield from _expanded(replace(part, conditions=(*part.conditions, *before, case.cond), operands=(case.value,)), form, elements, facts)
             before = (*before, not_(case.cond))
         return
-    if d is None or d.tensor in form.atoms or d.dtype not in (form.dtype, form.wide):
+    if d is None or (d.tensor in form.atoms and not is_outer) or d.dtype not in (form.dtype, form.wide):
         yield part
         return
     match d.rule:
