@@ -71,7 +71,9 @@ class ElementPairs:
             raise Different("its comparison takes too many steps")
         self._depth += 1
         try:
-            a, b = a.side.seen(a, facts, is_converted=is_converted), b.side.seen(b, facts, is_converted=is_converted)
+            a, b = a.side.seen(a, facts), b.side.seen(b, facts)
+            if is_converted and a.side.dtype(a.operand) is not b.side.dtype(b.operand):
+                a, b = a.side.seen(a, facts, is_converted=True), b.side.seen(b, facts, is_converted=True)
             if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts, is_converted):
                 self._by_rules(a, b, facts)
         except Different as error:
@@ -191,7 +193,16 @@ class ElementPairs:
         return point, there, facts
 
     def _operands(
-        self, a: At, mine: Sequence[Operand], point: dict[str, Expr], b: At, yours: Sequence[Operand], there: dict[str, Expr], facts: Facts, *, is_converted: bool
+        self,
+        a: At,
+        mine: Sequence[Operand],
+        point: dict[str, Expr],
+        b: At,
+        yours: Sequence[Operand],
+        there: dict[str, Expr],
+        facts: Facts,
+        *,
+        is_converted: bool,
     ) -> None:
         self._require(len(mine) == len(yours), "it has another number of operands")
         for x, y in zip(mine, yours, strict=True):

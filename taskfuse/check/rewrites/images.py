@@ -16,7 +16,7 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.rewrites.elements import ElementPairs, is_equal
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
-from taskfuse.check.rewrites.sums import CombineForm, TermPart, TermSet, form_of, terms
+from taskfuse.check.rewrites.sums import CombineForm, TermPart, form_of, terms
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Sym, and_, const, ge, interval, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
@@ -46,9 +46,23 @@ def _compare(elements: ElementPairs, a: At, b: At, form: CombineForm, facts: Fac
     written, now = terms(a, form, elements, facts), terms(b, form, elements, facts)
     if not is_same_number(written.init, now.init):
         raise Different(f"it begins with {now.init}, and began with {written.init}")
-    if len(written.parts) != 1:
-        raise Different(f"what was written has {len(written.parts)} kinds of terms")
-    _Images(elements, written.parts[0], now, facts).check()
+    images = [_Images(elements, part, now.combine.idempotent, facts) for part in written.parts]
+    for part in now.parts:
+        _place(part, images)
+    for found in images:
+        found.check()
+
+
+def _place(part: TermPart, images: Sequence[_Images]) -> None:
+    """Find the written terms that a part's terms are."""
+    reason: Different | None = None
+    for found in images:
+        try:
+            found.add(part)
+            return
+        except Different as error:
+            reason = reason or error
+    raise reason or Different("a term is there, and none was written")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,32 +81,52 @@ class Image:
 
 
 class _Images:
-    def __init__(self, elements: ElementPairs, written: TermPart, now: TermSet, facts: Facts) -> None:
+    """The images of parts in one part of what was written."""
+
+    def __init__(self, elements: ElementPairs, written: TermPart, is_idempotent: bool, facts: Facts) -> None:
         self.elements = elements
         self.written = written
-        self.now = now
+        self.is_idempotent = is_idempotent
         self.facts = facts
+        self.images: list[Image] = []
+
+    def add(self, part: TermPart) -> None:
+        """Add the image of a part.
+
+        Raises:
+            Different: its terms are not among these, or nothing shows that those that are there already are others.
+        """
+        made, inside = self._image(part), self.written.inside(self.facts)
+        if self.images and not self.is_idempotent:
+            made = replace(made, conditions=_needed(made.conditions, inside))
+            self.images = [replace(image, conditions=_needed(image.conditions, inside)) for image in self.images]
+            if not all(_apart(made, other, inside) for other in self.images):
+                raise Different(f"the term at {self._point()} may be met twice")
+        self.images.append(made)
 
     def check(self) -> None:
-        """See :func:`compare_terms`."""
+        """Do nothing if each written term is met.
+
+        Raises:
+            Different: nothing shows it.
+        """
         inside = self.written.inside(self.facts)
-        images = [self._image(part) for part in self.now.parts]
-        if len(images) > 1:
-            images = [replace(image, conditions=_needed(image.conditions, inside)) for image in images]
-        if not self.now.combine.idempotent:
-            for k, image in enumerate(images):
-                for other in images[:k]:
-                    if not prove(not_(and_(*image.conditions)), _with(inside, other.conditions)):
-                        raise Different(f"the term at {self._point()} may be met twice")
-        if not images:
-            if any(prove(le(n, 0), self.facts) for _, n in self.written.variables) or any(prove(not_(c), inside) for c in self.written.conditions):
-                return
+        if self.images:
+            self._covered(inside, sorted(self.images, key=lambda image: len(image.conditions)))
+            return
+        if not (any(prove(le(n, 0), self.facts) for _, n in self.written.variables) or any(prove(not_(c), inside) for c in self.written.conditions)):
             raise Different("no term is left")
-        *others, last = sorted(images, key=lambda image: len(image.conditions))
-        rest = _with(inside, [not_(and_(*image.conditions)) for image in others])
-        missing = next((c for c in last.conditions if not prove(c, rest)), None)
-        if missing is not None:
-            raise Different(f"nothing shows that the term at {self._point()} is met: {missing}")
+
+    def _covered(self, inside: Facts, images: Sequence[Image]) -> None:
+        """Do nothing if all written points of some facts have images: those that one leaves have others."""
+        first, *others = images
+        for condition in first.conditions:
+            if _holds(condition, inside):
+                continue
+            if not others:
+                raise Different(f"nothing shows that the term at {self._point()} is met: {condition}")
+            self._covered(inside.with_assumption(not_(condition)), others)
+            inside = inside.with_assumption(condition)
 
     def _point(self) -> str:
         return f"[{', '.join(v.name for v, _ in self.written.variables)}]"
@@ -238,6 +272,14 @@ def _digits(e: Expr, extents: Mapping[str, Expr], facts: Facts) -> list[tuple[st
         found.append((name, left.pop(name)))
         size = size * extents[name]
     return found
+
+
+def _apart(a: Image, b: Image, inside: Facts) -> bool:
+    """True only if no written point is in both."""
+    if prove(not_(and_(*a.conditions)), _with(inside, b.conditions)):
+        return True
+    every = [*b.conditions, *a.conditions]
+    return any(_holds(not_(c), _with(inside, [other for other in every if other is not c])) for c in a.conditions)
 
 
 def _needed(conditions: Sequence[Expr], inside: Facts) -> tuple[Expr, ...]:

@@ -136,7 +136,7 @@ class Definitions:
                     continue
                 case _:
                     cases = list(self.open_cases(found, facts))
-            if not cases or not (len(cases) == 1 or prove(cases[0].cond, facts)):
+            if not cases or not (len(cases) == 1 or follows(cases[0].cond, facts)):
                 return at
             at = cases[0].value
         return at
@@ -149,11 +149,16 @@ class Definitions:
     def open_cases(self, found: Access, facts: Facts) -> Iterator[ChoiceOf]:
         """The cases that the facts leave open, up to the first that they decide."""
         for case in self.cases(found):
-            if prove(not_(case.cond), facts):
+            if follows(not_(case.cond), facts):
                 continue
             yield case
-            if prove(case.cond, facts):
+            if follows(case.cond, facts):
                 return
+
+
+def follows(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition holds where the facts do: it is one of them, or the prover finds it."""
+    return condition in facts.known or prove(condition, facts)
 
 
 def points(index: Sequence[Expr]) -> dict[str, Expr]:

@@ -17,7 +17,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Sym, conjuncts, const, eq, ge, le, lt, not_, prove, substitute
-from taskfuse.kir.operands import Access
+from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.walk import map_operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
 
@@ -81,7 +81,9 @@ class CombineForm:
 
     def is_neutral(self, at: At) -> bool:
         """True for the neutral element."""
-        return any(is_neutral(at, self.combine.neutral(dtype), dtype) for dtype in {self.wide, self.dtype})
+        if isinstance(at.operand, Immediate) and is_same_number(at.operand.value, self.combine.neutral(self.wide)):
+            return True
+        return is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
 
     def starts_neutral(self, rule: Reduce) -> bool:
         """True if a reduction adds nothing of its own."""
@@ -136,7 +138,7 @@ def _index(at: At) -> tuple[Expr, ...]:
 def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: Facts, is_outer: bool = False) -> Iterator[TermPart]:
     """A part whose terms may be combined of terms themselves, as parts of those."""
     if part.body not in CONVERSIONS:
-        yield part
+        yield from _products(part, form, facts)
         return
     inside = part.inside(facts)
     (operand,) = part.operands
@@ -169,6 +171,26 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
                 yield from _expanded(replace(part, operands=(operand.side.at(o, points(_index(operand))),)), form, elements, facts)
         case _:
             yield part
+
+
+def _products(part: TermPart, form: CombineForm, facts: Facts) -> Iterator[TermPart]:
+    """A part without the points at which its terms are products of zeros."""
+    if part.body is not ELEMENTWISE["mul"] or form.combine.op is not ELEMENTWISE["add"]:
+        yield part
+        return
+    inside = part.inside(facts)
+    operands = tuple(o.side.seen(o, inside, is_converted=True) for o in part.operands)
+    if all(map(form.is_neutral, operands)):
+        return
+    chosen = [list(o.side.open_cases(o.operand, inside)) if isinstance(o.operand, Access) else [] for o in operands]
+    if not all(any(form.is_neutral(c.value) for c in cases) for cases in chosen):
+        yield part
+        return
+    before: tuple[Expr, ...] = ()
+    for case in chosen[0]:
+        here = replace(part, conditions=(*part.conditions, *before, case.cond), operands=(case.value, *operands[1:]))
+        yield from _products(here, form, facts) if form.is_neutral(case.value) else (here,)
+        before = (*before, not_(case.cond))
 
 
 def _of_reduction(part: TermPart, operand: At, d: Definition, rule: Reduce, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
