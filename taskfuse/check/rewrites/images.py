@@ -54,15 +54,20 @@ def _compare(elements: ElementPairs, a: At, b: At, form: CombineForm, facts: Fac
 
 
 def _place(part: TermPart, images: Sequence[_Images]) -> None:
-    """Find the written terms that a part's terms are."""
+    """Find the written terms that a part's terms are: all of them, if terms may be combined twice."""
     reason: Different | None = None
+    is_placed = False
     for found in images:
         try:
             found.add(part)
-            return
         except Different as error:
             reason = reason or error
-    raise reason or Different("a term is there, and none was written")
+            continue
+        is_placed = True
+        if not found.is_idempotent:
+            return
+    if not is_placed:
+        raise reason or Different("a term is there, and none was written")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 import taskfuse as tf
 from taskfuse.check.rewrites.sides import At, Definitions, is_neutral, points
-from taskfuse.dtypes import float32, int32
+from taskfuse.dtypes import bfloat16, float32, int32
 from taskfuse.ir.scalar import Facts, const, sym
 from taskfuse.kir.operands import Access, Immediate, IndexOf
 from tests.check.rewrites.rewritten import rewritten
@@ -50,3 +50,24 @@ def test_dtypes_and_points() -> None:
     assert points([const(3), sym("q")]) == {"i0": const(3), "i1": sym("q")}
     moved = side.at(IndexOf(sym("i0")), {"i0": const(4)})
     assert moved.operand == IndexOf(const(4))
+
+
+def converted(f: tf.Fusion) -> None:
+    """Three copies of a 16-bit input: in its dtype, wider, and narrower."""
+    x = tf.define_tensor([8], dtype=tf.bfloat16, name="x")
+    f.add_output(tf.sum(tf.cast(x, tf.float32), 0), tf.sum(tf.cast(x, tf.float8_e4m3), 0))
+    x.cache_after()
+
+
+def test_conversions_that_lose_nothing_are_seen_through_by_those_who_convert() -> None:
+    kernel = rewritten(converted)
+    side = Definitions.of(kernel, kernel.definitions)
+    same, wide, narrow = (
+        next(d.tensor for d in kernel.definitions if d.dtype is dtype and d.shape == (const(8),)) for dtype in (bfloat16, float32, tf.float8_e4m3)
+    )
+    x = Access("x", (const(5),))
+    at = {name: At(side, Access(name, (const(5),))) for name in (same, wide, narrow)}
+    assert side.seen(at[same], Facts()).operand == x, "computed in float32, and rounded back"
+    assert side.seen(at[wide], Facts()) is at[wide]
+    assert side.seen(at[wide], Facts(), is_converted=True).operand == x
+    assert side.seen(at[narrow], Facts(), is_converted=True) is at[narrow]

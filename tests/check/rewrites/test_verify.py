@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 
 import pytest
@@ -13,7 +13,7 @@ import taskfuse as tf
 import taskfuse.schedule.chunk_reduction as chunk_reduction
 from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.errors import ProofError
-from taskfuse.ir.expr import IndexValue, Operand, at_point
+from taskfuse.ir.expr import IndexValue, Operand, Scan, at_point
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.reports.certificate import Layer, Verdict
@@ -68,6 +68,70 @@ def test_scans_of_chunks_are_proved(op: Callable[..., tf.TensorView], shape: tup
     def build(f: tf.Fusion) -> None:
         f.add_output(op(_input(shape), axis=1))
         scan(f).chunk_scan(5)
+
+    assert is_proved(rewritings(rewritten(build)))
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_scans_of_chunks_of_chunks_are_proved(dtype: tf.DType) -> None:
+    kernel = rewritten(partial(_twice, dtype))
+    assert is_proved(rewritings(kernel))
+    for old, new in (("i1 >= 1", "i1 >= 2"), ("i0, i1, 7]", "i0, i1, 6]"), ("i1//8, i1 % 8", "i1//8, (i1 + 1) % 8")):
+        assert is_refuted(changed(kernel, old, new))
+
+
+def _twice(dtype: tf.DType, f: tf.Fusion) -> None:
+    """A scan of 256 elements in chunks of 8, whose totals are scanned in chunks of 4."""
+    f.add_output(tf.cumsum(tf.define_tensor([3, 256], dtype=dtype, name="x"), axis=1))
+    scan(f).chunk_scan(8)
+    totals = [tv for tv in f.tensors() if isinstance(tv.definition, Scan) and len(tv.root) == 2]
+    totals[0].chunk_scan(4)
+
+
+def _product(f: tf.Fusion) -> None:
+    """A product of 16-bit matrices with copies of both, and of the result."""
+    a, b = (tf.define_tensor([n, 8], dtype=tf.bfloat16, name=name) for n, name in (("M", "a"), (4, "b")))
+    y = tf.matmul(a, b.T).astype(tf.bfloat16)
+    f.add_output(y)
+    for tv in (a, b):
+        tv.cache_after()
+    y.cache_before()
+
+
+def test_copies_of_narrow_factors_are_proved() -> None:
+    kernel = rewritten(_product)
+    assert is_proved(rewritings(kernel))
+    for old, new in (("copy.float32(a[i0, i1])", "copy.float32(a[i0, 7 - i1])"), ("copy.float32(b[i0, i1])", "copy.float8_e5m2(b[i0, i1])")):
+        assert not is_proved(rewritings(changed(kernel, old, new)))
+
+
+@pytest.mark.parametrize("op", [tf.sum, tf.max, tf.prod])
+def test_sums_of_joined_rows_are_proved(op: Callable[..., tf.TensorView]) -> None:
+    """A reduction over copies of the same rows, stacked, has terms of several kinds, which are equal."""
+
+    def build(f: tf.Fusion) -> None:
+        x = _input(("M", 21))
+        y = op(tf.stack([x, x, x], axis=1), axis=(1, 2))
+        f.add_output(y)
+        y.split(2, 4)
+        y.rfactor([3])
+
+    kernel = rewritten(build)
+    assert is_proved(rewritings(kernel))
+    if op is not tf.max:
+        assert is_refuted(changed(kernel, "x[i0, i2] if i1 == 1,", "x[i0, 0] if i1 == 1,"))
+
+
+def test_sums_of_nothing_and_sums_of_kept_sums_are_proved() -> None:
+    def build(f: tf.Fusion) -> None:
+        x = _input((3, 0))
+        y = tf.sum(x, axis=1)
+        z = tf.sum(y + 1.0, axis=0)  # whose terms are sums themselves
+        f.add_output(y, z)
+        y.split(1, 4)
+        y.rfactor([2])
+        z.split(0, 2)
+        z.rfactor([1])
 
     assert is_proved(rewritings(rewritten(build)))
 
