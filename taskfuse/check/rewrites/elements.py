@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, points
-from taskfuse.ir.scalar import Expr, Facts, Sym, eq, not_, prove, substitute, sym
+from taskfuse.check.rewrites.gathers import Place, choice_of, condition_of, found_element
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, follows, points
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import Expr, Facts, Sym, and_, eq, ge, lt, not_, prove, substitute, sym
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 
@@ -36,6 +38,7 @@ class ElementPairs:
         self._symbols = 0
         self._count = 0
         self._depth = 0
+        self._places: list[Place] = []
 
     def restart(self) -> None:
         """Begin another tensor: more may be the same by now."""
@@ -44,9 +47,12 @@ class ElementPairs:
 
     def fresh(self, extent: Expr, facts: Facts) -> tuple[Sym, Facts]:
         """A symbol of its own for an index below an extent, and the facts with its range."""
-        self._symbols += 1
-        made = sym(f"r.{self._symbols}")
+        made = self._symbol()
         return made, facts.with_range(made.name, 0, extent - 1)
+
+    def _symbol(self) -> Sym:
+        self._symbols += 1
+        return sym(f"r.{self._symbols}")
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
@@ -71,7 +77,7 @@ class ElementPairs:
             raise Different("its comparison takes too many steps")
         self._depth += 1
         try:
-            a, b = a.side.seen(a, facts), b.side.seen(b, facts)
+            a, b = self._seen(a, facts), self._seen(b, facts)
             if is_converted and a.side.dtype(a.operand) is not b.side.dtype(b.operand):
                 a, b = a.side.seen(a, facts, is_converted=True), b.side.seen(b, facts, is_converted=True)
             if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts, is_converted):
@@ -82,6 +88,66 @@ class ElementPairs:
         finally:
             self._depth -= 1
         self._equal.add(key)
+
+    def _seen(self, at: At, facts: Facts) -> At:
+        """The operand behind copies, behind choices that are decided, and behind what is found at integers whose place is known."""
+        while True:
+            at = at.side.seen(at, facts)
+            d = at.side.defined(at.operand) if self._places else None
+            place = self._place_of(at, d.rule, facts) if d is not None and isinstance(d.rule, Find) else None
+            if d is None or place is None:
+                return at
+            assert isinstance(d.rule, Find)
+            at = found_element(at, d.rule, place.at)
+
+    def _place_of(self, at: At, rule: Find, facts: Facts) -> Place | None:
+        assert isinstance(at.operand, Access)
+        values = [at.side.at(o, points(at.operand.index)) for o in rule.values]
+        for place in self._places:
+            is_equally_long = len(values) == len(place.values) and all(is_equal(e, f, facts) for e, f in zip(rule.extents, place.extents, strict=True))
+            if is_equally_long and all(map(self._is_value(facts), place.values, values)):
+                return place
+        return None
+
+    def _is_value(self, facts: Facts) -> Callable[[At, At], bool]:
+        """Whether an integer is one that was written, on either side."""
+
+        def holds(written: At, at: At) -> bool:
+            if written.side is at.side:
+                return written == at
+            try:
+                self.check(written, at, facts)
+            except Different:
+                return False
+            return True
+
+        return holds
+
+    def _found(self, a: At, rule: Find, b: At, facts: Facts) -> None:
+        """Compare an element that is found with a choice between something and 0."""
+        assert isinstance(a.operand, Access)
+        chosen = choice_of(b)
+        self._require(chosen is not None, f"{shown(a)} was found, and {shown(b)} is there")
+        assert chosen is not None
+        values = tuple(a.side.at(o, points(a.operand.index)) for o in rule.values)
+        extents = tuple(substitute(n, points(a.operand.index)) for n in rule.extents)
+        given = tuple(self._symbol() for _ in values)
+        is_value = self._is_value(facts)
+        cond = condition_of(chosen.cond, lambda at: next((w for value, w in zip(values, given, strict=True) if is_value(value, at)), None))
+        inside = and_(*(c for w, n in zip(given, extents, strict=True) for c in (ge(w, -n), lt(w, n))))
+        is_inside = follows(cond, facts.with_assumption(inside)) and follows(not_(cond), facts.with_assumption(not_(inside)))
+        self._require(is_inside, f"{shown(b)} is chosen elsewhere than where its integers are inside")
+        other = chosen.other.side.seen(chosen.other, facts)
+        self._require(isinstance(other.operand, Immediate) and is_same_number(other.operand.value, 0), f"{shown(b)} is not 0 outside")
+        at = list[Sym]()
+        for n in extents:
+            v, facts = self.fresh(n, facts)
+            at.append(v)
+        self._places.append(Place(values, extents, tuple(at)))
+        try:
+            self.check(found_element(a, rule, tuple(at)), chosen.value, facts)
+        finally:
+            self._places.pop()
 
     def _is_one(self, a: At, b: At, facts: Facts) -> bool:
         match a.operand, b.operand:
@@ -111,6 +177,9 @@ class ElementPairs:
         try:
             if mine is None or yours is None:
                 raise Different(f"{shown(a)} was written, and {shown(b)} is there")
+            if isinstance(mine.rule, Find) and not isinstance(yours.rule, Find):
+                self._found(a, mine.rule, b, facts)
+                return
             self.same_rules(a, mine, b, yours, facts)
         except Different:
             if not any(d is not None and isinstance(d.rule, Reduce | Accumulate) for d in (mine, yours)):

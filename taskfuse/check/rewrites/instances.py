@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.check.drawn_launches import drawn_extents, drawn_tables
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.values import MODULAR, Array, Native, Scalar, Values
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.meaning import meaning
+from taskfuse.kir.witness import Find, Send
 
 LAUNCHES = 4
 """Sets of extents that are tried."""
@@ -133,17 +134,25 @@ def _differences(a: Array, b: Array) -> npt.NDArray[np.intp]:
 def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> list[Array | float | int]:
     chance = np.random.default_rng(0)
     tables = drawn_tables(kernel, extents)
+    places = {
+        o.buffer: int(evaluate(n, extents))
+        for d in (*kernel.written, *kernel.definitions)
+        if isinstance(d.rule, Find | Send)
+        for o, n in zip(d.rule.values, d.rule.extents, strict=True)
+    }
     made: list[Array | float | int] = []
     for p in kernel.inputs:
         shape = tuple(int(evaluate(n, extents)) for n in p.shape)
-        made.append(tables[p.name].astype(p.dtype.numpy) if p.name in tables else _drawn(chance, shape, p.dtype))
+        made.append(tables[p.name].astype(p.dtype.numpy) if p.name in tables else _drawn(chance, shape, p.dtype, places.get(p.name, 7)))
     made += [_drawn(chance, (), p.dtype).item() for p in kernel.params if isinstance(p, ScalarParam)]
     return made
 
 
-def _drawn(chance: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+def _drawn(chance: np.random.Generator, shape: tuple[int, ...], dtype: DType, extent: int = 7) -> Array:
+    """Any numbers. Of integers some are outside ``-extent..extent``."""
     if dtype.is_bool:
         return chance.integers(0, 2, shape).astype(np.bool_)
     if dtype.is_float:
         return np.asarray(chance.normal(size=shape)).astype(dtype.numpy)
-    return np.asarray(chance.integers(0, 7, shape)).astype(dtype.numpy)
+    least = 0 if dtype.kind is DTypeKind.UINT else max(-extent - 2, int(dtype.min_value))
+    return np.asarray(chance.integers(least, min(extent + 2, int(dtype.max_value)), shape)).astype(dtype.numpy)

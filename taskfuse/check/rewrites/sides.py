@@ -131,7 +131,7 @@ class Definitions:
             if d is None:
                 return at
             match d.rule:
-                case Apply(op=op, operands=(only,), dtype=dtype) if op in CONVERSIONS and self._keeps(only, dtype, d.dtype, is_converted):
+                case Apply(op=op, operands=(only,), dtype=dtype) if op in CONVERSIONS and self.keeps(only, dtype, d.dtype, is_converted=is_converted):
                     at = self.at(only, points(found.index))
                     continue
                 case _:
@@ -141,8 +141,8 @@ class Definitions:
             at = cases[0].value
         return at
 
-    def _keeps(self, operand: Operand, computed: DType, result: DType, is_converted: bool) -> bool:
-        """True for a conversion that keeps every number, and the dtype, unless the reader converts it."""
+    def keeps(self, operand: Operand, computed: DType, result: DType, *, is_converted: bool = False) -> bool:
+        """True if an operand keeps its number, converted to what computes and then to the result's dtype; and its dtype, unless the reader converts it."""
         source = self.dtype(operand)
         return converts_once(computed, source, result) and (source is result or (is_converted and contains(result, source)))
 

@@ -16,7 +16,27 @@ from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Sym, conjuncts, const, eq, ge, le, lt, not_, prove, substitute
+from taskfuse.ir.scalar import (
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Facts,
+    FloorDiv,
+    Sym,
+    children,
+    conjuncts,
+    const,
+    eq,
+    ge,
+    is_multiple,
+    le,
+    lt,
+    not_,
+    prove,
+    simplify,
+    substitute,
+)
 from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.walk import map_operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
@@ -122,7 +142,8 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
                     return TermSet(form.combine, form.wide, form.dtype, init, tuple(_eliminated(one, facts)))
             case _:
                 pass
-    found = tuple(q for p in _expanded(_alone(at), form, elements, facts, is_outer=True) for q in _eliminated(p, facts))
+    parts = (q for p in _expanded(_alone(at), form, elements, facts, is_outer=True) for q in _eliminated(p, facts))
+    found = tuple(_in_digits(p, elements, facts) for p in parts)
     return TermSet(form.combine, form.wide, form.dtype, init, found)
 
 
@@ -229,6 +250,32 @@ def _eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
         if not prove(condition, ranges) and condition not in kept:
             kept.append(condition)
     yield replace(part, conditions=tuple(kept))
+
+
+def _in_digits(part: TermPart, elements: ElementPairs, facts: Facts) -> TermPart:
+    """A part of whose variables those are two each, quotient and remainder, that its operands read at both."""
+    operands = tuple(o.side.seen(o, part.inside(facts), is_converted=True) for o in part.operands)
+    read = [e for o in operands if isinstance(o.operand, Access) for index in o.operand.index for e in _quotients(index)]
+    for v, n in part.variables:
+        size = next((e.b for e in read if e.a is v and isinstance(e.b, Const) and is_multiple(n, e.b, facts)), None)
+        if size is not None:
+            (high, _), (low, _) = elements.fresh(n // size, facts), elements.fresh(size, facts)
+            moved = replace(part, operands=operands).at({v.name: high * size + low})
+            moved = replace(moved, variables=(*moved.variables, (high, simplify(n // size, facts)), (low, size)))
+            return _in_digits(_simple(moved, moved.inside(facts)), elements, facts)
+    return part
+
+
+def _simple(part: TermPart, inside: Facts) -> TermPart:
+    """A part with simpler indices."""
+    return replace(part, operands=tuple(At(o.side, map_operand(o.operand, lambda e: simplify(e, inside))) for o in part.operands))
+
+
+def _quotients(e: Expr) -> Iterator[FloorDiv]:
+    if isinstance(e, FloorDiv):
+        yield e
+    for part in children(e):
+        yield from _quotients(part)
 
 
 def _said(part: TermPart) -> tuple[Sym, Expr, tuple[Expr, ...]] | None:
