@@ -1,5 +1,7 @@
 """What was written and what is there now, computed at small extents: a difference refutes, and equal results are evidence.
 
+Where extents are constants and large, some elements are computed alone (:mod:`taskfuse.check.rewrites.sampled`).
+
 Modular words show a difference of any kind, but for what rescaled sums do with a factor, which no words have the law of; those are compared in float64, without
 the roundings to narrower types.
 """
@@ -15,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.check.drawn_launches import drawn_extents, drawn_tables
+from taskfuse.check.refuted import TooLarge
+from taskfuse.check.rewrites.sampled import Inputs, SampledElements
 from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.values import MODULAR, Array, Native, Scalar, Values
@@ -27,6 +31,10 @@ LAUNCHES = 4
 """Sets of extents that are tried."""
 MOST = 1 << 19
 """Points of all iteration spaces at some extents, at most."""
+ELEMENTS = 4
+"""Elements of an output that are computed alone."""
+WORK = 1 << 19
+"""Points that all elements that are computed alone may need on each side."""
 TOLERANCE = 1e-7
 """The largest difference in float64, relative to the largest number, that rounding in another order makes."""
 
@@ -67,7 +75,7 @@ class Instance:
 
 
 def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
-    """Compare some outputs at small extents."""
+    """Compare some outputs at small extents, or a few of their elements if the extents are constants and large."""
     at: list[str] = []
     every = set[str]()
     is_small = False
@@ -82,8 +90,10 @@ def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
         at.append(", ".join(f"{n} = {v}" for n, v in extents.items()))
         if len(at) == LAUNCHES or not extents:
             break
+    if not is_small:
+        return _sampled(kernel, outputs)
     if not at:
-        return Instance(None, "it cannot be computed" if is_small else "its extents are too large to compute it")
+        return Instance(None, "it cannot be computed")
     where = "" if at == [""] else f" at {'; '.join(at)}"
     return Instance(None, f"computed in {' and '.join(sorted(every))}, it is{where}")
 
@@ -96,6 +106,39 @@ def _small(kernel: Kernel) -> Iterator[dict[str, int]]:
                 yield extents
         except (ZeroDivisionError, IndexError):
             continue
+
+
+def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
+    """Compare single elements, each with all that it needs."""
+    extents = next(drawn_extents(kernel), None)
+    if extents is None:
+        return Instance(None, "no extents are as declared")
+    inputs, chance = Inputs(kernel, extents), np.random.default_rng(0)
+    shapes = {d.tensor: tuple(int(evaluate(n, extents)) for n in d.shape) for d in kernel.definitions}
+    filled = [name for name in outputs if 0 not in shapes[name]]
+    places = [(name, tuple(n - 1 for n in shapes[name])) for name in filled]
+    places += [(name, tuple(int(chance.integers(0, n)) for n in shapes[name])) for _ in range(ELEMENTS - 1) for name in filled]
+    for values, what in ((MODULAR, "modular words"), (WIDE, "float64")):
+        left, count, wrong = WORK, 0, None
+        for name, place in places:
+            try:
+                sides = [SampledElements(kernel, definitions, extents, inputs, values, left) for definitions in (kernel.written, kernel.definitions)]
+                with np.errstate(all="ignore"):
+                    wanted, found = (side.at(name, [np.array([i]) for i in place]) for side in sides)
+            except (TooLarge, IndexError, ZeroDivisionError, KeyError):
+                break
+            left = min(side.left for side in sides)
+            count += 1
+            if len(_differences(wanted, found)):
+                wrong = name, place, found, wanted
+                break
+        if wrong is not None and values is WIDE:
+            name, place, found, wanted = wrong
+            return Instance(name, f"element [{', '.join(map(str, place))}] is {found[0]}, and was written as {wanted[0]}")
+        if wrong is None:
+            of_what = f"{count} {'element' if count == 1 else 'elements'}, computed in {what}"
+            return Instance(None, f"{of_what}, {'is' if count == 1 else 'are'}" if count else "its extents are too large to compute it")
+    return Instance(None, "it cannot be computed")
 
 
 def _compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:

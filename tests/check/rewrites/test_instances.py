@@ -3,7 +3,7 @@
 import pytest
 
 import taskfuse as tf
-from taskfuse.check.rewrites.instances import MOST, Instance, instance
+from taskfuse.check.rewrites.instances import MOST, WORK, Instance, instance
 from taskfuse.kir import Kernel
 from tests.check.rewrites.rewritten import changed, rewritten
 
@@ -44,7 +44,16 @@ def test_definitions_without_values_are_no_evidence() -> None:
     assert result.reason == "it cannot be computed"
 
 
-def test_what_is_too_large_is_said() -> None:
+def test_of_many_elements_a_few_are_computed() -> None:
     result = found(kernel(MOST, 21))
+    assert result.output is None
+    assert result.reason == "4 elements, computed in modular words, are"
+    wrong = found(changed(kernel(MOST, 21), "x[i0, i1]", "x[i0, i1//2]"))
+    assert wrong.output is not None
+    assert "was written as" in wrong.reason
+
+
+def test_what_is_too_large_is_said() -> None:
+    result = found(kernel(4, 4 * WORK))
     assert result.output is None
     assert "too large" in result.reason
