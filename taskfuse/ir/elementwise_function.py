@@ -117,6 +117,22 @@ class Elementwise:
             case _:
                 return out.compute
 
+    def computes_in(self, dtype: DType) -> bool:
+        """True if ``function`` is defined on operands of ``dtype``."""
+        match self.rule:
+            case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
+                return dtype.is_float
+            case DTypeRule.NUMERIC:
+                return not dtype.is_bool
+            case DTypeRule.BITWISE:
+                return not dtype.is_float
+            case DTypeRule.SHIFT:
+                return dtype.is_integer
+            case DTypeRule.OF_BITS:
+                return dtype in (uint32, uint64)
+            case DTypeRule.SAME | DTypeRule.BOOL | DTypeRule.LOGICAL | DTypeRule.CAST | DTypeRule.SELECT:
+                return True
+
     def result_dtype(self, dtype: DType) -> DType:
         """The dtype of what ``function`` gives when it computes in ``dtype``."""
         match self.rule:

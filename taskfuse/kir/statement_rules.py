@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from taskfuse.dtypes import DType, uint32, uint64
-from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import FALSE, ONE, ZERO, Const, Expr, is_boolean, simplify
 from taskfuse.kir.declaration_rules import NO_NAME
@@ -207,23 +205,7 @@ def ops_have_their_operands(subject: Compute, scope: Scope) -> str | None:
 
 def ops_have_a_dtype(subject: Compute, scope: Scope) -> str | None:
     """The op is defined in the dtype of the computation."""
-    return None if _computes_in(subject.op, subject.dtype) else f"{subject.op.name} does not compute in {subject.dtype}"
-
-
-def _computes_in(op: Elementwise, dtype: DType) -> bool:
-    match op.rule:
-        case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
-            return dtype.is_float
-        case DTypeRule.NUMERIC:
-            return not dtype.is_bool
-        case DTypeRule.BITWISE:
-            return not dtype.is_float
-        case DTypeRule.SHIFT:
-            return dtype.is_integer
-        case DTypeRule.OF_BITS:
-            return dtype in (uint32, uint64)
-        case DTypeRule.SAME | DTypeRule.BOOL | DTypeRule.LOGICAL | DTypeRule.CAST | DTypeRule.SELECT:
-            return True
+    return None if subject.op.computes_in(subject.dtype) else f"{subject.op.name} does not compute in {subject.dtype}"
 
 
 def constants_fit(subject: Compute | Choose, scope: Scope) -> str | None:

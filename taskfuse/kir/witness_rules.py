@@ -107,7 +107,9 @@ def points_have_a_place(d: Definition, above: Above) -> str | None:
         return _place_of_fold(d, d.rule)
     if not isinstance(d.rule, Reduce) and (d.space, d.place) != (d.shape, iteration_point(len(d.shape))):
         return f"'{d.tensor}' is not a reduction: its iteration space is its shape"
-    return None
+    axes = {str(e): n for e, n in zip(iteration_point(len(d.space)), d.space, strict=True)}
+    wrong = next((k for k, (e, n) in enumerate(zip(d.place, d.shape, strict=True)) if isinstance(e, Sym) and axes.get(e.name, n) is not n), None)
+    return None if wrong is None else f"axis {wrong} of '{d.tensor}' is an axis of its iteration space, which has another extent"
 
 
 def _place_of_fold(d: Definition, rule: Iterate) -> str | None:
@@ -170,6 +172,17 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
             if not parts or not len(parts) == len(places) == len(conditions):
                 return f"'{d.tensor}' is made of {len(parts)} parts at {len(places)} places under {len(conditions)} conditions"
             return None if wrong is None else f"the condition {wrong} is not a boolean"
+
+
+def functions_have_a_dtype(d: Definition, above: Above) -> str | None:
+    """A function is defined in the dtype that it computes in; what combines keeps its dtype."""
+    match d.rule:
+        case Apply(op=op, dtype=dtype) | Reduce(body=op, dtype=dtype) | Iterate(op=op, dtype=dtype) if not op.computes_in(dtype):
+            return f"{op.name} does not compute in {dtype}"
+        case Reduce(combine=combine, dtype=dtype) | Accumulate(combine=combine, dtype=dtype):
+            return None if combine.op.computes_in(dtype) and combine.op.result_dtype(dtype) is dtype else f"{combine.name} does not combine {dtype}"
+        case _:
+            return None
 
 
 def operands_exist(d: Definition, above: Above) -> str | None:
@@ -287,6 +300,7 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
     spaces_are_known,
     points_have_a_place,
     rules_are_complete,
+    functions_have_a_dtype,
     operands_exist,
     symbols_have_a_meaning,
     values_are_integers,

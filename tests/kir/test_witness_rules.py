@@ -54,6 +54,17 @@ BAD_DEFINITIONS = [
         "z: float32[4] over (N, 4) at (i1) = reduce add of neg(0.5) from 0.0",
     ),
     ("z: float32[4] over (4) at (3 - i0) = neg(0.5)", "'z' is not a reduction: its iteration space is its shape", "z: float32[4] = neg(0.5)"),
+    (
+        "z: float32[N] over (4, 4) at (i0) = reduce add of neg(0.5) from 0.0",
+        "axis 0 of 'z' is an axis of its iteration space, which has another extent",
+        "z: float32[N] over (N, 4) at (i0) = reduce add of neg(0.5) from 0.0",
+    ),
+    ("z: float32[N] = bitwise_not(0.5)", "bitwise_not does not compute in float32", "z: float32[N] = neg(0.5)"),
+    (
+        "z: float32[N] over (N, 4) at (i0) = reduce logical_and of neg(0.5) from 1.0",
+        "logical_and does not combine float32",
+        "z: float32[N] over (N, 4) at (i0) = reduce maximum of neg(0.5) from 1.0",
+    ),
     ("z: float32[N] = add(0.5)", "add takes 2 operands, not 1", "z: float32[N] = add(0.5, alpha)"),
     (
         "z: float32[N] over (N, 2) at (i0) = reduce add of mul(alpha) from 0.0",

@@ -7,10 +7,10 @@ terms (:mod:`taskfuse.check.rewrites.sums`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from taskfuse.check.rewrites.gathers import Place, choice_of, condition_of, found_element
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, follows, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Facts, Sym, and_, eq, ge, lt, not_, prove, substitute, sym
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
@@ -238,8 +238,8 @@ class ElementPairs:
         self._require(all(is_equal(e, f, facts) for e, f in zip(a.operand.index, b.operand.index, strict=True)), "another element is read")
         self._require(one.places == other.places and one.conditions == other.conditions, "its parts lie elsewhere")
         for part, there in zip(one.parts, other.parts, strict=True):
-            d = a.side.definitions.get(part)
-            self._require(d is not None, f"nothing defines {part}")
+            d, e = a.side.definitions.get(part), b.side.definitions.get(there)
+            self._require(d is not None and e is not None and d.shape == e.shape, f"{there} is no part as {part} was")
             assert d is not None
             inside, index = facts, list[Expr]()
             for extent in d.shape:
@@ -281,13 +281,6 @@ class ElementPairs:
     def _require(holds: bool, reason: str) -> None:
         if not holds:
             raise Different(reason)
-
-
-def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Facts]]:
-    """The values of cases, each with what holds where it is taken."""
-    for case in cases:
-        yield case.value, facts.with_assumption(case.cond)
-        facts = facts.with_assumption(not_(case.cond))
 
 
 def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:

@@ -81,7 +81,7 @@ def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     is_small = False
     for extents in _small(kernel):
         is_small = True
-        found = _compared(kernel, outputs, extents)
+        found = compared(kernel, outputs, extents)
         if found is None:
             continue
         if isinstance(found, Instance):
@@ -141,7 +141,7 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     return Instance(None, "it cannot be computed")
 
 
-def _compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:
+def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:
     """A difference, or in what the results are equal; ``None`` if they cannot be computed."""
     before = replace(kernel, definitions=kernel.written)
     arguments = _arguments(kernel, extents)

@@ -10,7 +10,7 @@ from taskfuse.dtypes import DType, contains, converts_once, int64
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, eq, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, conjuncts, eq, ge, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
@@ -136,7 +136,7 @@ class Definitions:
                     continue
                 case _:
                     cases = list(self.open_cases(found, facts))
-            if not cases or not (len(cases) == 1 or follows(cases[0].cond, facts)):
+            if not cases or not follows(cases[0].cond, facts):
                 return at
             at = cases[0].value
         return at
@@ -154,6 +154,25 @@ class Definitions:
             yield case
             if follows(case.cond, facts):
                 return
+
+
+def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Facts]]:
+    """The values of cases, each with what holds where it is taken.
+
+    Raises:
+        Different: at the end, if nothing shows that there always is a case.
+    """
+    for case in cases:
+        yield case.value, facts.with_assumption(case.cond)
+        if follows(case.cond, facts):
+            return
+        facts = facts.with_assumption(negation(case.cond, facts))
+    raise Different("nothing shows that a case of a choice holds")
+
+
+def negation(condition: Expr, facts: Facts) -> Expr:
+    """What holds where the facts do and a condition does not: something about those of its conjuncts that are open."""
+    return not_(and_(*(c for c in conjuncts(condition) if not follows(c, facts))))
 
 
 def follows(condition: Expr, facts: Facts) -> bool:

@@ -6,11 +6,11 @@ list of parts; a part has variables in boxes, conditions on them, and a term at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, is_neutral, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, follows, is_neutral, negation, points
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -170,10 +170,8 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
     d = operand.side.defined(operand.operand)
     cases = list(operand.side.open_cases(operand.operand, inside)) if isinstance(operand.operand, Access) else []
     if cases:
-        before: tuple[Expr, ...] = ()
-        for case in cases:
-            yield from _expanded(replace(part, conditions=(*part.conditions, *before, case.cond), operands=(case.value,)), form, elements, facts)
-            before = (*before, not_(case.cond))
+        for value, conditions in _each(cases, inside):
+            yield from _expanded(replace(part, conditions=(*part.conditions, *conditions), operands=(value,)), form, elements, facts)
         return
     if d is None or (d.tensor in form.atoms and not is_outer) or d.dtype not in (form.dtype, form.wide):
         yield part
@@ -207,11 +205,25 @@ def _products(part: TermPart, form: CombineForm, facts: Facts) -> Iterator[TermP
     if not all(any(form.is_neutral(c.value) for c in cases) for cases in chosen):
         yield part
         return
+    for value, conditions in _each(chosen[0], inside):
+        here = replace(part, conditions=(*part.conditions, *conditions), operands=(value, *operands[1:]))
+        yield from _products(here, form, facts) if form.is_neutral(value) else (here,)
+
+
+def _each(cases: Sequence[ChoiceOf], inside: Facts) -> Iterator[tuple[At, tuple[Expr, ...]]]:
+    """The values of cases with the conditions under which each is taken.
+
+    Raises:
+        Different: at the end, if nothing shows that there always is a case.
+    """
     before: tuple[Expr, ...] = ()
-    for case in chosen[0]:
-        here = replace(part, conditions=(*part.conditions, *before, case.cond), operands=(case.value, *operands[1:]))
-        yield from _products(here, form, facts) if form.is_neutral(case.value) else (here,)
-        before = (*before, not_(case.cond))
+    for case in cases:
+        yield case.value, (*before, case.cond)
+        if follows(case.cond, inside):
+            return
+        other = negation(case.cond, inside)
+        before, inside = (*before, other), inside.with_assumption(other)
+    raise Different("nothing shows that a case of a choice holds")
 
 
 def _of_reduction(part: TermPart, operand: At, d: Definition, rule: Reduce, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
