@@ -41,6 +41,18 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.
     """
+    binary = compile_quietly(text, name, options, settings)
+    lost = [d for d in binary.diagnostics if strict and d.of_registers]
+    if lost:
+        notes = tuple(d.text for d in lost[1:])
+        raise RegisterError(kernel=name, arch=options.arch, reason=lost[0].text, notes=notes, help=lost[0].help, location=caller())
+    for diagnostic in binary.diagnostics if binary.diagnostics and _state.first(f"diagnostics of {cache_key(text, name, options, None)}") else ():
+        warn(f"kernel '{name}' for {options.arch}: {diagnostic}")
+    return binary
+
+
+def compile_quietly(text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
+    """What :func:`compiled` gives, and it alone warns of."""
     key = cache_key(text, name, options, None)
     state = _state
     binary = None if settings.always_compile else state.recall(key)
@@ -50,12 +62,6 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
             if binary is None:
                 binary = _load_or_compile(text, name, options, settings)
                 state.remember(key, binary)
-    lost = [d for d in binary.diagnostics if strict and d.of_registers]
-    if lost:
-        notes = tuple(d.text for d in lost[1:])
-        raise RegisterError(kernel=name, arch=options.arch, reason=lost[0].text, notes=notes, help=lost[0].help, location=caller())
-    for diagnostic in binary.diagnostics if state.first(f"diagnostics of {key}") else ():
-        warn(f"kernel '{name}' for {options.arch}: {diagnostic}")
     return binary
 
 

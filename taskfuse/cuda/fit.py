@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from taskfuse.cuda.cache import compiled
+from taskfuse.cuda.cache import compile_quietly, compiled
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
 from taskfuse.cuda.kernel_interface import interface_of
@@ -14,7 +16,7 @@ from taskfuse.cuda.nvrtc import CompileOptions
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.signature import Source
-from taskfuse.errors import CudaUnavailableError, LaunchError
+from taskfuse.errors import CudaUnavailableError, LaunchError, TaskfuseError, UnsupportedError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
@@ -40,10 +42,9 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
         CudaCompileError, UnsupportedError: its text cannot be made or compiled.
     """
     settings = read_options()
-    source = emitted(interface_of(kernel), dense(kernel), fast_math, False, settings)
-    wanted = arch or f"sm_{target.capability}{'a' if source.feature_arch else ''}"
+    source, options = _emitted(kernel, target, arch, fast_math)
     with suppress(CudaUnavailableError):  # nobody is there to ask
-        resources = compiled(source.text, source.name, CompileOptions(arch=wanted, fast_math=fast_math), settings).resources
+        resources = compiled(source.text, source.name, options, settings).resources
         if resources is None or any(e.free for e in (*kernel.grid, *kernel.block, source.shared_bytes)):
             return
         shape = launch_shape(kernel, source, {})
@@ -56,6 +57,29 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
             raise refused(kernel, f"no multiprocessor holds a block: {taken}")
         if kernel.is_cooperative and math.prod(shape.grid) > held:
             raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
+
+
+def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, fast_math: bool) -> None:
+    """Compile several kernels side by side, as :func:`check_code` will want them; what is wrong with one it will say."""
+
+    def ahead(source: Source, options: CompileOptions) -> None:
+        with suppress(TaskfuseError):
+            compile_quietly(source.text, source.name, options, settings)
+
+    settings = read_options()
+    threads = min(len(kernels), os.cpu_count() or 1)
+    if threads < 2 or settings.always_compile:
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for kernel in kernels:
+            with suppress(UnsupportedError):
+                pool.submit(ahead, *_emitted(kernel, target, arch, fast_math))
+
+
+def _emitted(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> tuple[Source, CompileOptions]:
+    source = emitted(interface_of(kernel), dense(kernel), fast_math, False, read_options())
+    wanted = arch or f"sm_{target.capability}{'a' if source.feature_arch else ''}"
+    return source, CompileOptions(arch=wanted, fast_math=fast_math)
 
 
 def launch_shape(kernel: Kernel, source: Source, symbols: Mapping[str, int]) -> LaunchShape:

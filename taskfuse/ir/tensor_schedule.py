@@ -42,3 +42,19 @@ class TensorSchedule:
     def ptype(self, axis: Axis) -> ParallelType:
         """The parallel type of ``axis``."""
         return self.ptypes.get(axis, ParallelType.Serial)
+
+    def copied(self, ring: str | None = None) -> TensorSchedule:
+        """A schedule that shares no list or dict with this one; ``ring``: the name of its ring there."""
+        return TensorSchedule(
+            list(self.loop),
+            list(self.transforms),
+            dict(self.ptypes),
+            self.inline,
+            self.memory,
+            self.allocation,
+            self.stages,
+            self.ring if ring is None else ring,
+            self.atom,
+            self.atom_axes,
+            self.in_flight,
+        )

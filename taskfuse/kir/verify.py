@@ -8,7 +8,7 @@ The rules are one function each, in tables: of declarations (:mod:`taskfuse.kir.
 from __future__ import annotations
 
 from functools import cache
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from taskfuse.errors import VerifyError
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
@@ -29,7 +29,13 @@ RULES: tuple[StatementRule, ...] = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *I
 @cache
 def rules_of(kind: type[Subject]) -> tuple[StatementRule, ...]:
     """The rules of a class of statements, in the order of the table: those whose first parameter may be one."""
-    return tuple(rule for rule in RULES if issubclass(kind, get_type_hints(rule)["subject"]))
+    return tuple(rule for rule, subject in _subjects() if issubclass(kind, subject))
+
+
+@cache
+def _subjects() -> tuple[tuple[StatementRule, Any], ...]:
+    """The rules, and of each the type of its first parameter."""
+    return tuple((rule, get_type_hints(rule)["subject"]) for rule in RULES)
 
 
 def verify_kernel(kernel: Kernel) -> None:

@@ -13,12 +13,12 @@ from taskfuse.ir.scalar import ONE, Const, ge
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
-from taskfuse.ops.elementwise import add, div, eq, exp2, mul, sub, where
+from taskfuse.ops.elementwise import add, div, eq, exp2, log, mul, sub, where
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.rearrange import repeat
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, floating_only, op
-from taskfuse.ops.views import permute, reshape
+from taskfuse.ops.views import permute, reshape, squeeze
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -56,6 +56,32 @@ def scaled_dot_product_attention(
         ShapeError: shapes do not fit, a mask does not broadcast, or the heads of the query are not a multiple; E is not constant and there is no scale.
         DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
     """
+    return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, has_sums=False)[0]
+
+
+def attention_with_logsumexp(
+    query: TensorView, key: TensorView, value: TensorView, is_causal: bool = False, scale: float | None = None
+) -> tuple[TensorView, TensorView]:
+    """:func:`scaled_dot_product_attention` without a mask, and for gradients the logarithm of the sum of the exponentials of each row's scores.
+
+    Returns:
+        ``[..., L, V]``, of the dtype of ``query``; and ``[..., L]``, float32, or float64 for such operands.
+    """
+    result, sums = _attention(query, key, value, None, is_causal, scale, enable_gqa=False, has_sums=True)
+    assert sums is not None
+    return result, sums
+
+
+def _attention(
+    query: TensorView,
+    key: TensorView,
+    value: TensorView,
+    attn_mask: TensorView | None,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    has_sums: bool,
+) -> tuple[TensorView, TensorView | None]:
     name = "scaled_dot_product_attention"
     for tv in (query, key, value):
         check_tensor(name, tv)
@@ -88,7 +114,8 @@ def scaled_dot_product_attention(
         total = reduce_axes(p, (p.ndim - 1,), COMBINES["add"], wide, keepdims=True)
         found = div(matmul(cast_tensor(p, value.dtype), value, dtype=wide), total)
         result = cast_tensor(found if attn_mask is None else where(eq(total, 0.0), 0.0, found), query.dtype)
-        return reshape(result, shape) if is_grouped else result
+        sums = squeeze(add(mul(most, log2 / LOG2_E), log(total)), most.ndim - 1) if has_sums else None
+        return (reshape(result, shape) if is_grouped else result), sums
 
 
 def _check(name: str, query: TensorView, key: TensorView, value: TensorView, mask: TensorView | None) -> None:

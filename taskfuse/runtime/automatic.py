@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from taskfuse.count import Count, count
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
@@ -16,7 +18,7 @@ from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
 from taskfuse.schedulers.budget import SECONDS, Budget, Work
-from taskfuse.schedulers.candidates import result, tried
+from taskfuse.schedulers.candidates import failure, result, tried
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
@@ -49,7 +51,7 @@ def auto_scheduled(
     run = memory.recall()
     if run is None:
         with Progress(f"tf.compile of '{fusion.name}'") as progress:
-            run = _searched(fusion, make, sizes, target, Budget(budget, tensors=len(fusion.tensors())), known, progress)
+            run = _searched(fusion, make, sizes, target, partial(Budget, budget, tensors=len(fusion.tensors())), known, progress)
         memory.keep(run)
     return run
 
@@ -59,10 +61,13 @@ def _searched(
     make: Maker,
     sizes: Mapping[str, int] | None,
     target: Target,
-    budget: Budget,
+    begin: Callable[[], Budget],
     known: Segmentation | None,
     progress: Callable[[str], None],
 ) -> Executable:
+    """The executable of the schedule that a search finds. Machine code is made of its kernels alone; if one is refused, the search is repeated without it."""
+    budget = begin()
+    refused: list[tuple[Executable, str]] = []
     runs: dict[tuple[Fusion, str], Executable] = {}
     alike: dict[str, tuple[Executable, Count | None]] = {}
 
@@ -80,19 +85,42 @@ def _searched(
             known = run, made  # what cannot be counted is proved all the same
             if key is not None:
                 alike[key] = known
-        runs[scheduled, scheduled.name], counted = known
+        runs[scheduled, scheduled.name], counted = run, _ = known
+        for other, reason in refused:
+            if run is other or run.kernels == other.kernels:
+                raise UnsupportedError(what=f"machine code of kernel '{scheduled.name}'", reason=reason)
         return counted
 
-    if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
-        known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
-    found = known
-    made = [runs[step.fusion, step.fusion.name] for step in found.steps]
+    while True:
+        if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
+            known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+        found = known
+        made = [runs[step.fusion, step.fusion.name] for step in found.steps]
+        wrong = _refused(made, make)
+        if wrong is None:
+            break
+        refused.append(wrong)
+        known, budget = None, begin()
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
     if not found.is_segmented:
         return make.in_place(made[0])
     whole = fusion if found.whole_fusion is None else found.whole_fusion
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
+
+
+def _refused(made: Sequence[Executable], make: Maker) -> tuple[Executable, str] | None:
+    """The first kernel that a GPU does not run, and why: the compiler refuses it, or it does not fit. Several are compiled side by side."""
+    runs = [run for run in dict.fromkeys(made) if isinstance(run, CompiledKernel) and run.is_for_gpu]
+    if len(runs) > 1:
+        from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
+
+        compile_ahead([run.kernel for run in runs], make.options.target, make.arch, make.fast_math)
+    for run in runs:
+        reason = failure(partial(run.check_code, make.options.target))
+        if reason is not None:
+            return run, reason
+    return None
 
 
 def assumed(part: Fusion, sizes: Mapping[str, int] | None, target: Target) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskfuse.cuda.present import found, present
+from taskfuse.cuda.present import found
 from taskfuse.dump import dump
 from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from taskfuse.cuda.signature import Source
     from taskfuse.runtime.proof import Proof, Standing
     from taskfuse.schedulers.schedule import Schedule
+    from taskfuse.target import Target
 
 
 class CompiledKernel(Executable):
@@ -133,6 +134,21 @@ class CompiledKernel(Executable):
     def of(self, kernel: Kernel) -> CompiledKernel:
         """An executable of another kernel, otherwise like this one."""
         return CompiledKernel(kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
+
+    @property
+    def is_for_gpu(self) -> bool:
+        """Whether calls may run on a GPU, as far as that is known before there are arrays."""
+        return self.backend == "cuda" or (self.backend == "auto" and found() is not None)
+
+    def check_code(self, target: Target) -> None:
+        """What the compiler or a GPU refuses is known at once.
+
+        Raises:
+            LaunchError, CudaCompileError, UnsupportedError: see :func:`taskfuse.cuda.fit.check_code`.
+        """
+        from taskfuse.cuda.fit import check_code  # only who has a GPU pays for its import
+
+        check_code(self.kernel, target, self._arch, self._fast_math)
 
     def _with_inputs(self, args: tuple[Any, ...], out: Any, stream: Any) -> tuple[Any, ...]:
         """Arrays for all outputs: for some the arrays of inputs. Raises :class:`OutputError` if ``out`` has others for these."""
@@ -319,10 +335,7 @@ def one_kernel(
     """:func:`taskfuse.compile` of a kernel, or of a fusion as it is scheduled.
 
     Args:
-        schedule: what scheduled it: then what the compiler or a GPU refuses is known at once, where there is one to run it.
-
-    Raises:
-        LaunchError, CudaCompileError: see :func:`taskfuse.cuda.fit.check_code`.
+        schedule: what scheduled it.
     """
     check_backend(backend)
     settings = read_options()
@@ -333,9 +346,4 @@ def one_kernel(
         dump("fusion", fusion.name, lambda: str(fusion), settings)
         kernel = lower(fusion, options or LoweringOptions(), dumper(settings) if settings.dump_steps else None)
     dump("kernel", kernel.name, lambda: str(kernel), settings)
-    run = CompiledKernel(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)
-    if schedule is not None and (run.backend == "cuda" or (run.backend == "auto" and found() is not None)):
-        from taskfuse.cuda.fit import check_code  # only who has a GPU pays for its import
-
-        check_code(kernel, present() if options is None else options.target, arch, fast_math)
-    return run
+    return CompiledKernel(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)

@@ -61,11 +61,6 @@ def embed(fusion: Fusion, into: Fusion, names: Renaming) -> Copied:
     return _Copier(fusion, into, names).run()
 
 
-def copy_schedule(schedule: TensorSchedule) -> TensorSchedule:
-    """A schedule that shares no list or dict with ``schedule``."""
-    return replace(schedule, loop=list(schedule.loop), transforms=list(schedule.transforms), ptypes=dict(schedule.ptypes))
-
-
 class _Copier:
     """One copy in progress. Axes are new where they, or what they were made from, speak of a symbol that changes; all others are shared."""
 
@@ -151,7 +146,7 @@ class _Copier:
     # -- axes -----------------------------------------------------------------------------------------------------------------------
 
     def _scalar(self, e: Expr) -> Expr:
-        return substitute(e, self._symbols)
+        return substitute(e, self._symbols) if self._symbols else e
 
     def _axis(self, axis: Axis) -> Axis:
         if not self._symbols:
@@ -163,7 +158,7 @@ class _Copier:
         return known
 
     def _domain(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        return tuple(map(self._axis, axes))
+        return tuple(map(self._axis, axes)) if self._symbols else axes
 
     def _transform(self, t: Transform) -> Transform:
         axis = self._axis
@@ -182,7 +177,7 @@ class _Copier:
     def _schedule(self, schedule: TensorSchedule) -> TensorSchedule:
         ring = self.names.rings.get(schedule.ring, schedule.ring)
         if not self._symbols:
-            return replace(copy_schedule(schedule), ring=ring)
+            return schedule.copied(ring)
         return replace(
             schedule,
             ring=ring,

@@ -207,11 +207,22 @@ class MatmulConfig(Parameters):
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
         """
+        return self.stages * self._slot_bytes(itemsize, blocks, counts) + self._other_bytes(staged)
+
+    def stages_in(self, room: int, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
+        """The most stages with which :meth:`shared_bytes` is at most ``room``."""
+        return (room - self._other_bytes(staged)) // self._slot_bytes(itemsize, blocks, counts)
+
+    def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts) -> int:
+        """Bytes of a slot of the operands' ring."""
         slot = (counts.rows * self.tile_m + counts.columns * self.tile_n) * self.tile_k * itemsize
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
-        ring = self.stages * slot
-        return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
+        return slot
+
+    def _other_bytes(self, staged: int) -> int:
+        """Bytes of Shared memory beside the ring."""
+        return staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
 
     def check_fits(
         self,

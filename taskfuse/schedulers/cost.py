@@ -291,11 +291,15 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
 
 
-def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
-    """The time of ``config`` for ``problem``."""
+def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None = None) -> Estimate:
+    """The time of ``config`` for ``problem``.
+
+    Args:
+        tile: what one tile takes, if the caller knows that.
+    """
     waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
-    tile = tile_time(problem, config)
+    tile = tile or tile_time(problem, config)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
@@ -382,12 +386,13 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue  # no turns to take; nobody to share with
         may_be_long = problem.blocks is None and problem.prologue is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
-        for deep in with_rings(config, [problem], room, problem.k if may_be_long else 0):
-            yield replace(deep, blocks=blocks, group=group_of(problem, config, blocks))
+        group = group_of(problem, config, blocks)
+        for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
+            yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
 
 
-def with_rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, most: int) -> Iterator[MatmulConfig]:
-    """A configuration with steps of one or several spans of k and as many slots as fit.
+def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, most: int) -> Iterator[tuple[int, int]]:
+    """``tile_k`` and ``stages`` of a configuration: steps of one or several spans of k, and as many slots as fit.
 
     Args:
         config: with steps of one span.
@@ -396,11 +401,13 @@ def with_rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: in
         most: elements of k that steps of several spans are shorter than.
     """
     for spans in SPANS:
-        longer = replace(config, tile_k=spans * config.tile_k)
-        deep = (replace(longer, stages=s) for s in range(MAX_STAGES, 1 if spans == 1 else LEAST_STAGES - 1, -1))
-        fitting = (c for c in deep if all(c.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) <= room for p in problems))
-        if (spans == 1 or longer.tile_k < most) and (found := next(fitting, None)) is not None:
-            yield found
+        tile_k = spans * config.tile_k
+        if spans > 1 and tile_k >= most:
+            break
+        longer = config if spans == 1 else replace(config, tile_k=tile_k)
+        stages = min(MAX_STAGES, *(longer.stages_in(room, p.itemsize, p.staged, p.blocks, p.counts) for p in problems))
+        if stages >= (2 if spans == 1 else LEAST_STAGES):
+            yield tile_k, stages
 
 
 def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
@@ -444,10 +451,11 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
 @lru_cache(maxsize=256)
 def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
     """All candidates, the fastest first; ties, as where all wait for memory, go to what has less to do beside that, then to more blocks and larger tiles."""
-    found = [estimate(problem, config) for config in candidates(problem)]
+    found = [(estimate(problem, config, tile), tile) for config in candidates(problem) for tile in [tile_time(problem, config)]]
 
-    def key(e: Estimate) -> tuple[float, ...]:
+    def key(one: tuple[Estimate, TileTime]) -> tuple[float, ...]:
+        e, tile = one
         c = e.config
-        return e.us, e.waves * tile_time(problem, c).products, -c.blocks, -c.tile_m * c.tile_n, c.tile_k
+        return e.us, e.waves * tile.products, -c.blocks, -c.tile_m * c.tile_n, c.tile_k
 
-    return tuple(sorted(found, key=key))
+    return tuple(e for e, _ in sorted(found, key=key))

@@ -107,7 +107,7 @@ def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, other: fl
         if other < inf:
             raise refuse(trial, "online", f"rows of {space.extent(space.reduced)} elements would be walked without vectors", NORMALIZATION)
         problem = replace(problem, width=1)
-    alternatives = tuple(rank(problem, walks))
+    alternatives = rank(problem, walks)
     if config is None and (not alternatives or alternatives[0].us > most):
         raise refuse(trial, "online", "rows that are kept, or read again, are expected to be as fast", NORMALIZATION)
     option = alternatives[0] if config is None else estimate(problem, walks, config)

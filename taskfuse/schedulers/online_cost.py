@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil
 from typing import ClassVar
 
@@ -108,7 +109,7 @@ def candidates(problem: RowProblem, walks: int) -> Iterator[OnlineEstimate]:
                     yield estimate(problem, walks, config)
 
 
-def rank(problem: RowProblem, walks: int) -> list[OnlineEstimate]:
+@lru_cache(maxsize=256)
+def rank(problem: RowProblem, walks: int) -> tuple[OnlineEstimate, ...]:
     """All candidates, the fastest first. Rows whose vectors no number of threads divides are walked element by element."""
-    found = list(candidates(problem, walks))
-    return sorted(found, key=lambda e: (e.us, e.config.threads * e.config.rows))
+    return tuple(sorted(candidates(problem, walks), key=lambda e: (e.us, e.config.threads * e.config.rows)))

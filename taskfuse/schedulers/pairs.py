@@ -75,12 +75,18 @@ def settle(script: Script) -> None:
     Raises:
         UnsupportedError: that makes too many tensors.
     """
-    fusion = script.fusion
-    for expr in needed(fusion):
+    if not is_settled(script.fusion):
+        recompute_all(script, script.fusion)
+
+
+def is_settled(fusion: Fusion) -> bool:
+    """Whether :func:`settle` leaves it alone."""
+
+    def has_body(expr: MathExpr) -> bool:
         reads = storage_reads(fusion, expr)
-        if isinstance(expr, Reduction) and len(reads) == 1 and not reads[0].tensor.is_input and is_aligned(reads[0], expr.output):
-            recompute_all(script, fusion)
-            return
+        return len(reads) == 1 and not reads[0].tensor.is_input and is_aligned(reads[0], expr.output)
+
+    return not any(isinstance(expr, Reduction) and has_body(expr) for expr in needed(fusion))
 
 
 def find(fusion: Fusion) -> PairReduction:

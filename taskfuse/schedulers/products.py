@@ -85,7 +85,7 @@ def _planned(
     problems = [problem_of(fusion, product, sizes, target) for product in found]
     if not problems[0].target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
-    return found, problems, rank_lists(problems)
+    return found, problems, rank_lists(tuple(problems))
 
 
 def _check_claims(problems: Sequence[MatmulProblem], config: ProductsConfig) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import ClassVar
 
 import numpy as np
 
 from taskfuse.schedulers.config import SPAN, MatmulConfig
-from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, tile_time, with_rings
+from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, rings, tile_time
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT
@@ -103,7 +104,8 @@ def estimate_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
     """The time of ``config`` for some products."""
     target, figures = problems[0].target, problems[0].target.products
     listed = work_list(problems, config)
-    times = [tile_time(problems[k], config.of_one(1)) for k in order_of(problems, config)]
+    one = config.of_one(1)
+    times = [tile_time(problems[k], one) for k in order_of(problems, config)]
     counts = listed.counts
     cycles = np.array([t.products + t.epilogue for t in times]) @ counts
     us = float(cycles.max()) / target.clock_mhz
@@ -123,12 +125,13 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
         if any(p.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1), p.sides) for p in problems):
             continue
         tiles = sum(p.batch * ceil(p.m / tile_m) * ceil(p.n / tile_n) for p in problems)
-        for deep in with_rings(one, problems, target.limits.block_shared, max(p.k for p in problems)):
+        for tile_k, stages in rings(one, problems, target.limits.block_shared, max(p.k for p in problems)):
             for is_sorted in (False, True) if len({p.k for p in problems}) > 1 else (False,):
-                yield ProductsConfig(tile_m, tile_n, deep.tile_k, warpgroups, deep.stages, 1, min(target.sms, tiles), is_sorted)
+                yield ProductsConfig(tile_m, tile_n, tile_k, warpgroups, stages, 1, min(target.sms, tiles), is_sorted)
 
 
-def rank_lists(problems: Sequence[MatmulProblem]) -> tuple[ListEstimate, ...]:
+@lru_cache(maxsize=256)
+def rank_lists(problems: tuple[MatmulProblem, ...]) -> tuple[ListEstimate, ...]:
     """All candidates, the fastest first; of equals the larger tile, in the given order."""
     found = [estimate_list(problems, config) for config in configurations(problems)]
     return tuple(sorted(found, key=lambda e: (e.us, -e.config.tile_m * e.config.tile_n, e.config.is_sorted)))

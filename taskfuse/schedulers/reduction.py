@@ -128,6 +128,8 @@ class KernelRows(NamedTuple):
 
 
 def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, splits: bool) -> KernelRows:
+    if not any(isinstance(e, Reduction) for e in fusion.exprs()):
+        find(fusion)  # refuses it
     trial, _ = copy_fusion(fusion)
     script = Script(trial)
     if splits:
@@ -135,7 +137,7 @@ def _rows(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, split
     settle(script)
     space = find(trial)
     problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes, target))
-    return KernelRows(trial, space, bool(script.lines), problem, tuple(rank(problem)))
+    return KernelRows(trial, space, bool(script.lines), problem, rank(problem))
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, memo: Memo | None = None, lowers: bool = True) -> Offer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, log2
 from typing import ClassVar
 
@@ -328,6 +329,7 @@ def _fits(problem: RowProblem, config: RowConfig, held: int) -> bool:
     return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * held
 
 
-def rank(problem: RowProblem) -> list[RowEstimate]:
+@lru_cache(maxsize=256)
+def rank(problem: RowProblem) -> tuple[RowEstimate, ...]:
     """All candidates, the fastest first; ties go to full warps, then to fewer threads."""
-    return sorted(candidates(problem), key=lambda e: (e.us, (threads := e.config.threads * e.config.rows) < WARP, threads))
+    return tuple(sorted(candidates(problem), key=lambda e: (e.us, (threads := e.config.threads * e.config.rows) < WARP, threads)))

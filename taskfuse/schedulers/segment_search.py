@@ -91,7 +91,7 @@ class Search:
 
     def _us_of(self, segments: Sequence[Segment]) -> float:
         """Microseconds of segments; ``inf`` if one has no kernel."""
-        return sum(inf if (step := self._step(p)) is None else step.schedule.us for p in segments)
+        return sum(self._way(p).scheduled_us for p in segments)
 
     def segmentation(self, reason: str) -> Segmentation:
         """The segments that the search ends with, all of them kernels that are proved."""
@@ -162,6 +162,7 @@ class Search:
             settled: segments of which no pair is tried.
         """
         there = dict(enumerate(segments))
+        owner = {tv: p for p in segments for tv in p}
         touching: dict[TensorView, set[int]] = {}
         pairs: list[tuple[float, int, int]] = []
 
@@ -182,8 +183,9 @@ class Search:
         while pairs and not self._budget.is_spent:
             _, a, b = heappop(pairs)
             self._budget.spend(Work.PAIR, len(there.get(a, ())) + len(there.get(b, ())))
-            if a in there and b in there and self._gains(list(there.values()), there[a], there[b]):
+            if a in there and b in there and self._gains(owner, there[a], there[b]):
                 there[number] = there.pop(a) | there.pop(b)
+                owner |= dict.fromkeys(there[number], there[number])
                 add(number)
                 number += 1
         return list(there.values())
@@ -235,6 +237,7 @@ class Search:
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
         """The segments with some tensors on the other side of a cut, if that is faster."""
+        owner = {tv: p for p in segments for tv in p}
         for a, tensors, home in self._movable(segments):
             if self._budget.is_spent:
                 break
@@ -243,12 +246,12 @@ class Search:
                 continue
             self._unmoved.add((a, first, home))
             left, right = a - tensors, home | tensors
-            moved = [p for p in segments if p not in (a, home)] + [left, right]
-            if not all(self._is_convex(moved, p) for p in (left, right)):
+            there = owner | dict.fromkeys(left, left) | dict.fromkeys(right, right)
+            if not all(self._is_convex(there, p) for p in (left, right)):
                 continue
             us = self._us_of((a, home))
             if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
-                return moved
+                return [p for p in segments if p not in (a, home)] + [left, right]
         return None
 
     def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
@@ -322,8 +325,8 @@ class Search:
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
         return self._through[p]
 
-    def _gains(self, segments: Sequence[Segment], a: Segment, b: Segment) -> bool:
-        if not self._is_convex(segments, a | b):
+    def _gains(self, owner: Mapping[TensorView, Segment], a: Segment, b: Segment) -> bool:
+        if not self._is_convex(owner, a | b):
             return False
         apart = self._way(a).us + self._way(b).us
         if self._is_hopeless(a | b, apart) or self._way(a | b).us > apart:
@@ -331,8 +334,8 @@ class Search:
         if self._way(a | b).is_exact:
             self._trusted.add(a | b)
             return True
-        together = self._step(a | b)
-        return together is not None and together.schedule.us <= apart
+        together = self._way(a | b).scheduled_us
+        return together < inf and together <= apart
 
     def _is_hopeless(self, p: Segment, us: float) -> bool:
         """True if a segment has products that take longer than ``us`` without a scheduler of products, and none of these takes it."""
@@ -340,10 +343,13 @@ class Search:
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
         return target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) > us and not self._way(p).has_products
 
-    def _is_convex(self, segments: Sequence[Segment], together: Segment) -> bool:
-        """No other segment needs a tensor of ``together`` and makes one that it needs, itself or through others."""
-        owner = {tv: p for p in segments for tv in p if tv not in together}
-        left = [r for tv in together for r in self.readers[tv] if r in owner]
+    def _is_convex(self, owner: Mapping[TensorView, Segment], together: Segment) -> bool:
+        """No other segment needs a tensor of ``together`` and makes one that it needs, itself or through others.
+
+        Args:
+            owner: the segment of each tensor; what it says of those of ``together`` is not asked.
+        """
+        left = [r for tv in together for r in self.readers[tv] if r not in together and r in owner]
         seen = set[TensorView]()
         while left:
             tv = left.pop()
@@ -360,7 +366,7 @@ class Search:
 
     def _way(self, p: Segment) -> Ways:
         if p not in self._ways:
-            self._ways[p] = Ways(self.known, self.parts, self.rows, [tv for tv in self.tensors if tv in p])
+            self._ways[p] = Ways(self.known, self.parts, self.rows, sorted(p, key=self.place.__getitem__))
         return self._ways[p]
 
     def _step(self, p: Segment) -> SegmentStep | None:

@@ -135,12 +135,6 @@ class Piece(NamedTuple):
         """The schedules, in the names of the first."""
         return self.alike.candidates
 
-    @property
-    def best(self) -> Candidate | None:
-        """The best candidate, in the names of this segment."""
-        found = self.candidates.best
-        return None if found is None else in_other_names(found, self.alike.names, self.names)
-
 
 class KnownCandidates:
     """Segments by the math that they compute. Equal ones, also of several forms of a fusion, are scheduled once.
@@ -184,7 +178,7 @@ class Ways:
         self._plain = known.piece(parts, tensors)
         self._views = rows.of(tensors)
         self._viewed: Piece | None = None
-        self._source: Chosen[Any] | None = None
+        self._chosen: tuple[Piece, Candidate] | None = None
         self._step: SegmentStep | None = None
         self._is_known = False
 
@@ -196,9 +190,13 @@ class Ways:
     @property
     def us(self) -> float:
         """Microseconds of the fastest, which need not be scheduled for that; infinite if all were dropped."""
-        if self._is_known:
-            return inf if self._step is None else self._step.schedule.us
-        return self._fastest().candidates.us
+        return self.scheduled_us if self._is_known else self._fastest().candidates.us
+
+    @property
+    def scheduled_us(self) -> float:
+        """Microseconds of :attr:`step`; infinite without one."""
+        chosen = self._choose()
+        return inf if chosen is None else chosen[1].schedule.us
 
     @property
     def is_exact(self) -> bool:
@@ -208,9 +206,12 @@ class Ways:
     @property
     def step(self) -> SegmentStep | None:
         """The fastest that was not dropped; ``None`` if all were."""
-        if not self._is_known:
-            self._is_known = True
-            self._step = self._made()
+        chosen = self._choose()
+        if chosen is not None and self._step is None:
+            piece, best = chosen
+            own = in_other_names(best, piece.alike.names, piece.names)
+            views = tuple(tv.name for tv in self._views) if piece is self._viewed else ()
+            self._step = SegmentStep(own.fusion, own.schedule, self._names, views)
         return self._step
 
     def drop(self, reason: str) -> None:
@@ -245,11 +246,11 @@ class Ways:
 
     def _of_step(self) -> Candidates | None:
         """The candidates that :attr:`step` is one of."""
-        found = None if self.step is None else self._viewed if self.step.views else self._plain
-        return None if found is None else found.candidates
+        chosen = self._choose()
+        return None if chosen is None else chosen[0].candidates
 
     def _is_best(self, found: Candidates) -> bool:
-        return found.best is not None and found.best.schedule is self._source
+        return self._chosen is not None and found.best is not None and found.best.schedule is self._chosen[1].schedule
 
     def _fastest(self) -> Piece:
         target = self._known.target
@@ -265,15 +266,15 @@ class Ways:
         """Whether a scheduler of products takes it, in one of the ways."""
         return self._plain.alike.has_products or (bool(self._views) and self._of_views().alike.has_products)
 
-    def _made(self) -> SegmentStep | None:
-        """The fastest, scheduled: a candidate that has only a price may turn out to be impossible."""
-        while True:
-            found = self._fastest()
-            best = found.best
-            if self._fastest() is found:
-                break
-        if best is None or found.candidates.best is None:
-            return None
-        self._source = found.candidates.best.schedule
-        views = tuple(tv.name for tv in self._views) if found is self._viewed else ()
-        return SegmentStep(best.fusion, best.schedule, self._names, views)
+    def _choose(self) -> tuple[Piece, Candidate] | None:
+        """The fastest, scheduled, in the names of the first of its kind: a candidate that has only a price may turn out to be impossible."""
+        if not self._is_known:
+            self._is_known = True
+            self._step = None
+            while True:
+                found = self._fastest()
+                best = found.candidates.best
+                if self._fastest() is found:
+                    break
+            self._chosen = None if best is None else (found, best)
+        return self._chosen

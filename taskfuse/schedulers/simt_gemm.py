@@ -27,7 +27,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.elementwise import divides, registers
-from taskfuse.schedulers.pairs import PairFactor, PairReduction, find, settle
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, find, is_settled, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -106,8 +106,9 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     check_call(fusion, "simt_gemm", None, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
     planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
-    planned, _ = copy_fusion(planned)
-    settle(Script(planned))
+    if not is_settled(planned):
+        planned, _ = copy_fusion(planned)
+        settle(Script(planned))
     return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
 
 

@@ -22,6 +22,7 @@ from taskfuse.torch.metadata import Refused
 from taskfuse.torch.padding import pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.program import GraphProgram, symbol_sources, written
+from taskfuse.torch.random_states import separate_states
 from taskfuse.torch.settings import Settings
 
 
@@ -64,7 +65,7 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     graph = gm.graph
     limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
     plan = planned(graph, limits)
-    if pad_products(graph, plan, settings.device):
+    if pad_products(graph, plan, settings.device) | separate_states(graph, plan):
         plan = planned(graph, limits)
     regions = _regions(gm, plan)
     compiled = _compiled(plan, regions, settings)

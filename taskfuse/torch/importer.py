@@ -116,7 +116,7 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any])
         given[argument.name] = _value(value, value_of)
         if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
             passed.add(argument.name)
-    return AtenCall(name, overload, given, passed, outs_of(node))
+    return AtenCall(name, overload, given, passed, outs_of(node), _read(node))
 
 
 def _is_default(value: Any, argument: Any) -> bool:

@@ -22,6 +22,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, mutates, op_name
 from taskfuse.torch.importer import imported
 from taskfuse.torch.metadata import Refused
+from taskfuse.torch.random_states import is_state
 from taskfuse.torch.rules.attention import ATTENTION
 from taskfuse.torch.rules.reductions import PRODUCTS
 from taskfuse.torch.worth import attention_times, product_times
@@ -145,7 +146,7 @@ def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, .
 
     try:
         if op_name(group[0]) in ATTENTION:
-            whole = fusion(group, [n for n in group if n.target is getitem and n.users])
+            whole = fusion(group, [n for n in group if n.target is getitem and n.users and not is_state(n)])
             is_causal = argument(group[0], "is_causal") is True
             return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: attention_times(whole, op_name(group[0]), is_causal))
         last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS]

@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.aliases import Alias
 from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
+from taskfuse.torch.copies import COPIES, joined
 from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, symbols_of
@@ -153,6 +154,13 @@ class _Writer:
         self.lines.append((line, list(node.all_input_nodes), [node]))
         self.check(node)
 
+    def copies(self, nodes: Sequence[Node]) -> None:
+        """The line of several copies."""
+        namespace, name = COPIES._schema.name.split("::")
+        called = self.constant(f"{namespace}_{name}", OpName(namespace, name, "default"), COPIES)
+        outs, sources = (", ".join(self.text(node.args[side]) for node in nodes) for side in (0, 1))
+        self.lines.append((f"{called}([{outs}], [{sources}])", [a for node in nodes for a in node.all_input_nodes], []))
+
     def check(self, node: Node) -> None:
         """The lines that see to it that a tensor lies as torch said, if that is relied upon: ops of torch may give others."""
         value = node.meta.get("val")
@@ -249,11 +257,14 @@ def written(
     for node in graph.nodes:
         if node.op == "placeholder" and str(node.target).startswith("tangents"):  # autograd's: no guard has seen them
             writer.check(node)
-    for step in order:
-        if isinstance(step, int):
-            writer.region(step)
-        else:
-            writer.op(step)
+    for step in joined(order):
+        match step:
+            case int():
+                writer.region(step)
+            case list():
+                writer.copies(step)
+            case Node():
+                writer.op(step)
     output = next(node for node in graph.nodes if node.op == "output")
     results = writer.text(list(output.args[0]))
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]

@@ -1,5 +1,8 @@
 """What a GPU cannot run is known before there are arrays, where the launch shape is constant."""
 
+import os
+import threading
+
 import pytest
 
 import taskfuse as tf
@@ -76,6 +79,26 @@ def test_without_a_compiler_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(fit, "compiled", compiled)
     fit.check_code(parse_kernel(MEET.format(n=1 << 20)), H100, None, fast_math=False)
+
+
+def test_several_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the other to be compiled; what is wrong with one is told by the check alone."""
+    both = threading.Barrier(2, timeout=60)
+    texts: list[str] = []
+
+    def compile_quietly(text: str, name: str, options: CompileOptions, settings: object) -> Binary:
+        assert options.arch == "sm_90"
+        both.wait()
+        texts.append(text)
+        raise CudaUnavailableError(what="NVRTC", reason="it is not installed")
+
+    monkeypatch.setattr(fit, "compile_quietly", compile_quietly)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    fit.compile_ahead([parse_kernel(MEET.format(n=n)) for n in (32, 64)], H100, None, fast_math=False)
+    assert len(set(texts)) == 2
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    fit.compile_ahead([parse_kernel(MEET.format(n=n)) for n in (32, 64)], H100, None, fast_math=False)
+    assert len(texts) == 2, "one core is no faster with threads"
 
 
 def test_what_is_refused_drops_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,11 @@
 """The schedule of a tensor before and after calls."""
 
+from dataclasses import fields, replace
+from typing import Any
+
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse.ir.tensor_schedule import TensorSchedule
 
 
 def test_a_new_tensor_is_computed_element_by_element() -> None:
@@ -26,3 +30,17 @@ def test_two_tensors_share_nothing() -> None:
     assert y.schedule.ptype(y.schedule.loop[0]) is P.BIDx
     assert z.schedule.ptype(z.schedule.loop[0]) is P.Serial
     assert (len(y.schedule.transforms), len(z.schedule.transforms)) == (1, 0)
+
+
+def test_a_copy_has_every_field_and_shares_no_container() -> None:
+    values: list[Any] = [[0], [1], {2: 2}, *range(3, len(fields(TensorSchedule)))]
+    whole = TensorSchedule(*values)
+    copied = whole.copied()
+    assert copied == whole
+    assert whole.copied("ring") == replace(whole, ring="ring")
+    copied.loop.clear()
+    copied.transforms.clear()
+    copied.ptypes.clear()
+    assert whole.loop
+    assert whole.transforms
+    assert whole.ptypes

@@ -137,6 +137,28 @@ def test_a_kernel_that_is_proved_for_no_extents_is_not_taken(monkeypatch: pytest
     assert "nothing is known of it" in run.schedule.explain()
 
 
+def test_machine_code_is_made_of_the_kernels_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may have been made and proved on the way. One that a GPU does not run is not made again."""
+    asked: list[str] = []
+
+    def check(self: CompiledKernel, target: tf.Target) -> None:
+        asked.append(self.name)
+        if len(asked) == refused:
+            raise UnsupportedError(what="this", reason="it is too large")
+
+    monkeypatch.setattr(CompiledKernel, "check_code", check)
+    monkeypatch.setattr("taskfuse.cuda.fit.compile_ahead", lambda *_: None)
+    make = maker()
+    object.__setattr__(make, "backend", "cuda")
+    for refused in (0, 2):
+        asked.clear()
+        run = auto_scheduled(built(columns_after_rows), make, sizes=None, target=DEFAULT)
+        assert asked[-len(run.kernels) :] == [k.name for k in run.kernels]
+        assert len(asked) == (len(run.kernels) if not refused else refused + len(run.kernels))
+        assert run.schedule is not None
+        assert ("it is too large" in run.schedule.explain()) == bool(refused)
+
+
 def symbolic() -> list[tf.TensorView]:
     return [tf.exp(tf.define_tensor(["N"], name="x"))]
 

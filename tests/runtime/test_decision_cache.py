@@ -20,7 +20,7 @@ from taskfuse.cuda.sources import Sources
 from taskfuse.runtime import automatic, decision_cache, kernel, proof, specialization
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
-from taskfuse.target import H100
+from taskfuse.target import H100, H200
 
 
 def one(scale: float = 2.0) -> tf.Fusion:
@@ -99,6 +99,27 @@ def test_the_next_process_does_no_work_and_has_the_same_kernels(work: list[str],
         np.testing.assert_array_equal(a, b)
     assert said(second) == said(first)
     assert isinstance(second, Chain) == isinstance(first, Chain) == (name == "chain")
+
+
+@pytest.mark.parametrize("name", ["one", "chain"])
+def test_the_next_process_has_the_machine_code(work: list[str], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Neither a text is printed nor a compiler called, in :func:`taskfuse.compile` and for the first launch."""
+    tf.compile(FUSIONS[name](), backend="cuda", target="H200")
+    work.clear()
+    another_process(monkeypatch)
+
+    def never(*_: object) -> None:
+        raise AssertionError("it is there")
+
+    monkeypatch.setattr("taskfuse.cuda.source.emit", never)
+    monkeypatch.setattr(compiled, "compile_cubin", never)
+    run = tf.compile(FUSIONS[name](), backend="cuda", target="H200")
+    runs = [link.run for link in run.links] if isinstance(run, Chain) else [run]
+    assert len(runs) == (2 if name == "chain" else 1)
+    for one_run in runs:
+        assert isinstance(one_run, kernel.CompiledKernel)
+        one_run.check_code(H200)  # takes what a launch takes
+    assert work == []
 
 
 def test_fresh_and_remembered_kernels_are_equal(work: list[str]) -> None:

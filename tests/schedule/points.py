@@ -14,7 +14,6 @@ from taskfuse.ir.axes import Axis, Transform
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, evaluate, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedule.copy import copy_schedule
 
 Indices = npt.NDArray[np.int64]
 
@@ -95,4 +94,4 @@ def refused(call: Callable[[], object], fusion: Fusion) -> str:
 
 
 def _state(fusion: Fusion) -> list[object]:
-    return [(tv, tv.root, tv.logical, copy_schedule(tv.schedule), fusion.definition(tv), tv.uses, tv.task) for tv in fusion.tensors()]
+    return [(tv, tv.root, tv.logical, tv.schedule.copied(), fusion.definition(tv), tv.uses, tv.task) for tv in fusion.tensors()]

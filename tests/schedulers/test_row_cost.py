@@ -30,7 +30,7 @@ def test_long_rows_do_not_fit_registers() -> None:
 @pytest.mark.parametrize("problem", [RowProblem(1, 1), RowProblem(1, 3, width=1), RowProblem(5, 1, is_inner=False), RowProblem(7, 1013, 1, phases=3)])
 def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
     found = rank(problem)
-    assert found == sorted(found, key=lambda e: e.us)
+    assert list(found) == sorted(found, key=lambda e: e.us)
     assert all(e.residents >= 1 and e.us > 0 and estimate(problem, e.config) == e for e in found)
     assert found
 

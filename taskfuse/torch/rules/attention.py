@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from taskfuse import ops
-from taskfuse.torch.metadata import Refused
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.attention import attention_with_logsumexp
+from taskfuse.torch.metadata import Meta, Refused
 from taskfuse.torch.rules.call import AtenCall, Made, rule
 
 ATTENTION: Final = (
@@ -15,15 +17,29 @@ ATTENTION: Final = (
     "_scaled_dot_product_flash_attention_for_cpu",
 )
 
+SUMS: Final = 1
+"""The place of the logarithms of sums among the results; what comes after them is the state of random numbers, and extents."""
+
 
 @rule(*ATTENTION)
 def attention(call: AtenCall) -> Made:
-    """The result; logarithms of sums and states of random numbers, which gradients are computed of, are not made."""
+    """The result; where they are read, the logarithms of sums that gradients are computed of, and states of random numbers, none of which is drawn."""
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
     if call["dropout_p"] != 0:
         raise Refused("it drops elements at random")
     call.passed -= {"compute_log_sumexp", "return_debug_mask"}
     mask = call.get("attn_mask", call.get("attn_bias"))
-    scale = call["scale"]
-    y = ops.scaled_dot_product_attention(query, key, value, mask, bool(call["is_causal"]), None if scale is None else float(scale))
-    return y, *(None for _ in call.outs[1:])
+    scale = None if call["scale"] is None else float(call["scale"])
+    is_causal = bool(call["is_causal"])
+    sums: TensorView | None = None
+    out = call.outs[SUMS] if SUMS in call.read and mask is None else None
+    if out is None:
+        y = ops.scaled_dot_product_attention(query, key, value, mask, is_causal, scale)
+    else:
+        y, sums = attention_with_logsumexp(query, key, value, is_causal, scale)
+        sums = sums if len(out.shape) == sums.ndim else ops.expand_dims(sums, sums.ndim)
+    return y, sums, *(_state(meta) if place in call.read else None for place, meta in enumerate(call.outs) if place > SUMS)
+
+
+def _state(meta: Meta | None) -> TensorView | None:
+    return None if meta is None or meta.dtype.is_float else ops.full(list(meta.shape), 0, meta.dtype)

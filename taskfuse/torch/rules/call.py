@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,7 @@ class AtenCall:
         given: every argument of the schema by its name; those not passed have their defaults.
         passed: the names of arguments that differ from their defaults and that no rule has read yet.
         outs: what torch says of the results.
+        read: the places of those that are read.
     """
 
     name: str
@@ -37,6 +39,7 @@ class AtenCall:
     given: Mapping[str, Value]
     passed: set[str]
     outs: Sequence[Meta | None]
+    read: AbstractSet[int] = frozenset()
 
     @property
     def out(self) -> Meta:

@@ -7,9 +7,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch import product_groups
+from taskfuse.torch.compilation import listeners
 from taskfuse.torch.importer import refusal
 from taskfuse.torch.product_groups import JOINED
-from tests.torch.graphs import check, report, traced
+from tests.torch.graphs import check, compiled, report, traced
 
 flash: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -49,8 +50,49 @@ def test_scores_that_are_not_kept_in_registers_are_torchs() -> None:
     assert next(line[3] for line in found.ops if "attention" in line[1]) == JOINED["_scaled_dot_product_flash_attention_for_cpu"]
 
 
-def test_what_gradients_need_is_torchs() -> None:
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_logarithms_of_sums_that_gradients_need(is_causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
+    torch.manual_seed(0)
+    inputs = [half(1, 2, 64, 32), half(1, 2, 96, 32), half(1, 2, 96, 32)]
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        return list(flash(q, k, v, is_causal=is_causal))
+
+    found = report(function, *inputs)
+    assert len(found.fusions) == 1
+    got, want = found.program(list(inputs)), function(*inputs)
+    assert [x.shape for x in got] == [x.shape for x in want]
+    torch.testing.assert_close(got[1], want[1], atol=1e-3, rtol=1e-4)
+
+
+def test_training_goes_through_a_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward by a fusion, gradients by torch's op from what it has made."""
+    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
+    torch.manual_seed(0)
+    inputs = [half(1, 2, 64, 32) for _ in range(3)]
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).float().square().mean()
+
+    reports: list[Any] = []
+    listeners.append(reports.append)
+    try:
+        found = [x.clone().requires_grad_() for x in inputs]
+        compiled(loss)(*found).backward()
+    finally:
+        listeners.remove(reports.append)
+    wanted = [x.double().requires_grad_() for x in inputs]
+    loss(*wanted).backward()
+    forward = next(r for r in reports if r.kind == "forward")
+    assert any("attention" in op and where.startswith("fusion") for _, op, where, _ in forward.ops)
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.grad - y.grad).norm() < 2e-2 * y.grad.norm()
+
+
+def test_what_gradients_need_of_masks_is_torchs() -> None:
     q = half(1, 2, 64, 32)
     assert reason(lambda q: flash(q, q, q)[0], q) is None
-    assert reason(lambda q: list(flash(q, q, q)), q) == "its result 1 is read"
+    assert reason(lambda q: list(flash(q, q, q)), q) is None
+    assert reason(lambda q: list(flash(q, q, q, attn_mask=q[0, 0, :, :1].expand(64, 64))), q) == "its result 1 is read"
     assert reason(lambda q: flash(q, q, q, 0.5)[0], q) == "it drops elements at random"
