@@ -38,18 +38,20 @@ def where_found(pair: WriteAndRead) -> Found | None:
     return outcome
 
 
-def is_left_by_one(writes: Iterable[W], ask: Callable[[W, Constraints, ValueTable | None], Found | None], constraints: Constraints) -> bool:
+def is_left_by_one(
+    writes: Iterable[W], ask: Callable[[W, Constraints, ValueTable | None], Found | None], constraints: Constraints, among: ValueTable | None = None
+) -> bool:
     """Whether the element is left at every point by one of several writes.
 
     Args:
         writes: asked in this order, each about the points where no earlier one is known to leave the element.
         ask: :func:`where_found` for one of them, under the constraints on these points, among those of a table.
         constraints: on all points.
+        among: the points that are asked about; ``None``: all.
 
     Raises:
         Open: ``ask`` raises it.
     """
-    among: ValueTable | None = None
     for write in writes:
         found = ask(write, constraints, among)
         if found is None:

@@ -48,6 +48,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     evaluate,
+    gt,
     le,
     maximum,
     minimum,
@@ -160,7 +161,7 @@ class Reductions:
                 break
             among = found.rest
         else:
-            raise Open("an accumulator is read that takes no terms", want.node)
+            self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
@@ -248,14 +249,24 @@ class Reductions:
         in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
 
     def _in_first(self, loop: Node, want: Place) -> Expr | None:
-        """That it is the first iteration of a loop, if no other one sets an accumulator, takes a term or joins: what it leaves is read behind the loop."""
+        """That it is the first iteration of a loop, if no other one takes a term, joins, or sets an accumulator that takes terms: what it leaves is read behind
+        the loop."""
         stmt, rule = loop.stmt, self.writes.definitions[want.tensor].rule
         assert isinstance(stmt, For)
         if not isinstance(rule, Reduce) or rule.rescaled is not None:
             return None
-        places = (*self.starts.places.get(want.buffer, []), *(t.place for t in self.terms[want.buffer]))
-        inside_loop = {p.node: p.points for p in places if loop in p.node.loops} | {n: () for n in self._parts.get(want.tensor, []) if loop in n.loops}
-        alone = all(proves(known_of(n, dict(points)).given(*n.conditions), le(sym(stmt.var), stmt.start)) for n, points in inside_loop.items())
+        taking = [t.place for t in self.terms[want.buffer] if loop in t.node.loops]
+        inside_loop = {p.node: p.points for p in taking} | {n: () for n in self._parts.get(want.tensor, []) if loop in n.loops}
+        first, later = le(sym(stmt.var), stmt.start), gt(sym(stmt.var), stmt.start)
+
+        def in_first(node: Node, points: Mapping[str, int]) -> bool:
+            return proves(known_of(node, points).given(*node.conditions), first)
+
+        alone = all(in_first(n, dict(points)) for n, points in inside_loop.items())
+        for s in self.starts.places.get(want.buffer, []) if alone else ():
+            if loop in s.node.loops and not in_first(s.node, dict(s.points)):
+                others = replace(s, given=(*s.given, later))
+                alone = alone and all(disjoint(others, t) for t in taking)
         return eq(sym(stmt.var), stmt.start) if alone else None
 
     @staticmethod
