@@ -15,6 +15,7 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.match_tables import joined
 from taskfuse.check.values.questions import proves
 from taskfuse.check.values.solve import Equation, Open, solved
+from taskfuse.check.values.table_sums import with_any_sum
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.ir.scalar import Expr, const, eq, ne, not_, substitute
 
@@ -34,7 +35,11 @@ def where_found(pair: WriteAndRead) -> Found | None:
         if pair.plain and isinstance(outcome, Found) and all(proves(pair.constraints, c) for c in outcome.under):
             return Found()
     if isinstance(outcome, Open):
-        raise outcome.again()
+        wider = with_any_sum(pair)
+        found = outcome if wider is None else _tried(wider)
+        if isinstance(found, Open) or (found is not None and found.under):
+            raise outcome.again()
+        return found
     return outcome
 
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-import taskfuse as tf
-from taskfuse.check import Layer, Verdict
-from tests.executions import changed, finding
+from tests.executions import changed, finding, gaps
 
 PARTS = """\
 KERNEL parts(x: float32[N, 7]) -> (y: float32[N])
@@ -45,12 +43,6 @@ FOR k in 0..8 UNROLL:
   acc = add(acc, p[k])  ~ term y[blockIdx.x, k]
 y[blockIdx.x] = copy(acc)  ~ value y[blockIdx.x]
 """
-
-
-def gaps(text: str) -> list[str]:
-    kernel = tf.parse_kernel(text)
-    kernel.check_ir()
-    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
 
 
 @pytest.mark.parametrize("text", [PARTS, ONE])
