@@ -7,7 +7,7 @@ reduction's domain that belongs to the element, once. A point past the end of an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
@@ -311,39 +311,54 @@ class Reductions:
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
-            """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms."""
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool) -> bool:
+            """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
+
+            Args:
+                plain: the points as loops say them: what conditions say of their symbols is not put in.
+            """
             visits: list[Visits] = []
             along: dict[str, Span] = {}
             if joined is not None and row is not None and joined.threads.along and joined.threads.along not in row:
                 along = {joined.threads.along: (const(0), joined.threads.extent)}
-            extents: list[Expr] = [space[k] for k in axes]
-            values: list[Expr] = []
+            last = [substitute(e, joined.blocks) if joined is not None else e for e in group[-1].point]
+            element = {k: last[k] for k in range(len(space)) if k not in axes}
+            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
+            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts)
+            extents: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space) if everywhere else ()
-                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
+                spans, conditions = runs(
+                    t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at), spared=plain
+                )
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
                     values = [substitute(e, joined.blocks) for e in values]
-                point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
+                near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
+                point, extents = residues(definition, axes, values, near.facts if joined is None else constraints.facts, ends)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
-            element = {k: values[k] for k in range(len(space)) if k not in axes}
-            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there, group[-1].node.context.facts)
             return covered(visits, tuple(extents), there)
 
         for row in rows:
-            try:
-                overhang = beyond(row, everywhere=True)
-            except Open:
-                if not digits:
-                    raise
-                overhang = beyond(row, everywhere=False)
+            overhang = self._first_said(lambda everywhere, plain, row=row: beyond(row, everywhere=everywhere, plain=plain), digits)
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    @staticmethod
+    def _first_said(beyond: Callable[[bool, bool], bool], digits: bool) -> bool:
+        """What is found in the first of several equivalent ways of saying which points are visited. Raises the first :class:`Open`."""
+        first: Open | None = None
+        for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
+            if everywhere or plain or digits:
+                try:
+                    return beyond(everywhere, plain)
+                except Open as error:
+                    first = first or error.again()
+        assert first is not None
+        raise first
 
     def _choice(self, group: list[Term], scope: list[Node], constraints: Constraints, want: Place) -> Expr | None:
         """A condition under which some terms are taken, and others under its negation, where neither is known to hold: each is a case of its own.
@@ -358,22 +373,19 @@ class Reductions:
         choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
         return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
-    def _with_terms(
-        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
-    ) -> list[Expr]:
-        """The extents of the reduced axes as far as terms may be other than neutral, for one element.
+    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts) -> dict[int, Expr]:
+        """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
 
         Args:
             facts: what holds wherever a term of the element is taken.
         """
-        if len(extents) != len(axes):  # the element fixes digits of them
-            return extents
         given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
-        ends = [given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes]
-        return [
-            extent if end is None else simplify(minimum(extent, maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
-            for extent, end in zip(extents, ends, strict=True)
-        ]
+        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
+        return {
+            k: simplify(minimum(definition.space[k], maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
+            for k, end in ends.items()
+            if end is not None
+        }
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
         """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
