@@ -38,6 +38,21 @@ FOR g in 0..5:
       acc = add(acc, v)  ~ term y[g, i]
   y[g] = copy(acc)  ~ value y[g]
 """
+LONE = """\
+KERNEL lone(x: float32[3, 1], t: int32[4]) -> (y: float32[3])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL v: float32[]
+  LOCAL acc: float32[]
+  DEFINE v: float32[3, 1] = pick(x[i0, i1] if i1 < clamp(t[i0 + 1 of 4], 0, 1) - clamp(t[i0 of 4], 0, 1), otherwise 0.0)
+  DEFINE y: float32[3] over (3, 1) at (i0) = reduce add of copy(v[i0, i1]) from 0.0
+
+FOR g in 0..3:
+  acc = copy(0.0)  ~ start y
+  FOR i in 0..max(clamp(t[g + 1 of 4], 0, 1) - clamp(t[g of 4], 0, 1), 0):
+    v = pad(x[g, 0] if i < clamp(t[g + 1 of 4], 0, 1) - clamp(t[g of 4], 0, 1), otherwise 0.0)  ~ value v[g, 0]
+    acc = add(acc, v)  ~ term y[g, 0]
+  y[g] = copy(acc)  ~ value y[g]
+"""
 SPARED = """\
 KERNEL spared(x: float32[4]) -> (y: float32[2])
   GRID (1, 1, 1)  BLOCK (1, 2, 1)
@@ -54,7 +69,7 @@ IF threadIdx.y < 2:
 """
 
 
-@pytest.mark.parametrize("text", [DIGITS, ONE, SPARED])
+@pytest.mark.parametrize("text", [DIGITS, ONE, LONE, SPARED])
 def test_they_are_covered(text: str) -> None:
     assert gaps(text) == []
 
@@ -74,6 +89,12 @@ def test_they_are_covered(text: str) -> None:
         (ONE, "IF i < 1:", "IF i < 1 && g < 4:"),
         (ONE, "clamp(t[0 of 2], 0, 5) - g, 0), 4)", "clamp(t[0 of 2], 0, 5) - g - 1, 0), 4)"),
         (ONE, "over (5, 1) at (i0)", "over (5, 2) at (i0)"),
+        (LONE, "FOR i in 0..max(", "FOR i in 0..2*max("),
+        (LONE, "FOR i in 0..max(", "FOR i in 1..max("),
+        (LONE, "FOR i in 0..max(clamp(t[g + 1 of 4], 0, 1)", "FOR i in 0..max(clamp(t[g + 1 of 4], 0, 2)"),
+        (LONE, "FOR i in 0..max(clamp(t[g + 1 of 4], 0, 1) -", "FOR i in 0..max(clamp(t[g + 1 of 4], 0, 1) - 1 -"),
+        (LONE, "clamp(t[g of 4], 0, 1), 0):", "clamp(t[g of 4], 0, 1), 0) + 1:"),
+        (LONE, "  FOR i in 0..max(", "  FOR again in 0..2:\n   FOR i in 0..max("),
         (SPARED, "&& i < 3:", "&& i < 2:"),
         (SPARED, "&& i < 3:", "&& i < 3 && i > 0:"),
         (SPARED, "at (i0//3)", "at (i0//2)"),
