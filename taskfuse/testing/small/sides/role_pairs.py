@@ -118,7 +118,7 @@ def _declared(pair: RolePair, count: str, kind: str, looped: bool) -> Declared:
     h = Declared(Shape((1, 1, 1)), [] if kind == "named" else ["MBARRIER b[1]"])
     step = pair.sizes[1] - pair.sizes[0] if len(pair.sizes) > 1 else 1
     multiple = f" multiple_of {step}" if step > 1 else ""
-    h.dims = f"N min {pair.sizes[0]} max {pair.sizes[-1]}{multiple}" + (f", M max {TRIPS - 1}" if looped else "")
+    h.dims = f"N min {min(pair.sizes)} max {max(pair.sizes)}{multiple}" + (f", M max {TRIPS - 1}" if looped else "")
     h.block = "(N, 1, 1)" if pair.lanes == 1 else f"({pair.lanes}, N, 1)"
     shape = "N" if pair.lanes == 1 else f"N, {pair.lanes}"
     h.inputs, h.outputs = [f"x: float32[{shape}]"], [f"y: float32[{shape}]"]
