@@ -1,7 +1,7 @@
 """What was written and what is there now, computed at small extents: a difference refutes, and equal results are evidence.
 
-Modular words show a difference of any kind. Where they differ by a law of the real numbers that words do not have (exponentials and division have it), results are
-compared in float64, without the roundings to narrower types.
+Modular words show a difference of any kind. Where they differ by a law of the real numbers that words do not have (exponentials and division have
+theirs), results are compared in float64, without the roundings to narrower types.
 """
 
 from __future__ import annotations
