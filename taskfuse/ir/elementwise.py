@@ -16,7 +16,7 @@ import numpy as np
 
 from taskfuse.ir import special_functions
 from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise, Function
-from taskfuse.ir.modular import mix
+from taskfuse.ir.modular import inverse, power
 from taskfuse.ir.spelling import (
     AND,
     OR,
@@ -158,7 +158,15 @@ def _modular_lerp(a: Array, b: Array, t: Array) -> Array:
 
 def _modular_div(a: Array, b: Array) -> Array:
     # linear in the dividend, so that division distributes over sums as it does over the reals
-    return a * mix(b)
+    return a * inverse(b)
+
+
+def _modular_exp(x: Array) -> Array:
+    return power(5, x)
+
+
+def _modular_exp2(x: Array) -> Array:
+    return power(13, x)
 
 
 def _modular_false(x: Array) -> Array:
@@ -243,9 +251,10 @@ _ROWS = (
         np.reciprocal,
         floats("(1.0f / {0})", "(1.0 / {0})", "__fdividef(1.0f, {0})", "bfloat16_quotient(1.0f, {0})"),
         "1 / x, a float.",
+        modular=inverse,
     ),
-    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1)),
-    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), torch="exp2 special_exp2"),
+    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1), modular=_modular_exp),
+    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), modular=_modular_exp2, torch="exp2 special_exp2"),
     _unary("expm1", _FLOAT, np.expm1, library("expm1"), "exp(x) - 1, exact near 0.", ulps=(1, 1), torch="expm1 special_expm1"),
     _unary("log", _FLOAT, np.log, library("log", fast="__logf({0})"), "The natural logarithm.", ulps=(1, 1)),
     _unary("log2", _FLOAT, np.log2, library("log2", fast="__log2f({0})"), "The logarithm to base 2.", ulps=(1, 1)),

@@ -26,6 +26,10 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 
+class UndefinedElementError(IndexError):
+    """The definitions say no value: one reads an element that does not exist, or no case of a choice holds."""
+
+
 def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = MODULAR) -> tuple[Array, ...]:
     """The outputs of a kernel by its definitions.
 
@@ -34,7 +38,8 @@ def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Map
         sizes: the values of its extents.
 
     Raises:
-        IndexError: a definition reads an element that does not exist.
+        UndefinedElementError: a definition reads an element that does not exist, or no case of a choice holds.
+        TableIndexError, ZeroDivisionError: an expression of a definition has no value.
     """
     found = _Meaning(kernel, arguments, sizes, values)
     for d in kernel.definitions:
@@ -76,7 +81,7 @@ class _Meaning:
                     found[mine] = v.cast(self._operand(case.operand, here, len(mine)), self._dtype(case.operand), d.dtype)
                     free[mine] = False
                 if free.any():
-                    raise IndexError(f"no case of {d.tensor} holds")
+                    raise UndefinedElementError(f"no case of {d.tensor} holds")
                 return found.reshape(shape)
             case Reduce() as rule:
                 return self._reduced(d, rule, shape, point, count)
@@ -203,7 +208,7 @@ class _Meaning:
         found = tuple(np.broadcast_to(np.asarray(evaluate(e, point), np.int64), count) for e in index)
         for k, (at, n) in enumerate(zip(found, shape, strict=True)):
             if at.size and (at.min() < 0 or at.max() >= n):
-                raise IndexError(f"index {at.min()} to {at.max()} of axis {k} is outside 0..{n}")
+                raise UndefinedElementError(f"index {at.min()} to {at.max()} of axis {k} is outside 0..{n}")
         return found
 
     def _operand(self, operand: Operand, point: dict[str, Any], count: int) -> Array:

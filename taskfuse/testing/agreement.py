@@ -10,6 +10,8 @@ For bounded trip counts (constants, or ``N`` in 0..4, all explored) the three mu
 - one that is *outside the model* is counted separately, with the verdict of exploration;
 - one that holds under every interleaving and fails under a random one is a bug in the exploration.
 
+Runs that decide nothing are counted by kind (:mod:`taskfuse.testing.launches`); an error of the checker or of an oracle is a failure of the campaign.
+
 Kernels that are generated several times are checked once. ``--log FILE`` keeps one line per kernel; ``--resume`` continues after the last. The
 logs of several seeds can be concatenated.
 """
@@ -23,18 +25,18 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from taskfuse.check import Verdict, verify
-from taskfuse.errors import TaskfuseError
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.testing.campaign import Log
 from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.launches import Ending, Launches, Oracle, fails, is_idle, key, table
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.outcomes import Argument, Explored, Truth, explored, is_valid, misbehaves
@@ -66,8 +68,10 @@ class AgreementRow:
         code: a hash of its text.
         static, exhaustive, random: the three verdicts; ``random`` is ``fails``, ``passes`` or ``strict``: an error that the simulator reports,
             though every interleaving ends alike (:data:`STRICT`).
+            ``exhaustive`` is empty if exploration failed.
         reason: why the proof fails, without names and numbers; failure: how an interleaving fails.
         fault: the second machine's fault in a proved kernel.
+        launches: runs and explorations by ending; error: how the checker or an oracle fails.
     """
 
     seed: int
@@ -81,11 +85,13 @@ class AgreementRow:
     reason: str = ""
     failure: str = ""
     fault: str = ""
+    launches: Mapping[str, int] = field(default_factory=dict[str, int])
+    error: str = ""
 
     @property
     def false_accept(self) -> bool:
         """Proved, and an interleaving fails, or the second machine finds a fault."""
-        return self.static == Verdict.PROVED.value and (self.exhaustive == Truth.FAILS.value or self.random != "passes" or bool(self.fault))
+        return self.static == Verdict.PROVED.value and (self.exhaustive == Truth.FAILS.value or self.random in ("fails", "strict") or bool(self.fault))
 
     @property
     def false_reject(self) -> bool:
@@ -131,25 +137,49 @@ def arguments(kernel: Kernel, extents: dict[str, int]) -> list[Argument]:
 
 
 def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> AgreementRow:
-    """The three verdicts on a kernel."""
+    """The three verdicts on a kernel. An error of the checker or of an oracle is part of the row, and there are no further verdicts."""
+    launches = Launches()
+    row = AgreementRow(seed, number, small.kind, operator, code(small.kernel), "", "", "")
+    try:
+        static, reason = proof(small.kernel)
+    except Exception as error:
+        return replace(row, error=fails("the checker", error))
+    row = replace(row, static=static, reason=reason)
+    steps: tuple[tuple[Oracle, Callable[[AgreementRow], AgreementRow]], ...] = (
+        (Oracle.EXPLORATION, lambda row: _explored(row, small, limit, launches)),
+        (Oracle.SIMULATOR, lambda row: _simulated(row, small, rounds, launches)),
+        (Oracle.MACHINE, lambda row: replace(row, fault=fault(static, small, launches))),
+    )
+    for oracle, step in steps:
+        try:
+            row = step(row)
+        except Exception as error:
+            launches[key(oracle, Ending.RAISES)] += 1
+            return replace(row, error=fails(oracle.value, error), launches=dict(launches))
+    return replace(row, launches=dict(launches))
+
+
+def _explored(row: AgreementRow, small: Small, limit: int, launches: Launches) -> AgreementRow:
     found = Explored(Truth.HOLDS)
     for extents in small.extents:
-        inputs = arguments(small.kernel, extents)
-        now = explored(small.kernel, inputs, extents, limit)
+        now = explored(small.kernel, arguments(small.kernel, extents), extents, limit)
+        launches[key(Oracle.EXPLORATION, Ending.LONG if now.truth is Truth.CUT else Ending.DECIDED)] += 1
         found = now if now.truth is not Truth.HOLDS else found
         if found.truth is Truth.FAILS:
             break
+    return replace(row, exhaustive=found.truth.value, failure=pattern(found.reason))
+
+
+def _simulated(row: AgreementRow, small: Small, rounds: int, launches: Launches) -> AgreementRow:
     last = small.extents[-1]
-    shown = misbehaves(small.kernel, arguments(small.kernel, last), last, rounds)
-    some = "passes" if shown is None else "strict" if found.truth is Truth.HOLDS and STRICT.search(shown) else "fails"
-    failure = pattern(found.reason or (shown or ""))
-    static, reason = proof(small.kernel)
-    return AgreementRow(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure, fault(static, small))
+    shown = misbehaves(small.kernel, arguments(small.kernel, last), last, rounds, launches)
+    some = "passes" if shown is None else "strict" if row.exhaustive == Truth.HOLDS.value and STRICT.search(shown) else "fails"
+    return replace(row, random=some, failure=row.failure or pattern(shown or ""))
 
 
-def fault(static: str, small: Small) -> str:
+def fault(static: str, small: Small, launches: Launches | None = None) -> str:
     """The fault that the second machine finds in a proved kernel."""
-    found = find_fault(small.kernel, small.extents) if static == Verdict.PROVED.value else None
+    found = find_fault(small.kernel, small.extents, endings=launches) if static == Verdict.PROVED.value else None
     return "" if found is None else f"{found.kind.value}: {pattern(found.reason)}"
 
 
@@ -188,6 +218,9 @@ class AgreementTally:
     fails: int = 0
     accepts: list[AgreementRow] = field(default_factory=list[AgreementRow])
     missed: list[AgreementRow] = field(default_factory=list[AgreementRow])
+    errors: list[AgreementRow] = field(default_factory=list[AgreementRow])
+    launches: Launches = field(default_factory=Launches)
+    idle: int = 0
     seen: set[str] = field(default_factory=set[str])
     last: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -200,6 +233,10 @@ class AgreementTally:
         self.seen.add(row.code)
         kind = "kernels" if row.operator == UNCHANGED else "mutants"
         self.table[kind, row.static, row.exhaustive, row.random] += 1
+        self.launches.update(row.launches)
+        self.idle += row.static == Verdict.PROVED.value and is_idle(row.launches)
+        if row.error:
+            self.errors.append(row)
         if row.exhaustive == Truth.FAILS.value:
             self.fails += 1
             self.random_only += row.random == "fails"
@@ -232,6 +269,10 @@ class AgreementTally:
             f"{cut:8} proved or refuted, exploration cut at its limit",
             f"{len(self.missed):8} missed by exploration: a random interleaving fails",
             f"{self.random_only:8} of {self.fails} kernels that fail are found by random interleavings",
+            f"{self.idle:8} proved, and no launch decided anything",
+            f"{len(self.errors):8} errors of the checker or an oracle",
+            "",
+            *table(self.launches),
         ]
         if self.rejects:
             lines += ["", "false rejects by reason"]
@@ -253,11 +294,13 @@ def reproved(row: AgreementRow) -> AgreementRow:
     if made is None or code(made[0].kernel) != row.code:
         raise ValueError(f"case {row.case} of seed {row.seed} is another kernel than in the log")
     static, reason = proof(made[0].kernel)
-    return replace(row, static=static, reason=reason, fault=fault(static, made[0]))
+    launches = Launches({at: n for at, n in row.launches.items() if not at.startswith(Oracle.MACHINE.value)})
+    return replace(row, static=static, reason=reason, fault=fault(static, made[0], launches), launches=dict(launches))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, or failing interleavings that exploration missed."""
+    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, failing interleavings that exploration
+    missed, or errors of a tool."""
     parser = argparse.ArgumentParser(
         prog="python -m taskfuse.testing.agreement", description="Static proof, exploration and random interleavings on small kernels."
     )
@@ -280,7 +323,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     spent = time.perf_counter() - start
     if tally.rows > before:
         print(f"\n{1e3 * spent / (tally.rows - before):.1f} ms per kernel")
-    return 1 if tally.accepts or tally.missed else 0
+    return 1 if tally.accepts or tally.missed or tally.errors else 0
 
 
 def _run(tally: AgreementTally, options: argparse.Namespace, log: Log[AgreementRow]) -> None:
@@ -290,15 +333,12 @@ def _run(tally: AgreementTally, options: argparse.Namespace, log: Log[AgreementR
         made = case(options.seed, number)
         if made is None or code(made[0].kernel) in tally.seen:
             continue
-        try:
-            row = compare(options.seed, number, *made, options.limit, options.rounds)
-        except TaskfuseError as error:
-            raise RuntimeError(f"seed {options.seed}, case {number}") from error
+        row = compare(options.seed, number, *made, options.limit, options.rounds)
         tally.add(row)
         log.add(row)
-        if row.false_accept or row.missed:
-            what = "FALSE ACCEPT" if row.false_accept else "MISSED"
-            print(f"{what} seed {options.seed}, case {number}, {row.operator}: {row.failure or row.fault}", flush=True)
+        if row.false_accept or row.missed or row.error:
+            what, why = ("FALSE ACCEPT", row.failure or row.fault) if row.false_accept else ("MISSED", row.failure) if row.missed else ("ERROR", row.error)
+            print(f"{what} seed {options.seed}, case {number}, {row.operator}: {why}", flush=True)
 
 
 if __name__ == "__main__":

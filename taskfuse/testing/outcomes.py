@@ -28,6 +28,7 @@ from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
 from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync
 from taskfuse.sim import Interleaving, explore, simulate
+from taskfuse.testing.launches import Ending, Launches, LongRun, NoVerdict, Oracle, RefusedLaunch, key
 
 Argument = NDArray[Any] | float | int
 
@@ -51,7 +52,7 @@ def is_valid(kernel: Kernel) -> bool:
 
 
 class Truth(Enum):
-    """Verdict of exploration. HOLDS: all interleavings have the same result. FAILS: one differs or fails. CUT: no failure before the limit of states."""
+    """Verdict of exploration. HOLDS: all interleavings have the same result. FAILS: one differs or fails. CUT: no failure up to the limits."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -83,6 +84,8 @@ def explored(
     found = explore(kernel, arguments, values=MODULAR, extents=extents, limit=limit, in_step=in_step, max_steps=MOST)
     if found.failure is None:
         return Explored(Truth.HOLDS if found.complete else Truth.CUT)
+    if found.failure.error is not None and no_verdict(str(found.failure.error).split("\n")[0]) is not None:
+        return Explored(Truth.CUT)
     reason = "results differ between interleavings" if found.failure.error is None else str(found.failure.error).split("\n")[0].removeprefix(f"{kernel.name}: ")
     if any(text in reason for text in VALUES):
         twin = filled(kernel)
@@ -125,10 +128,6 @@ FILLS = (0, 3)
 """Initial values of memory that a kernel may read uninitialized: its results must not depend on them."""
 
 
-class LongRun(Exception):
-    """A run exceeds the limit of steps, and decides nothing."""
-
-
 def other_words(
     kernel: Kernel,
     arguments: Sequence[Argument],
@@ -143,8 +142,9 @@ def other_words(
     A kernel that reads uninitialized memory must give them for any content of it.
 
     Raises:
-        TaskfuseError: the launch is impossible.
+        RefusedLaunch: a block would have too many threads or bytes.
         LongRun: it takes more than ``most`` steps.
+        TaskfuseError: the arguments are not those of the kernel.
     """
 
     def run(launched: Kernel) -> str | None:
@@ -155,10 +155,8 @@ def other_words(
         return run(kernel)
     except (SimulationError, ZeroDivisionError, IndexError) as error:
         reason = str(error).split("\n")[0]
-        if any(text in reason for text in LIMITS):
-            raise
-        if reason.endswith(STEPS):
-            raise LongRun(reason) from error
+        if (undecided := no_verdict(reason)) is not None:
+            raise undecided from error
         if UNWRITTEN not in reason:
             return reason
     try:
@@ -169,10 +167,17 @@ def other_words(
                 return f"{reason}, and the words depend on it"
     except (SimulationError, ZeroDivisionError, IndexError) as error:
         found = str(error).split("\n")[0]
-        if found.endswith(STEPS):
-            raise LongRun(found) from error
+        if (undecided := no_verdict(found)) is not None:
+            raise undecided from error
         return found
     return None
+
+
+def no_verdict(reason: str) -> NoVerdict | None:
+    """What an error of the simulator means if it says nothing about the kernel; ``None`` if it does."""
+    if any(text in reason for text in LIMITS):
+        return RefusedLaunch(reason)
+    return LongRun(reason) if reason.endswith(STEPS) else None
 
 
 def equal(found: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> bool:
@@ -184,18 +189,22 @@ FILLED = "_filled"
 COUNTER = "filled"
 
 
-def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, rounds: int = 1) -> str | None:
+def misbehaves(
+    kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, rounds: int = 1, launches: Launches | None = None
+) -> str | None:
     """The race, deadlock or misuse of barriers, memory or engines that one of the simulator's eight interleavings shows in ``rounds`` rounds;
-    ``None`` if none does."""
+    ``None`` if none does. ``launches`` counts the runs by their endings."""
+    launches = Launches() if launches is None else launches
     seen: list[tuple[NDArray[Any], ...] | str] = []
     for seed, interleaving in enumerate([*Interleaving] * rounds):
         try:
             seen.append(simulate(kernel, arguments, seed=seed, interleaving=interleaving, values=MODULAR, max_steps=MOST, extents=extents))
+            launches[key(Oracle.SIMULATOR, Ending.DECIDED)] += 1
         except SimulationError as error:
             reason = str(error).split("\n")[0]
-            if any(text in reason for text in LIMITS):
-                return None
-            if reason.endswith(STEPS):
+            undecided = no_verdict(reason)
+            launches[key(Oracle.SIMULATOR, Ending.DECIDED if undecided is None else undecided.ending)] += 1
+            if undecided is not None:
                 continue
             if not any(text in reason for text in VALUES):
                 return f"{interleaving.value}: {reason}"

@@ -3,7 +3,8 @@
 The tool plants mistakes in each kernel's synchronization and in its values. A proved kernel must give NumPy's modular values under every tested
 interleaving and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find no fault; otherwise the kernel is a
 **contradiction**. A kernel that is proved only at the extents of its case is tested only there. Kernels that are not proved are counted by the layer of
-the unproved obligation. A launch that exceeds the limit of steps decides nothing; it is counted.
+the unproved obligation. Launches that decide nothing are counted by kind (:mod:`taskfuse.testing.launches`), and so are proved kernels of which no
+launch decided anything. An error of the checker, of the reference or of the second machine is a failure of the campaign.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` runs J processes.
 """
@@ -13,12 +14,11 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, to_text
@@ -27,11 +27,12 @@ from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.case import Case, seeded_case
 from taskfuse.testing.checks import CaseProof, CaseStanding, proof
+from taskfuse.testing.launches import Ending, Launches, NoVerdict, Oracle, count, fails, is_idle, key, table
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.options import Mix
-from taskfuse.testing.outcomes import MOST, LongRun, is_valid, other_words
+from taskfuse.testing.outcomes import MOST, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 
 STEPS = 30_000
@@ -40,7 +41,6 @@ EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
 PLACES = 32
 """One in this many mutants of an operator is tested."""
 UNCHANGED = "unchanged"
-CRASH = "the checker fails:"
 KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
 
 
@@ -53,8 +53,8 @@ class SoundnessRow:
         mix: the mix of the case's options.
         kind: ``kernel``, or the kind of mistake; operator: the mistake.
         said: the verdict of the proof; gap: the unproved obligation with its layer, without names and numbers.
-        launches: number of compared launches; long: number of launches that exceeded the limit of steps.
-        failure: how a proved kernel misbehaves.
+        launches: the launches of a proved kernel by oracle and ending.
+        failure: how a proved kernel misbehaves; error: how the checker or an oracle fails.
     """
 
     seed: int
@@ -64,9 +64,9 @@ class SoundnessRow:
     operator: str
     said: str
     gap: str = ""
-    launches: int = 0
+    launches: Mapping[str, int] = field(default_factory=dict[str, int])
     failure: str = ""
-    long: int = 0
+    error: str = ""
 
 
 def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, str, Kernel]]:
@@ -103,39 +103,51 @@ def resized(case: Case, chance: random.Random) -> Case:
 
 @dataclass(slots=True)
 class Compared:
-    """Launches of a proved kernel: how many were compared, how many were too long, and how the kernel misbehaves in one of them (empty: it does not)."""
+    """Launches of a proved kernel: how they ended, how the kernel misbehaves in one of them (empty: it does not), and how an oracle fails."""
 
-    launches: int = 0
-    long: int = 0
+    launches: Launches = field(default_factory=Launches)
     failure: str = ""
+    error: str = ""
 
 
 def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, seed: int, most: int = MOST) -> Compared:
     """Run a proved kernel, at most ``most`` steps of the simulator per launch."""
     done = Compared()
-    kinds = tuple(Interleaving)
     for sized in cases:
         try:
-            arguments = sized.arguments()
-            wanted = evaluate(sized.plain, arguments, MODULAR)
-            for k in range(interleavings):
-                interleaving = kinds[(seed + done.launches + done.long) % len(kinds)]
-                try:
-                    found = other_words(kernel, arguments, wanted, seed + k, interleaving, most=most)
-                except LongRun:
-                    done.long += 1
-                    continue
-                if found is not None:
-                    done.failure = f"sizes {sized.sizes}, {interleaving.value}: {found}"
-                    return done
-                done.launches += 1
-        except TaskfuseError:  # more threads, or more Shared memory, than there are at these extents
-            continue
-        fault = find_fault(kernel, [sized.sizes], 1, STEPS)
-        if fault is not None:
-            done.failure = f"sizes {sized.sizes}: {fault}"
+            found = _compared(sized, kernel, interleavings, seed, most, done.launches)
+        except Exception as error:
+            done.launches[key(Oracle.SIMULATOR, Ending.RAISES)] += 1
+            done.error = f"sizes {sized.sizes}: {fails('the reference', error)}"
+            return done
+        try:
+            fault = None if found else find_fault(kernel, [sized.sizes], 1, STEPS, done.launches)
+        except Exception as error:
+            done.launches[key(Oracle.MACHINE, Ending.RAISES)] += 1
+            done.error = f"sizes {sized.sizes}: {fails(Oracle.MACHINE.value, error)}"
+            return done
+        if found or fault is not None:
+            done.failure = f"sizes {sized.sizes}{found or f': {fault}'}"
             return done
     return done
+
+
+def _compared(sized: Case, kernel: Kernel, interleavings: int, seed: int, most: int, launches: Launches) -> str:
+    """How the kernel's words differ from those of the reference at some sizes; empty: they do not."""
+    arguments = sized.arguments()
+    wanted = evaluate(sized.plain, arguments, MODULAR)
+    kinds = tuple(Interleaving)
+    for k in range(interleavings):
+        interleaving = kinds[(seed + launches.total()) % len(kinds)]
+        try:
+            found = other_words(kernel, arguments, wanted, seed + k, interleaving, most=most)
+        except NoVerdict as undecided:
+            launches[key(Oracle.SIMULATOR, undecided.ending)] += 1
+            continue
+        launches[key(Oracle.SIMULATOR, Ending.DECIDED)] += 1
+        if found is not None:
+            return f", {interleaving.value}: {found}"
+    return ""
 
 
 def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> list[SoundnessRow]:
@@ -147,15 +159,16 @@ def look(mix: Mix, mutants: int, sizes: int, interleavings: int, seed: int) -> l
     cases = [case, *(resized(case, chance) for _ in range(sizes - 1) if case.sizes)]
     made: list[SoundnessRow] = []
     for number, (kind, operator, kernel) in enumerate(kernels(case, mutants, chance)):
+        done = Compared()
         try:
             found = proof(kernel, case.sizes)
         except Exception as error:
-            found = CaseProof(CaseStanding.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
-        done = Compared()
+            done.error = fails("the checker", error)
+            found = CaseProof(CaseStanding.OUTSIDE, done.error)
         if found.standing is not CaseStanding.OUTSIDE:
             done = contradiction(cases if found.standing is CaseStanding.PROVED else [case], kernel, interleavings, seed)
         said = "" if found.standing is None else found.standing.value
-        made.append(SoundnessRow(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
+        made.append(SoundnessRow(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), dict(done.launches), done.failure, done.error))
     return made
 
 
@@ -164,41 +177,53 @@ class SoundnessTally:
     """Counts over rows."""
 
     said: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    endings: dict[tuple[str, str, str], Launches] = field(default_factory=dict[tuple[str, str, str], Launches])
+    idle: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     gaps: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    launches: int = 0
-    long: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    launches: Launches = field(default_factory=Launches)
     rows: int = 0
     failures: list[SoundnessRow] = field(default_factory=list[SoundnessRow])
+    errors: list[SoundnessRow] = field(default_factory=list[SoundnessRow])
 
     def add(self, row: SoundnessRow) -> bool:
         """Count a kernel."""
         self.rows += 1
-        self.launches += row.launches
-        self.said[row.mix, row.kind, row.said] += 1
-        self.long[row.mix, row.kind, row.said] += row.long
-        if row.said == CaseStanding.OUTSIDE.value:
+        self.launches.update(row.launches)
+        at = row.mix, row.kind, row.said
+        self.said[at] += 1
+        self.endings.setdefault(at, Launches()).update(row.launches)
+        is_open = row.said == CaseStanding.OUTSIDE.value
+        self.idle[at] += not is_open and is_idle(row.launches)
+        if is_open:
             self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
         if row.failure:
             self.failures.append(row)
+        if row.error:
+            self.errors.append(row)
         return True
 
     def __str__(self) -> str:
-        lines = [f"{'kernels':>8} {'too long':>8}", *(f"{n:8} {self.long[key]:8} {key[0]:12} {key[1]:8} {key[2]}" for key, n in sorted(self.said.items()))]
+        heads = ("kernels", "not run", *(e.value for e in Ending))
+        lines = ["".join(f"{h:>10}" for h in heads)]
+        for at, n in sorted(self.said.items()):
+            numbers = (n, self.idle[at], *(count(self.endings[at], e) for e in Ending))
+            lines.append("".join(f"{k:10}" for k in numbers) + f" {at[0]:12} {at[1]:8} {at[2]}")
         lines += ["", "not proved, by kind and layer; of kernels by what the proof lacks"]
         lines += [f"{n:8} {kind:8} {reason}" for (kind, reason), n in self.gaps.most_common()]
         mutants = sum(n for (_, kind, _), n in self.said.items() if kind != "kernel")
         proved = sum(n for (_, _, said), n in self.said.items() if said != CaseStanding.OUTSIDE.value)
-        lines += ["", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved, and compared in {self.launches} launches"]
-        lines += [f"{sum(self.long.values())} launches more took more than {MOST} steps: nothing is known of them"]
-        return "\n".join((*lines, f"{len(self.failures)} contradictions"))
+        lines += ["", *table(self.launches), "", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved"]
+        lines.append(f"{self.idle.total()} of these were not run: no launch of theirs decided anything")
+        return "\n".join((*lines, f"{len(self.errors)} errors of the checker or an oracle", f"{len(self.failures)} contradictions"))
 
 
 def _alarm(row: SoundnessRow) -> str:
-    return f"CONTRADICTION seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}: {row.failure}" if row.failure else ""
+    at = f"seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}"
+    return f"CONTRADICTION {at}: {row.failure}" if row.failure else f"ERROR {at}: {row.error}" if row.error else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare on the cases of consecutive seeds. Returns the exit status: 1 if a kernel was proved and misbehaves."""
+    """Compare on the cases of consecutive seeds. Returns the exit status: 1 if a kernel was proved and misbehaves, or a tool failed."""
     line = parser("soundness", "Compare the static proof with the simulator.", cases=100)
     line.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per kernel (default: 4)")
     line.add_argument("--sizes", type=int, default=2, metavar="Z", help="extents at which proved kernels run (default: 2)")
@@ -208,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tally = SoundnessTally()
     each = partial(look, Mix(options.mix), options.mutants, options.sizes, options.interleavings)
     run(SoundnessRow, tally, each, range(options.seed, options.seed + options.cases), options, done=lambda row: row.seed, alarm=_alarm)
-    return 1 if tally.failures else 0
+    return 1 if tally.failures or tally.errors else 0
 
 
 if __name__ == "__main__":

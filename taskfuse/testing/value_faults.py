@@ -27,8 +27,9 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel, to_text
 from taskfuse.sim import simulate
+from taskfuse.testing.launches import NoVerdict
 from taskfuse.testing.mutations import Operator
-from taskfuse.testing.outcomes import UNWRITTEN, LongRun, equal, is_valid, other_words
+from taskfuse.testing.outcomes import UNWRITTEN, equal, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 from taskfuse.testing.value_subjects import STEPS, SubjectLaunch, ValueSubject, names, subjects
 
@@ -46,12 +47,13 @@ class Said(Enum):
 
 
 class Ran(Enum):
-    """The result of the launches. ROUNDS: equal modular values, other ordinary numbers. LONG: undecided, since a launch exceeds the limit of steps."""
+    """The result of the launches. ROUNDS: equal modular values, other ordinary numbers. UNDECIDED: a launch
+    exceeds the limit of steps, or there is none."""
 
     EQUAL = "equal"
     ROUNDS = "rounds"
     DIFFERS = "differs"
-    LONG = "long"
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class ValueFaultTable:
         return "\n".join(lines)
 
 
-_COLUMNS = ("mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
+_COLUMNS = ("mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "undecided", "escaped")
 
 
 def _counts(mine: Sequence[ValueMutant]) -> tuple[int, ...]:
@@ -138,7 +140,7 @@ def _counts(mine: Sequence[ValueMutant]) -> tuple[int, ...]:
         said[Said.PROVED],
         said[Said.PROVED_AT],
         sum(m.proved and m.ran is Ran.ROUNDS for m in mine),
-        sum(m.ran is Ran.LONG for m in mine),
+        sum(m.ran is Ran.UNDECIDED for m in mine),
         sum(m.escaped for m in mine),
     )
 
@@ -220,8 +222,8 @@ def ran(launches: Sequence[SubjectLaunch], mutant: Kernel) -> Ran:
                 return Ran.DIFFERS
             numbers = simulate(mutant, launch.arguments, values=NATIVE, extents=launch.extents, max_steps=4 * STEPS)
             rounds = rounds or not equal(numbers, launch.native)
-        except LongRun:
-            return Ran.LONG
+        except NoVerdict:
+            return Ran.UNDECIDED
         except (TaskfuseError, ZeroDivisionError, IndexError) as error:
             if UNWRITTEN not in str(error):
                 return Ran.DIFFERS

@@ -130,6 +130,7 @@ FOUND = {
     "terms_of_other_threads": "y[0]: element [0] of y lacks the term at [0, 8] and 3 more",
     "accumulator_shared": "y[0, 0]: element [0, 0] of y has the term at [0, 0, 2] twice: by block 0, thread 0 and block 0, thread 0",
     "accumulator_set_again": "y[0, 0]: element [0, 0] of y lacks the term at [0, 0, 0] and 2 more",
+    "part_set_again": "y[0]: element [0] of y lacks the term at [0, 0]",
     "rescaled_again": "y[0]: rescales y at 0, which does not follow the index up to which it was rescaled",
     "cursor_moved": "y[0, 0]: for element [0, 0] of y: reads nothing where element [0, 0] of a is defined",
     "cursor_of_threads": "y[0, 0]: for element [0, 0] of y: reads nothing where element [0, 31] of a is defined",

@@ -91,6 +91,30 @@ def test_parts_are_walked_apart_and_joined(name: str, cut: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("chunk", [1, 4, 12])
+@pytest.mark.parametrize("name", ["attention", "logsumexp", "softmin", "apart"])
+def test_rescaled_sums_keep_their_words(name: str, chunk: int) -> None:
+    """In modular words, where all chunks are full: an element of a short chunk counts for exp(-inf), which is 0 for numbers alone."""
+    fusion, reductions = CASES[name]()
+    args = arguments(fusion, 5, 3, 12)
+    wanted = fusion.evaluate(*args, values=tf.MODULAR)
+    tf.cascade(reductions, chunk)
+    for found, expected in zip(fusion.evaluate(*args, values=tf.MODULAR), wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_factor_of_another_sign_changes_the_words() -> None:
+    fusion, reductions = logsumexp()
+    args = arguments(fusion, 5, 3, 12)
+    (wanted,) = fusion.evaluate(*args, values=tf.MODULAR)
+    tf.cascade(reductions, 4)
+    text = str(fusion)
+    line = next(line for line in text.split("\n") if "= neg(" in line)
+    assert "= exp(" in text
+    (found,) = tf.parse_fusion(text.replace(line, line.replace("= neg(", "= copy("))).evaluate(*args, values=tf.MODULAR)
+    assert not (found == wanted).all()
+
+
 def test_every_element_is_in_one_chunk_of_one_part() -> None:
     """A sum of powers of two tells which elements it has: those of steps, parts and pieces, in an axis that they do not fill."""
     with tf.Fusion() as fusion:

@@ -1,5 +1,6 @@
 """Three verdicts on small kernels: what counts as agreement, what the run keeps, and what its generator makes."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +192,31 @@ def test_two_warps_that_share_a_barrier_and_no_data() -> None:
     row = compare(0, 0, mixed, UNCHANGED, 1000, 1)
     assert (row.static, row.exhaustive, row.random) == (Verdict.OUTSIDE.value, Truth.HOLDS.value, "strict")
     assert not row.missed
+
+
+@pytest.mark.parametrize(
+    ("broken", "tool"), [("proof", "the checker"), ("explored", "exploration"), ("misbehaves", "simulator"), ("find_fault", "second machine")]
+)
+def test_an_error_of_a_tool_is_a_failure(broken: str, tool: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise KeyError("what")
+
+    monkeypatch.setattr(agreement, broken, failing)
+    assert agreement.main(["--cases", "4", "--seed", "5"]) == 1
+    printed = capsys.readouterr().out
+    assert f"{tool} fails: KeyError: 'what'" in printed
+    assert " 0 false accepts" in printed
+    assert broken == "proof" or re.search(rf"^{tool} +\d+ +0 +0 +[1-4]$", printed, re.MULTILINE)
+
+
+def test_launches_are_counted_by_ending() -> None:
+    race = replace(small_kernel(RandomChooser(0)), kernel=parse_kernel(RACE), extents=({},))
+    assert compare(0, 0, race, UNCHANGED, 1000, 1).launches == {"exploration: decided": 1, "simulator: decided": 8}
+    assert compare(0, 0, race, UNCHANGED, 1, 1).launches == {"exploration: too long": 1, "simulator: decided": 8}
+    tally = AgreementTally()
+    tally.add(replace(ROW, launches={"exploration: too long": 1, "second machine: refused": 2}))
+    assert "1 proved, and no launch decided anything" in str(tally)
+    assert "second machine           0         0         2         0" in str(tally)
 
 
 def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:

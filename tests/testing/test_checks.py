@@ -93,3 +93,8 @@ def test_a_run_that_takes_too_long_decides_nothing(monkeypatch: pytest.MonkeyPat
     assert check_case(case).long == 0
     monkeypatch.setattr(checks, "STEPS_OF_A_RUN", 5)
     assert check_case(case).long == 1  # its other runs are not tried
+
+
+def test_sums_that_are_rescaled_have_exact_words() -> None:
+    """``tf.schedulers.online``: the factors of a running maximum cancel in modular words, too."""
+    check_case(random_case_of(713, Mix.EVERYTHING))

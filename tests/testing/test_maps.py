@@ -1,6 +1,7 @@
 """The proof of values against what definitions mean, on kernels with index maps of their own."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from taskfuse.check.values.questions import inside, known_at
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import parse_kernel
 from taskfuse.testing import maps
-from taskfuse.testing.maps import MapsRow, difference, drawn, look
+from taskfuse.testing.maps import MapsRow, MapsTally, difference, drawn, look
 
 
 def test_nothing_that_is_proved_computes_something_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,12 +34,13 @@ def test_kernels_of_every_kind_are_drawn_right_and_wrong() -> None:
 
 
 def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def credulous(*_: Any) -> bool:
+    def credulous(*_: Any, **__: Any) -> bool:
         return False
 
-    monkeypatch.setattr(cover, "covered", credulous)
-    monkeypatch.setattr(outputs, "covered", credulous)
+    for module in (cover, outputs, reductions):
+        monkeypatch.setattr(module, "covered", credulous)
     rows = [row for n in range(120) for row in look(17, n)]
+    assert not any(row.error for row in rows)
     assert sum(row.false_accept for row in rows) >= 3
 
 
@@ -80,14 +82,32 @@ def test_an_element_without_a_range_shows(monkeypatch: pytest.MonkeyPatch) -> No
     assert look(17, 1160)[0].false_accept
 
 
-def test_a_checker_that_fails_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("broken", "tool"), [("proof", "the checker"), ("meaning", "the reference")])
+def test_an_error_of_a_tool_is_a_failure(broken: str, tool: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def failing(*_: Any) -> None:
         raise KeyError("what")
 
-    monkeypatch.setattr(maps, "proof", failing)
+    monkeypatch.setattr(maps, broken, failing)
     row = next(row for n in range(9) for row in look(1, n))
-    assert row.false_accept
-    assert row.gap == "the checker fails: KeyError: 'what'"
+    assert not row.false_accept
+    assert f"{tool} fails: KeyError: 'what'" in row.error
+    assert maps.main(["--cases", "4", "--seed", "1"]) == 1
+    assert "ERROR seed 1" in capsys.readouterr().out
+
+
+def test_launches_that_decide_nothing_are_counted() -> None:
+    tally = MapsTally()
+    tally.add(MapsRow(1, 2, "copied", "proved", "", "", {"simulator: too long": 3}))
+    tally.add(MapsRow(1, 3, "copied", "", "gap", "", {"simulator: refused": 1}))
+    assert "copied   not run, proved" in str(tally)
+    assert "simulator                0         3         1         0" in str(tally)
+    assert "1 proved kernels were not run" in str(tally)
+
+
+def test_definitions_without_a_value_are_wrong_ones() -> None:
+    text = "KERNEL k(x: float32[4]) -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n  DEFINE y: float32[4] = copy(x[i0 + 1])\n\n"
+    found = difference(parse_kernel(text + "y[threadIdx.x] = copy(x[threadIdx.x])\n"), {}, 0)
+    assert found == "definitions without a value: index 1 to 4 of axis 0 is outside 0..4"
 
 
 def test_what_an_element_lacks_is_a_difference() -> None:
@@ -98,9 +118,9 @@ def test_what_an_element_lacks_is_a_difference() -> None:
 
 
 def test_a_proved_kernel_with_a_fault_is_a_false_accept() -> None:
-    row = MapsRow(1, 2, "copied", "proved", "", "other words", 1)
+    row = MapsRow(1, 2, "copied", "proved", "", "other words", {"simulator: decided": 1})
     assert row.false_accept
-    assert not MapsRow(1, 2, "copied", "", "gap", "other words", 1).false_accept
+    assert not replace(row, said="").false_accept
 
 
 def test_seed_and_number_make_a_kernel_again() -> None:

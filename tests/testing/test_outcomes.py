@@ -7,7 +7,8 @@ from taskfuse.errors import SimulationError
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import simulate
-from taskfuse.testing.outcomes import LongRun, Truth, explored, filled, is_valid, misbehaves, other_words
+from taskfuse.testing.launches import Ending, Launches, LongRun, Oracle, RefusedLaunch, key
+from taskfuse.testing.outcomes import Truth, explored, filled, is_valid, misbehaves, no_verdict, other_words
 
 X = np.arange(4, dtype=np.float32)
 EXCHANGE = """\
@@ -96,3 +97,15 @@ def test_each_block_of_a_cluster_fills_its_own_part() -> None:
     assert twin is not None
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     assert simulate(twin, [x])[0].tolist() == [[3.0, 5.0, 6.0, 7.0], [3.0, 1.0, 2.0, 3.0]]
+
+
+def test_runs_are_counted_by_ending() -> None:
+    launches = Launches()
+    assert misbehaves(of(EXCHANGE), [X], launches=launches) is None
+    assert launches == {key(Oracle.SIMULATOR, Ending.DECIDED): 8}
+
+
+def test_errors_that_say_nothing_of_a_kernel() -> None:
+    assert isinstance(no_verdict("k: 2048 threads per block; a block has at most 1024"), RefusedLaunch)
+    assert isinstance(no_verdict("k: more than 20 steps"), LongRun)
+    assert no_verdict("k: deadlock") is None

@@ -1,6 +1,7 @@
 """The static proof against the second machine, on kernels with side conditions."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from taskfuse.testing import refutation
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.outcomes import is_valid
-from taskfuse.testing.refutation import CRASH, RefutationRow, RefutationTally, case
+from taskfuse.testing.refutation import RefutationRow, RefutationTally, case
 from taskfuse.testing.small.sides import SIDES
 
 
@@ -52,7 +53,7 @@ def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "FALSE ACCEPT seed 0" in capsys.readouterr().out
 
 
-ROW = RefutationRow(0, 0, "kind", "0", True, True, "", "", "", True)
+ROW = RefutationRow(0, 0, "kind", "0", True, True, "", "", "", True, {"second machine: decided": 1})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,9 @@ ROW = RefutationRow(0, 0, "kind", "0", True, True, "", "", "", True)
         ({"proved": False, "gap": "g"}, False, True, False),
         ({"proved": False, "gap": "g", "looked": False, "right": False}, False, False, False),
         ({"right": False}, False, False, True),
-        ({"right": None, "fault": "race", "proved": False, "gap": f"{CRASH} KeyError"}, False, False, False),
+        ({"right": None, "fault": "race", "proved": False, "gap": "g", "error": "the checker fails: KeyError"}, False, False, False),
+        ({"proved": False, "gap": "g", "error": "the checker fails: KeyError"}, False, False, False),
+        ({"right": False, "launches": {"second machine: too long": 1}}, False, False, False),
     ],
 )
 def test_what_counts(changed: Mapping[str, object], accept: bool, reject: bool, mistaken: bool) -> None:
@@ -74,7 +77,24 @@ def test_what_counts(changed: Mapping[str, object], accept: bool, reject: bool, 
     tally.add(row)
     tally.add(row)
     assert (tally.rows, len(tally.accepts), len(tally.mistaken)) == (1, accept, mistaken)
-    assert sum(tally.crashes.values()) == row.gap.startswith(CRASH)
+    assert (len(tally.errors), tally.idle) == (bool(row.error), "second machine: too long" in row.launches)
+
+
+@pytest.mark.parametrize(("broken", "tool"), [("gap", "the checker"), ("find_fault", "second machine")])
+def test_an_error_of_a_tool_is_a_failure(broken: str, tool: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise KeyError("what")
+
+    monkeypatch.setattr(refutation, broken, failing)
+    assert refutation.main(["--cases", "4"]) == 1
+    printed = capsys.readouterr().out
+    assert f"{tool} fails: KeyError: 'what'" in printed
+    assert " 0 false accepts" in printed
+
+
+def test_launches_are_counted_by_ending(capsys: pytest.CaptureFixture[str]) -> None:
+    refutation.main(["--cases", "6"])
+    assert re.search(r"^second machine +\d+ +0 +0 +0$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_the_generator_makes_every_kind() -> None:

@@ -9,10 +9,11 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import simulate
 from taskfuse.testing import soundness
-from taskfuse.testing.case import seeded_case
+from taskfuse.testing.case import Case, seeded_case
 from taskfuse.testing.checks import CaseProof, CaseStanding
+from taskfuse.testing.launches import LongRun
 from taskfuse.testing.options import Mix
-from taskfuse.testing.outcomes import LongRun, other_words
+from taskfuse.testing.outcomes import other_words
 from taskfuse.testing.soundness import SoundnessRow, SoundnessTally, contradiction
 
 COUNT = """\
@@ -35,21 +36,45 @@ def test_a_long_run_decides_nothing() -> None:
             other_words(kernel, (X,), wanted, most=16)
 
 
-def test_long_launches_are_counted_apart() -> None:
-    case = next(c for c in (seeded_case(k, Mix.SMALL) for k in range(20)) if c.kernel is not None)
+def some_case() -> Case:
+    return next(c for c in (seeded_case(k, Mix.SMALL) for k in range(20)) if c.kernel is not None)
+
+
+def test_launches_are_counted_by_ending() -> None:
+    case = some_case()
     assert case.kernel is not None
     done = contradiction([case], case.kernel, 2, 0)
-    assert (done.launches, done.long, done.failure) == (2, 0, "")
+    assert (done.launches, done.failure, done.error) == ({"simulator: decided": 2, "second machine: decided": 1}, "", "")
     done = contradiction([case], case.kernel, 2, 0, most=1)
-    assert (done.launches, done.long, done.failure) == (0, 2, "")
+    assert (done.launches, done.failure, done.error) == ({"simulator: too long": 2, "second machine: decided": 1}, "", "")
     tally = SoundnessTally()
-    row = SoundnessRow(0, 0, "small", "kernel", "unchanged", "proved", long=2)
+    row = SoundnessRow(0, 0, "small", "kernel", "unchanged", "proved", launches={"simulator: too long": 2, "second machine: refused": 1})
     tally.add(row)
-    assert "       1        2 small        kernel   proved" in str(tally)
-    assert "2 launches more took more than 300000 steps" in str(tally)
-    assert str(tally).endswith("0 contradictions")
+    assert "         1         1         0         2         1         0 small        kernel   proved" in str(tally)
+    assert "simulator                0         2         0         0" in str(tally)
+    assert "1 of these were not run" in str(tally)
+    assert str(tally).endswith("0 errors of the checker or an oracle\n0 contradictions")
     tally.add(replace(row, failure="other words"))
     assert str(tally).endswith("1 contradictions")
+    tally.add(replace(row, error="the checker fails: KeyError"))
+    assert "1 errors of the checker or an oracle" in str(tally)
+
+
+def failing(*_: object, **__: object) -> None:
+    raise KeyError("what")
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("evaluate", "the reference fails: KeyError: 'what'"), ("find_fault", "second machine fails: KeyError"), ("proof", "the checker fails: KeyError")],
+)
+def test_an_error_of_a_tool_is_a_failure(broken: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(soundness, broken, failing)
+    assert soundness.main(["--cases", "4", "--seed", "3", "--mutants", "0", "--sizes", "1", "--interleavings", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert "ERROR seed" in shown
+    assert said in shown
+    assert "0 contradictions" in shown
 
 
 def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,8 @@
 
 Where extents are constants and large, some elements are computed alone (:mod:`taskfuse.check.rewrites.sampled`).
 
-Modular words show a difference of any kind, but for what rescaled sums do with a factor, which no words have the law of; those are compared in float64, without
-the roundings to narrower types.
+Modular words show a difference of any kind. Where they differ by a law of the real numbers that words do not have (exponentials and division have
+theirs), results are compared in float64, without the roundings to narrower types.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The same visits of a statement in other words: with conditions as ends of spans, with what has one value as that value, with thread indices as symbols
-of their own, without ends that only spare points past an axis' end, with digits for block indices of clusters.
+"""The same visits of a statement in other words: with conditions as ends of spans, with what has one value as that value, with symbols that have one value at
+most as parts of a point, with thread indices as symbols of their own, without ends that only spare points past an axis' end, with digits for block indices of
+clusters.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.normalize import BLOCK_NAMES
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.values.questions import equal
+from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
-from taskfuse.ir.scalar import Const, Expr, Min, Sym, const, minimum, private, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Min, Sym, const, le, minimum, private, simplify, substitute, sym
 
 
 def shortened(v: Visits) -> Visits:
@@ -76,6 +77,24 @@ def apart(v: Visits) -> Visits:
     left = {n: span for n, span in spans.items() if n not in moved}
     point, conditions = (tuple(simplify(substitute(e, moved)) for e in of) for of in (v.point, v.conditions))
     return Visits(v.node, point, left, conditions, ranges, rows or None)
+
+
+def named_once(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> Visits:
+    """The same visits, where points name symbols that have one value at most, such as those of a loop up to ``min(n, 1)``.
+
+    Such a symbol is its first value ``a`` wherever it has one, so ``c + s - a`` is ``c``: a constant index of an axis, first of those that may have no points.
+    """
+    point, extents = list(v.point), tuple(extents)
+    axes = sorted((k for k, e in enumerate(point) if isinstance(e, Const)), key=lambda k: isinstance(extents[k], Const))
+    others = (*v.point, *v.conditions)
+    for name, (start, stop) in v.spans.items():
+        bounds = (e for other, span in v.spans.items() if other != name for e in span if e is not None)
+        if not axes or stop is None or name in (v.rows or {}) or any(name in e.free for e in (*others, *bounds)):
+            continue
+        if not isinstance(stop - start, Const) and proves(constraints, le(stop, start + 1)):
+            k = axes.pop(0)
+            point[k] = point[k] + sym(name) - start
+    return v if tuple(point) == v.point else replace(v, point=tuple(point))
 
 
 def settled(v: Visits) -> Visits:

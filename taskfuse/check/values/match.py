@@ -15,6 +15,7 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.match_tables import joined
 from taskfuse.check.values.questions import proves
 from taskfuse.check.values.solve import Equation, Open, solved
+from taskfuse.check.values.table_sums import with_any_sum
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.ir.scalar import Expr, const, eq, ne, not_, substitute
 
@@ -34,22 +35,28 @@ def where_found(pair: WriteAndRead) -> Found | None:
         if pair.plain and isinstance(outcome, Found) and all(proves(pair.constraints, c) for c in outcome.under):
             return Found()
     if isinstance(outcome, Open):
-        raise outcome.again()
+        wider = with_any_sum(pair)
+        found = outcome if wider is None else _tried(wider)
+        if isinstance(found, Open) or (found is not None and found.under):
+            raise outcome.again()
+        return found
     return outcome
 
 
-def is_left_by_one(writes: Iterable[W], ask: Callable[[W, Constraints, ValueTable | None], Found | None], constraints: Constraints) -> bool:
+def is_left_by_one(
+    writes: Iterable[W], ask: Callable[[W, Constraints, ValueTable | None], Found | None], constraints: Constraints, among: ValueTable | None = None
+) -> bool:
     """Whether the element is left at every point by one of several writes.
 
     Args:
         writes: asked in this order, each about the points where no earlier one is known to leave the element.
         ask: :func:`where_found` for one of them, under the constraints on these points, among those of a table.
         constraints: on all points.
+        among: the points that are asked about; ``None``: all.
 
     Raises:
         Open: ``ask`` raises it.
     """
-    among: ValueTable | None = None
     for write in writes:
         found = ask(write, constraints, among)
         if found is None:

@@ -54,6 +54,26 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     return surely
 
 
+def never_meet(pair: WriteAndRead) -> bool:
+    """True only if the write never touches what is read, whatever its loops are and whether or not its element exists.
+
+    Raises:
+        Open: it is not known.
+    """
+    differences = [pair.simplified(a - b) for a, b in pair.equations]
+    mine = {n for d in differences for n in d.free if n in pair.spans}
+    theirs = {n for d in differences for n in d.free if n not in pair.spans}
+    if not pair.countable(mine) or not pair.countable(theirs):
+        raise Open("the symbols of its index have too many values, or unknown ones", pair.claim.node)
+    write = pair.table(mine, [c for _, c in pair.conditions if c.free <= mine])
+    read = pair.table(theirs, _reader_filters(pair, theirs))
+    if pair.among is not None:
+        read = read.within(pair.among)
+    if not write.count or not read.count:
+        return True
+    return not TableJoin(write, read, [_sides(pair, d, write, read) for d in differences]).hit.any()
+
+
 def _by_places(pair: WriteAndRead, differences: list[Expr], elements: list[Expr]) -> tuple[list[Expr], list[Expr]]:
     """The same with a block's place in its cluster as a symbol, for each block index of the read that says nothing else: it has fewer values."""
     for name, place, extent in zip(BLOCK_NAMES, CLUSTER_NAMES, pair.want.node.context.kernel.cluster, strict=True):

@@ -7,7 +7,7 @@ reduction's domain that belongs to the element, once. A point past the end of an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
@@ -48,6 +48,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     evaluate,
+    gt,
     le,
     maximum,
     minimum,
@@ -160,7 +161,7 @@ class Reductions:
                 break
             among = found.rest
         else:
-            raise Open("an accumulator is read that takes no terms", want.node)
+            self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
@@ -248,14 +249,24 @@ class Reductions:
         in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
 
     def _in_first(self, loop: Node, want: Place) -> Expr | None:
-        """That it is the first iteration of a loop, if no other one sets an accumulator, takes a term or joins: what it leaves is read behind the loop."""
+        """That it is the first iteration of a loop, if no other one takes a term, joins, or sets an accumulator that takes terms: what it leaves is read behind
+        the loop."""
         stmt, rule = loop.stmt, self.writes.definitions[want.tensor].rule
         assert isinstance(stmt, For)
         if not isinstance(rule, Reduce) or rule.rescaled is not None:
             return None
-        places = (*self.starts.places.get(want.buffer, []), *(t.place for t in self.terms[want.buffer]))
-        inside_loop = {p.node: p.points for p in places if loop in p.node.loops} | {n: () for n in self._parts.get(want.tensor, []) if loop in n.loops}
-        alone = all(proves(known_of(n, dict(points)).given(*n.conditions), le(sym(stmt.var), stmt.start)) for n, points in inside_loop.items())
+        taking = [t.place for t in self.terms[want.buffer] if loop in t.node.loops]
+        inside_loop = {p.node: p.points for p in taking} | {n: () for n in self._parts.get(want.tensor, []) if loop in n.loops}
+        first, later = le(sym(stmt.var), stmt.start), gt(sym(stmt.var), stmt.start)
+
+        def in_first(node: Node, points: Mapping[str, int]) -> bool:
+            return proves(known_of(node, points).given(*node.conditions), first)
+
+        alone = all(in_first(n, dict(points)) for n, points in inside_loop.items())
+        for s in self.starts.places.get(want.buffer, []) if alone else ():
+            if loop in s.node.loops and not in_first(s.node, dict(s.points)):
+                others = replace(s, given=(*s.given, later))
+                alone = alone and all(disjoint(others, t) for t in taking)
         return eq(sym(stmt.var), stmt.start) if alone else None
 
     @staticmethod
@@ -300,39 +311,54 @@ class Reductions:
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool) -> bool:
-            """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms."""
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool) -> bool:
+            """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
+
+            Args:
+                plain: the points as loops say them: what conditions say of their symbols is not put in.
+            """
             visits: list[Visits] = []
             along: dict[str, Span] = {}
             if joined is not None and row is not None and joined.threads.along and joined.threads.along not in row:
                 along = {joined.threads.along: (const(0), joined.threads.extent)}
-            extents: list[Expr] = [space[k] for k in axes]
-            values: list[Expr] = []
+            last = [substitute(e, joined.blocks) if joined is not None else e for e in group[-1].point]
+            element = {k: last[k] for k in range(len(space)) if k not in axes}
+            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
+            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts)
+            extents: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space) if everywhere else ()
-                spans, conditions = runs(t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at))
+                spans, conditions = runs(
+                    t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at), spared=plain
+                )
                 values = list(t.point)
                 if joined is not None:
                     spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
                     values = [substitute(e, joined.blocks) for e in values]
-                point, extents = residues(definition, axes, values, t.node.context.facts if joined is None else constraints.facts)
+                near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
+                point, extents = residues(definition, axes, values, near.facts if joined is None else constraints.facts, ends)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
-            element = {k: values[k] for k in range(len(space)) if k not in axes}
-            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            extents = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, extents, there, group[-1].node.context.facts)
             return covered(visits, tuple(extents), there)
 
         for row in rows:
-            try:
-                overhang = beyond(row, everywhere=True)
-            except Open:
-                if not digits:
-                    raise
-                overhang = beyond(row, everywhere=False)
+            overhang = self._first_said(lambda everywhere, plain, row=row: beyond(row, everywhere=everywhere, plain=plain), digits)
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    @staticmethod
+    def _first_said(beyond: Callable[[bool, bool], bool], digits: bool) -> bool:
+        """What is found in the first of several equivalent ways of saying which points are visited. Raises the first :class:`Open`."""
+        first: Open | None = None
+        for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
+            if everywhere or plain or digits:
+                try:
+                    return beyond(everywhere, plain)
+                except Open as error:
+                    first = first or error.again()
+        assert first is not None
+        raise first
 
     def _choice(self, group: list[Term], scope: list[Node], constraints: Constraints, want: Place) -> Expr | None:
         """A condition under which some terms are taken, and others under its negation, where neither is known to hold: each is a case of its own.
@@ -347,22 +373,19 @@ class Reductions:
         choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
         return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
-    def _with_terms(
-        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], extents: list[Expr], constraints: Constraints, facts: Facts
-    ) -> list[Expr]:
-        """The extents of the reduced axes as far as terms may be other than neutral, for one element.
+    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts) -> dict[int, Expr]:
+        """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
 
         Args:
             facts: what holds wherever a term of the element is taken.
         """
-        if len(extents) != len(axes):  # the element fixes digits of them
-            return extents
         given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
-        ends = [given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes]
-        return [
-            extent if end is None else simplify(minimum(extent, maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
-            for extent, end in zip(extents, ends, strict=True)
-        ]
+        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
+        return {
+            k: simplify(minimum(definition.space[k], maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
+            for k, end in ends.items()
+            if end is not None
+        }
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
         """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, evaluate, simplify, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, FloorDiv, Max, Min, Mod, Sym, children, const, evaluate, maximum, minimum, simplify, sym
 from taskfuse.kir.witness import Definition
 
+NONE: Mapping[int, Expr] = {}
 
-def residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts) -> tuple[list[Expr], list[Expr]]:
-    """The reduced axes of a point and their extents: of an axis of which the element fixes some digits, the others."""
+
+def residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts, ends: Mapping[int, Expr] = NONE) -> tuple[list[Expr], list[Expr]]:
+    """The reduced axes of a point and their extents: of an axis of which the element fixes some digits, the others.
+
+    Args:
+        ends: of reduced axes: the points behind need not be visited. Digits of several axes together do not use it.
+    """
     point: list[Expr] = []
     extents: list[Expr] = []
     together = _rows(definition, axes)
     for k in axes:
-        name, value, extent = f"i{k}", values[k], definition.space[k]
+        name, value, extent = f"i{k}", values[k], ends.get(k, definition.space[k])
         if together is not None and k in together.axes:
             if k == together.axes[0]:
                 _append(point, extents, together.number(values) % together.low, const(together.low), None, facts)
@@ -32,13 +38,14 @@ def residues(definition: Definition, axes: list[int], values: list[Expr], facts:
             weight, modulus = next(((w, m) for w, m in fixed if w is low), None) or min(fixed, key=lambda d: d[0].value if isinstance(d[0], Const) else 0)
             fixed.remove((weight, modulus))
             if weight is not low:
-                _append(point, extents, value // low % (weight // low), weight // low, extent if low is const(1) else None, facts)
+                most = extent if low is const(1) and (k in ends or isinstance(extent, Const)) else None
+                _append(point, extents, value // low % (weight // low), weight // low, most, facts)
             if modulus is None:
                 break
             low = weight * modulus
         else:
             if definition.place and any(name in e.free for e in definition.place):
-                _append(point, extents, value // low, (extent + low - 1) // low, None, facts)
+                _append(point, extents, value // low, _quotient(extent, low), None, facts)
     return point, extents
 
 
@@ -111,10 +118,18 @@ def _first(e: Expr, axes: Sequence[int], extents: Sequence[int]) -> int:
 
 def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts) -> None:
     """Append a digit; its extent is at most that of its axis."""
-    if isinstance(most, Const) and isinstance(extent, Const):
-        extent = const(min(most.value, extent.value))
+    if most is not None:
+        extent = minimum(extent, most)
     point.append(simplify(value, facts))
     extents.append(simplify(extent, facts))
+
+
+def _quotient(extent: Expr, low: Expr) -> Expr:
+    """``ceildiv(extent, low)``. Of a minimum or maximum it is that of the quotients, as a quotient by a positive number does not fall."""
+    if isinstance(low, Const) and isinstance(extent, Min | Max):
+        parts = [_quotient(e, low) for e in extent.args]
+        return minimum(*parts) if isinstance(extent, Min) else maximum(*parts)
+    return (extent + low - 1) // low
 
 
 def _digit(e: Expr) -> tuple[Expr, Expr | None]:

@@ -65,7 +65,14 @@ class Visits:
 
 
 def runs(
-    node: Node, loops: Iterable[Node], spans: dict[str, Span], points: Mapping[str, int], exists: tuple[Expr, ...], held: Iterable[Expr] = ()
+    node: Node,
+    loops: Iterable[Node],
+    spans: dict[str, Span],
+    points: Mapping[str, int],
+    exists: tuple[Expr, ...],
+    held: Iterable[Expr] = (),
+    *,
+    spared: bool = False,
 ) -> tuple[dict[str, Span], list[Expr]]:
     """The spans of some loops and of ``spans`` under the conditions around a statement, and the conditions that choose among their values.
 
@@ -75,6 +82,7 @@ def runs(
         points: symbols of the instruction.
         exists: that the point which is visited exists: a condition that follows keeps nothing away.
         held: conditions that hold in any case.
+        spared: spans do not end by conditions that the point exists.
 
     Raises:
         Open: a condition depends on more.
@@ -117,6 +125,9 @@ def runs(
         conditions = [substitute(c, only) for c in (*conditions, *(le(start, value) for start, value in single.values()))]
         spans |= {name: (value, value + 1) for name, value in only.items()}
     kept = {substitute(c, only) if only else c for c in held}
+    if spared:
+        existing = known_of(node, points, late).given(*exists)
+        conditions = [c for c in conditions if c.free <= THREADS or not proves(existing, c)]
     listed = all(isinstance(e, Const) for e in node.context.kernel.block)  # threads are written down one by one
     spans, conditions = _tightened(spans, conditions, node.context.constraints.about(const(0))[0], THREADS if listed else frozenset())
     around = known_of(node, points, late).given(*exists, *(t for t in trips if (t.start + t.stop).free.isdisjoint(running)))

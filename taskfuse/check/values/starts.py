@@ -11,6 +11,7 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cross_thread_reductions import Joined
+from taskfuse.check.values.empty_parts import has_no_points, takes_no_term
 from taskfuse.check.values.match import is_left_by_one, where_found
 from taskfuse.check.values.neutral_terms import initial_of, partial_start, set_to
 from taskfuse.check.values.questions import inside, known_at, proves
@@ -24,8 +25,6 @@ from taskfuse.ir.scalar import (
     Const,
     Expr,
     Select,
-    Sym,
-    const,
     eq,
     ge,
     lt,
@@ -64,22 +63,27 @@ class Starts:
         front = max((n for n in others if n < last), default=-1)
         return [s for s in starts if s.node.number > front]
 
-    def nothing_taken(self, want: Place, definition: Definition, constraints: Constraints, parts: Collection[Node]) -> None:
-        """A reduction without terms is its initial value."""
+    def nothing_taken(self, want: Place, definition: Definition, constraints: Constraints, parts: Collection[Node], among: ValueTable | None = None) -> None:
+        """The accumulators that are read are of elements without terms, take none, and are set to the initial value of the reduction.
+
+        Args:
+            parts: the statements that join partial results of this reduction.
+            among: the points of the read that are asked about; ``None``: all.
+
+        Raises:
+            Open: it is not known.
+        """
         rule = definition.rule
-        kept = {e.name for e in definition.place if isinstance(e, Sym)}
-        empty = any(n is const(0) for k, n in enumerate(definition.space) if f"i{k}" not in kept)
+        terms = self._terms.get(want.buffer, [])
         starts = [s for s in self.places.get(want.buffer, []) if s.node.number < want.node.number]
-        if not isinstance(rule, Reduce | Iterate) or not empty or not starts or parts:
-            raise Open("no statement takes its terms", want.node)
-        for s in reversed(starts):
+        rescaled = isinstance(rule, Reduce) and rule.rescaled is not None
+        if not isinstance(rule, Reduce | Iterate) or rescaled or not starts or parts or not has_no_points(want, definition, constraints, among):
+            raise Open("an accumulator is read that takes no terms" if terms else "no statement takes its terms", want.node)
+        if not takes_no_term(want, terms, self._written.storages[want.buffer], constraints, among):
+            raise Open("an accumulator is read whose element has no terms, and it may take some", want.node)
+        for s in starts:
             self._value(s, rule, parts=False)
-            same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
-            claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
-            found = self._sets(claim, target, same, constraints, None)
-            if found is not None and not found.under and found.rest is None:
-                return
-        raise Open("its accumulator is not known to be set", want.node)
+        self.set_before(starts, want, inside(want.element, definition.shape), "it is read", among)
 
     def check(self, want: Place, group: list[Term], scope: list[Node], constraints: Constraints, definition: Definition, joined: Joined | None) -> None:
         """The accumulator is set in this iteration of the loops around, before its first term and never again."""
@@ -136,8 +140,8 @@ class Starts:
         if not is_same_number(value, wanted):
             raise Open(f"an accumulator starts with {value} in the place of {wanted}", start.node)
 
-    def set_before(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str) -> None:
-        """Every accumulator that ``user`` uses has been set before it."""
+    def set_before(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str, among: ValueTable | None = None) -> None:
+        """Every accumulator that ``user`` uses has been set before it, at some of its points; ``None``: at all."""
         target = replace(user, element=(), content=Content.START)
         shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
 
@@ -146,7 +150,7 @@ class Starts:
             same = {name: e for name, e in shared.items() if name in common}
             return self._sets(replace(s, element=(), content=Content.START), target, same, constraints, among)
 
-        if not is_left_by_one(reversed(starts), found, known_at(user).given(*given)):
+        if not is_left_by_one(reversed(starts), found, known_at(user).given(*given), among):
             raise Open(f"not every accumulator is set before {what}", user.node)
 
     def set_for_all(self, starts: list[Place], parts: list[Node], want: Place, given: Iterable[Expr]) -> None:

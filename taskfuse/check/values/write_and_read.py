@@ -69,6 +69,7 @@ class WriteAndRead:
         self.constraints = constraints
         self.storage = storage
         self.shape = shape
+        self.skip = skip
         self.among = among
         self.past = past
         self.bare = bare

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from taskfuse.kir import Kernel
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.synchronization import Acquire, Barrier, SetMaxNReg, Wait
+from taskfuse.testing.launches import Ending, Launches, Oracle, key
 from taskfuse.testing.machine.fault import FaultFound, MachineFault, NoLaunch, OutOfSteps
 from taskfuse.testing.machine.launch import MachineLaunch
 from taskfuse.testing.machine.machine import MOST_STEPS, Order, SecondMachine
@@ -15,27 +16,35 @@ from taskfuse.testing.machine.python_kernel import compiled
 ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
 
 
-def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2, most_steps: int = MOST_STEPS) -> MachineFault | None:
+def find_fault(
+    kernel: Kernel,
+    launches: Iterable[Mapping[str, int]] = ({},),
+    schedules: int = 2,
+    most_steps: int = MOST_STEPS,
+    endings: Launches | None = None,
+) -> MachineFault | None:
     """The first fault of some launches, each in a few orders, or ``None``. Launches that are refused are left out.
 
-    A run ends after ``most_steps`` iterations of loops, of all threads together.
+    A run ends after ``most_steps`` iterations of loops, of all threads together. ``endings`` counts the launches by their endings.
     """
     code = compiled(kernel)
+    endings = Launches() if endings is None else endings
     if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order
         schedules = 1
     for extents in launches:
+        ending, seed = Ending.DECIDED, 0
         try:
             launch = MachineLaunch(kernel, extents)
+            for seed in range(schedules):
+                SecondMachine(code, launch, ORDERS[seed % len(ORDERS)], seed, most_steps).run()
         except NoLaunch:
-            continue
-        for seed in range(schedules):
-            order = ORDERS[seed % len(ORDERS)]
-            try:
-                SecondMachine(code, launch, order, seed, most_steps).run()
-            except FaultFound as found:
-                said = f"extents {dict(extents)}, schedule {seed} ({order.value})"
-                text = stmt_text(code.sites[found.site], kernel) if found.site >= 0 else "at its end"
-                return MachineFault(found.kind, found.reason, found.thread, text, said)
-            except OutOfSteps:
-                break
+            ending = Ending.REFUSED
+        except OutOfSteps:
+            ending = Ending.LONG
+        except FaultFound as found:
+            said = f"extents {dict(extents)}, schedule {seed} ({ORDERS[seed % len(ORDERS)].value})"
+            text = stmt_text(code.sites[found.site], kernel) if found.site >= 0 else "at its end"
+            return MachineFault(found.kind, found.reason, found.thread, text, said)
+        finally:
+            endings[key(Oracle.MACHINE, ending)] += 1
     return None

@@ -89,6 +89,11 @@ COVERED = [
     (visits(["a + 4*b"], a="min(N, 4)", b="N//4"), ["N"], False),
     (visits(["a + 4*b"], a="min(N, 5)", b="(N + 3)//4"), ["N"], False),  # twice
     (visits(["a + 4*b"], a="min(M, 4)", b="(N + 3)//4"), ["N"], False),
+    (visits(["0"], a="min(N//5, 1)"), ["min(N//5, 1)"], True),
+    (visits(["0", "b"], a="min(N, 1)", b=3), ["min(N, 1)", "3"], True),
+    (visits(["0"], a="min(N, 2)"), ["min(N, 1)"], False),  # twice
+    (visits(["0"], a="min(M//5, 1)"), ["min(N//5, 1)"], False),
+    (visits(["0"], a="min(N, 1)", b="min(N, 2)"), ["min(N, 1)"], False),
 ]
 
 

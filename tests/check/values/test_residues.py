@@ -60,6 +60,16 @@ def test_element_and_residues_say_the_point_once(name: str) -> None:
     assert len(seen) == len(list(product(*map(range, space))))
 
 
+@pytest.mark.parametrize("end", range(13))
+@pytest.mark.parametrize("name", ["low digits", "high digits"])
+def test_points_that_end_early_have_residues_that_do(name: str, end: int) -> None:
+    space, shape, at, axes = CASES[name]
+    rest, extents = residues(definition(space, shape, at), axes, [parse_expr("i0")], Facts(), {0: parse_expr(f"min(12, max({end}, n))")})
+    (digit,), (extent,) = rest, extents
+    digits = {int(evaluate(digit, {"i0": i})) for i in range(end)}
+    assert digits == set(range(int(evaluate(extent, {"n": 0}))))
+
+
 def test_an_element_that_is_no_digit_says_nothing() -> None:
     with pytest.raises(Open, match="its elements are those of points by"):
         residues(definition((6,), (11,), ("2*i0",)), [0], [parse_expr("i0")], Facts())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from taskfuse.kir import parse_kernel
+from taskfuse.testing.launches import Launches
 from taskfuse.testing.machine import FaultKind, find_fault, refuter
 from taskfuse.testing.machine.machine import Order, SecondMachine
 from tests.lowering.over_clusters import (
@@ -62,8 +63,10 @@ def test_without_synchronization_one_order_says_all(runs: list[tuple[int, Order,
 
 
 def test_what_is_no_launch_is_left_out(runs: list[tuple[int, Order, int]]) -> None:
-    assert find_fault(SMALL, [{}, {"N": 65}, {"N": 8}], 1) is None
+    endings = Launches()
+    assert find_fault(SMALL, [{}, {"N": 65}, {"N": 8}], 1, endings=endings) is None
     assert [n for n, _, _ in runs] == [8]
+    assert endings == {"second machine: refused": 2, "second machine: decided": 1}
 
 
 def test_the_first_fault_ends_the_search(runs: list[tuple[int, Order, int]]) -> None:
@@ -77,8 +80,10 @@ def test_the_first_fault_ends_the_search(runs: list[tuple[int, Order, int]]) -> 
 
 def test_a_run_that_is_too_long_says_nothing_of_its_launch(runs: list[tuple[int, Order, int]]) -> None:
     long = parse_kernel(TEXT.replace("  SYNC warp\n", "  SYNC warp\n  FOR k in 0..100*N:\n    SYNC warp\n"))
-    assert find_fault(long, [{"N": 8}, {"N": 7}], 3, most_steps=50) is None
+    endings = Launches()
+    assert find_fault(long, [{"N": 8}, {"N": 7}], 3, most_steps=50, endings=endings) is None
     assert [n for n, _, _ in runs] == [8, 7]
+    assert endings == {"second machine: too long": 2}
 
 
 @pytest.mark.parametrize(

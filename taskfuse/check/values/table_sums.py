@@ -1,0 +1,56 @@
+"""Reads at sums with elements of tables: any value that the sum may have in the place of the sum.
+
+A table's element is an unknown number, so no table lists its values, and where index and element of a read name it in different digits, it does not
+cancel. If an axis of the wanted element is ``e + a`` with an unknown ``a``, the sum is one number ``u`` inside of the axis, and ``a`` is ``u - e`` wherever
+the read names it. What holds for every ``u`` holds for this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.check.bounded_variables import BoundedElement
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.questions import proves
+from taskfuse.check.values.write_and_read import WriteAndRead
+from taskfuse.ir.scalar import Const, Element, Expr, UpperBound, children, le, lookups_of, private, rebuild, simplify
+
+
+def with_any_sum(pair: WriteAndRead) -> WriteAndRead | None:
+    """The question for any values of the sums; ``None`` if there are none, or their values are not bounded.
+
+    An answer of the question that is not open, and names no conditions, is an answer of the pair's.
+    """
+    want, constraints = pair.want, pair.constraints
+    index, element = want.index, want.element
+    places: dict[str, tuple[int, int]] = {}
+    for k, extent in enumerate(pair.shape if pair.alike and len(pair.shape) == len(element) else ()):
+        unknown = next(((t, c) for t, c in terms_of(element[k])[0] if isinstance(t, Element | UpperBound) and c in (1, -1)), None)
+        if unknown is None or not isinstance(extent, Const):
+            continue
+        total = element[k]
+        if not proves(constraints, le(0, total)) or not proves(constraints, le(total, extent - 1)):
+            continue
+        atom, sign = unknown
+        number = private(f"sum {total}")
+        places[number.name] = 0, extent.value - 1
+        value = (number - (total - atom * sign)) * sign
+        index, element = (tuple(simplify(_replaced(e, atom, value), pair.facts) for e in some) for some in (index, element))
+    if not places:
+        return None
+    given = constraints.given(*(BoundedElement(private(name[1:]), span) for name, span in places.items()))
+    wider = WriteAndRead(
+        pair.writing, replace(want, index=index, element=element), pair.storage, pair.shape, pair.skip, given, pair.among, past=pair.past, bare=pair.bare
+    )
+    wider.plain = False
+    wider.places |= places
+    return wider
+
+
+def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
+    """``e`` with ``new`` in the place of every ``old``, but not inside of indices of tables."""
+    if e is old:
+        return new
+    if not children(e) or not any(found is old for found in lookups_of(e)) or isinstance(e, Element | UpperBound):
+        return e
+    return rebuild(e, lambda part: _replaced(part, old, new))
