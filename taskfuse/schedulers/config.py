@@ -9,6 +9,7 @@ from math import gcd
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.parameters import Parameters
@@ -64,12 +65,14 @@ class ProductCounts:
         results: their number: each has accumulators of its own.
         rows, columns: tiles of factors in a slot of the ring: those of one step of k.
         turns: contractions that walk along k one after another, their factors through one ring.
+        offsets: of groups, which a block makes of their lengths.
     """
 
     results: int = 1
     rows: int = 1
     columns: int = 1
     turns: int = 1
+    offsets: int = 0
 
     @property
     def at_once(self) -> int:
@@ -199,7 +202,7 @@ class MatmulConfig(Parameters):
         return self.accumulators * results + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
     def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
-        """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged there.
+        """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
 
         Args:
             itemsize: bytes of an operand's element.
@@ -211,7 +214,7 @@ class MatmulConfig(Parameters):
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         ring = self.stages * slot
-        return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
+        return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES + OFFSET_BYTES * counts.offsets
 
     def check_fits(
         self,
