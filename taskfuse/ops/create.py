@@ -169,8 +169,8 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         low: the least value.
         rising: a promise: no element is less than the one before it, the first is ``low`` and the last ``high``, as offsets of rows are. What a kernel computes
             from a table that breaks it is unspecified; it still neither reads nor writes outside its tensors, and ends.
-        lengths: the elements are lengths of groups, as routers count them, for ops that take offsets: kernels add them up themselves. It is a promise, too: none
-            is negative, and their sum is ``high``. If not, negative ones count as 0, no group ends behind ``high``, and the last group ends there.
+        lengths: the elements are lengths of groups, as routers count them, for ops that take offsets: kernels add them up. It is a promise, too: none
+            is negative, and their sum is ``high``. If not, negative ones count as 0, no group ends behind ``high``, and the last one ends there.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
