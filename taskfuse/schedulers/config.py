@@ -14,6 +14,7 @@ from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target
+from taskfuse.tiles import Half
 
 STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
@@ -109,6 +110,7 @@ class MatmulConfig(Parameters):
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
         is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
+        half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result of which nobody reads the other half.
     """
 
     tile_m: int = 128
@@ -122,6 +124,7 @@ class MatmulConfig(Parameters):
     kind: MatmulKind = MatmulKind.COOPERATIVE
     cluster: int = 1
     is_swapped: bool = False
+    half: Half | None = None
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -143,6 +146,9 @@ class MatmulConfig(Parameters):
             )
         if self.cluster not in CLUSTERS or self.blocks % self.cluster:
             raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use clusters of {' or '.join(map(str, CLUSTERS))} that make up the grid")
+        height = self.tile_m * self.cluster
+        if self.half is not None and max(height, self.tile_n) % min(height, self.tile_n):
+            raise self.error(f"half = {self.half}, and tiles of {height} x {self.tile_n}", "one extent of a tile is a multiple of the other")
         if self.stages < 2:
             raise self.error(f"stages = {self.stages}", "a ring between two roles has 2 slots or more")
         if not 0 <= self.in_flight < self.stages:
@@ -151,9 +157,10 @@ class MatmulConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
+        order = f"groups of {self.group}" if self.half is None else f"the {self.half.value} triangle first"
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
-            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
+            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {order}, "
             f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}{', factors swapped' if self.is_swapped else ''}"
         )
 

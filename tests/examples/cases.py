@@ -123,6 +123,11 @@ def syr2k_expected(*args: Array) -> Expected:
     return [pair for p, q in zip(args[::2], args[1::2], strict=True) for pair in product_expected(p, q)]
 
 
+def triangle_expected(a: Array, b: Array) -> Expected:
+    ((one, size), (two, more)) = product_expected(a, b)[0], product_expected(b, a)[0]
+    return [(np.tril(one + two), np.tril(size + more))]
+
+
 def moe_expected(x: Array, w: Array, lifted: Array, offsets: Array) -> Expected:
     product = np.concatenate([x[start:end] @ m for start, end, m in zip(offsets[:-1].astype(int), offsets[1:].astype(int), w, strict=True)])
     return [(product * sigmoid(product) * lifted, (np.abs(product) + 1) * np.abs(lifted))]
@@ -230,6 +235,7 @@ CASES = (
         [[(132, 256), (128, 256), (2, 132), (1, 2)]],
         dtypes=(E4M3, E4M3, np.float32, np.float32),
     ),
+    Case("syr2k_triangle", syr2k.triangle, triangle_expected, 0.02, [[(160, 32), (160, 32)]], dtypes=(BF16, BF16)),
     Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
     Case(
         "gemm_quad_pairs",
