@@ -1,8 +1,11 @@
-"""A symmetric rank-2k update, ``a @ b.T + b @ a.T``, of which the lower triangle of tiles is computed: one list of unlike products.
+"""A symmetric rank-2k update, ``a @ b.T + b @ a.T``, of which the lower triangle of tiles is computed: as a list of unlike products, or as one.
 
-With ``p = [a b]`` and ``q = [b a]`` the result is ``p @ q.T``. Row i of tiles of its lower triangle is a product of its own, of the i-th rows of ``p`` and the
-first i + 1 of ``q``; so the triangle is a list of products with 1, 2, 3, ... tiles, and the items of the list are the tiles of the triangle in their order
-(``tf.tiles.triangle``). A plain grid has almost twice as many tiles, and blocks that get tiles of the other half have nothing to do.
+*A list.* With ``p = [a b]`` and ``q = [b a]`` the result is ``p @ q.T``. Row i of tiles of its lower triangle is a product of its own, of the i-th rows of
+``p`` and the first i + 1 of ``q``; so the triangle is a list of products with 1, 2, 3, ... tiles, and the items of the list are the tiles of the triangle in
+their order (``tf.tiles.triangle``). A plain grid has almost twice as many tiles, and blocks that get tiles of the other half have nothing to do.
+
+*One product*, of which ``tf.tril`` keeps the lower triangle: loops over terms do not run in tiles of zeros. Tiles of the triangle come first
+(``tf.tiles.halves``), so that all blocks have equally many of them; then zeros are stored in the others. The result is one array.
 """
 
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import taskfuse as tf
-from taskfuse.schedulers import ProductsConfig
+from taskfuse.schedulers import MatmulConfig, ProductsConfig
 
 
 def panels(n: int, tile: int) -> Iterator[tuple[int, int]]:
@@ -37,6 +40,17 @@ def build(n: int = 160, k: int = 32, tile: int = 64, blocks: int = 4) -> tf.Fusi
     return fusion
 
 
+def triangle(n: int | tf.Dim = 160, k: int | tf.Dim = 32, tile: int = 64, blocks: int = 4) -> tf.Fusion:
+    """The same as one product, with zeros above the diagonal: of bfloat16 ``a`` and ``b`` ``[n, k]``, with its schedule."""
+    with tf.Fusion("triangle") as fusion:
+        a = tf.define_tensor([n, k], dtype=tf.bfloat16, name="a")
+        b = tf.define_tensor(a.shape, dtype=tf.bfloat16, name="b")
+        halves = (tf.tril(tf.matmul(x, y.T, dtype=tf.float32)) for x, y in ((a, b), (b, a)))
+        fusion.add_output(tf.cast(tf.add(*halves), tf.bfloat16))
+    tf.schedulers.matmul(fusion, MatmulConfig(tile, tile, warpgroups=1, stages=3, blocks=blocks, half=tf.tiles.Half.LOWER))
+    return fusion
+
+
 def arguments(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], tile: int = 64) -> list[npt.NDArray[np.generic]]:
     """The arguments of the kernel: views of ``[a b]`` and ``[b a]``."""
     p, q = np.concatenate([a, b], axis=1), np.concatenate([b, a], axis=1)
@@ -44,7 +58,7 @@ def arguments(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], tile: int 
 
 
 def main() -> None:
-    """Print the loop nest and who computes what, simulate it on random input, and print the difference from NumPy."""
+    """Print the loop nests and who computes what, simulate them on random input, and print the differences from NumPy."""
     n, k, tile = 160, 32, 64
     kernel = tf.lower(build(n, k, tile))
     print(kernel)
@@ -56,6 +70,11 @@ def main() -> None:
     exact += exact.T
     rows = kernel.simulate(*arguments(a, b, tile), seed=1)
     worst = max(np.max(np.abs(out.astype(np.float64) - exact[first:end, :end])) for out, (first, end) in zip(rows, panels(n, tile), strict=True))
+    print(f"largest difference from NumPy {worst / np.max(np.abs(exact)):.4f} of the largest element")
+    whole = tf.lower(triangle(n, k, tile))
+    print(whole)
+    (found,) = whole.simulate(a, b)
+    worst = np.max(np.abs(found.astype(np.float64) - np.tril(exact)))
     print(f"largest difference from NumPy {worst / np.max(np.abs(exact)):.4f} of the largest element")
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.refuted import TooLarge
 from taskfuse.ir.dims import nearest
+from taskfuse.ir.offsets import offsets, offsets_name
 from taskfuse.ir.places import places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
@@ -32,13 +33,17 @@ MOST = 1 << 20
 def drawn_tables(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
     """An array for each table whose elements occur in expressions."""
     used = looked_up(kernel)
-    found = {p.name: _drawn(p, symbols) for p in kernel.tables if p.name in used and p.holds is None}
+    found = {p.name: _drawn(p, symbols) for p in kernel.table_inputs if p.name in used and p.holds is None}
+    sums = [p for p in kernel.table_inputs if p.name in used and p.lengths is not None]
+    found |= {offsets_name(p.name): offsets(found[p.name], int(evaluate(p.lengths, symbols))) for p in sums if p.lengths is not None}
     held = {p.name: places(p.holds, int(evaluate(p.shape[0], symbols)), {**symbols, **found}) for p in kernel.tables if p.name in used and p.holds is not None}
     return found | held
 
 
 def _drawn(table: TensorParam, symbols: Mapping[str, int]) -> NDArray[np.int64]:
     size = int(evaluate(table.shape[0], symbols))
+    if table.offsets is not None:
+        return np.diff(_drawn(table.offsets, symbols))
     if table.rises is None:
         return ROW * np.arange(size, dtype=np.int64)
     low, high = (int(evaluate(e, symbols)) for e in table.rises)

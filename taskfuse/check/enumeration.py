@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.statement_tree import THREAD_NAMES, THREADS, Context
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, evaluate, lt, private, rebuild, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Select, const, evaluate, lt, private, rebuild, sym
 from taskfuse.kir.nodes import For
 from taskfuse.target import WARP
 
@@ -165,10 +165,35 @@ def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
     return (int(values.min()), int(values.max())) if values.size else (0, 0)
 
 
-def named(e: Expr, context: Context) -> tuple[Expr, Context]:
-    """An expression with a symbol of its own for each division by a non-constant, whose extremes an enumeration finds; and a context that has them.
+def tell_apart(facts: Sequence[Expr], moving: frozenset[str], one: Context, two: Context) -> bool:
+    """True only if some expressions have different values wherever some of their symbols have, in either context; by enumeration.
 
-    The order of tiles of a persistent kernel is such a division: of the block and of the trip, while other symbols of the index have too many values
+    Args:
+        facts: with any other symbols, which have one value in both.
+        moving: the symbols.
+    """
+    names = frozenset[str]().union(*(f.free for f in facts))
+    tables = [_values(set(names), context) for context in (one, two)]
+    if None in tables:
+        return False
+    rows: list[Ints] = []
+    for env in tables:
+        assert env is not None
+        count = len(next(iter(env.values())))
+        try:
+            rows.append(np.array([np.broadcast_to(np.asarray(evaluate(f, env), np.int64), (count,)) for f in facts] + [env[n] for n in sorted(names)]))
+        except ZeroDivisionError:
+            return False
+    table = np.concatenate(rows, axis=1)
+    same = [k for k, n in enumerate(sorted(names), len(facts)) if n not in moving]
+    return len(np.unique(_numbers(table[[*range(len(facts)), *same]]))) == len(np.unique(_numbers(table[len(facts) :])))
+
+
+def named(e: Expr, context: Context) -> tuple[Expr, Context]:
+    """An expression with a symbol of its own for each division by a non-constant, and each choice, whose extremes an enumeration finds; and a context that
+    has them.
+
+    The order of tiles of a persistent kernel is one: of the block and of the trip, while other symbols of the index have too many values
     beside them.
     """
     found: dict[Expr, Expr] = {}
@@ -177,7 +202,8 @@ def named(e: Expr, context: Context) -> tuple[Expr, Context]:
     def written(node: Expr) -> Expr:
         if node in found:
             return found[node]
-        if isinstance(node, FloorDiv | Mod) and not isinstance(node.b, Const) and (span := extremes(node, context)) is not None:
+        is_one = isinstance(node, Select) or (isinstance(node, FloorDiv | Mod) and not isinstance(node.b, Const))
+        if is_one and (span := extremes(node, context)) is not None:
             found[node] = private(f"division.{len(spans)}")
             spans.append((found[node], span))
             return found[node]

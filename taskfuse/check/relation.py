@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import gcd
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.enumeration import tell_apart
 from taskfuse.check.equal_digits import composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
 from taskfuse.check.index_bounds import bounds_of
 from taskfuse.check.linear import Linear
@@ -64,6 +65,7 @@ class Relation:
         self.equal: set[str] = set(same | threads.single)
         self._facts: dict[Expr, None] = {}  # in the order of their discovery: what is asked next must not depend on chance
         self._quotients: set[Expr] = set()
+        self._has_told = False
         self._clash: tuple[Conditions, Conditions] = (), ()
         if MEDIA[a.memory].reach is Reach.BLOCK:
             self.equal |= BLOCKS
@@ -97,7 +99,7 @@ class Relation:
                     if not isinstance(loop.stmt.start, Const):
                         trip = loop.stmt.start + loop.stmt.step * private(f"{name}.trip")
                         equations.append((trip, trip))
-            if before == (len(self.equal), len(self._facts), len(equations)):
+            if before == (len(self.equal), len(self._facts), len(equations)) and not self._tell_apart(a, b):
                 break
         if all(map(self.known, clusters)):
             self.equal.add(SAME_CLUSTER)
@@ -166,6 +168,20 @@ class Relation:
             self._alike.add(e.name)
         else:
             self._facts[e] = None
+
+    def _tell_apart(self, a: Use, b: Use) -> bool:
+        """Learn the symbols that differ, if what is equal has different values for different values of them, as row and column of tiles have in any order
+        of them. True if there are some."""
+        if self._has_told or a.buffer != b.buffer or MEDIA[a.memory].reach is Reach.BLOCK:
+            return False
+        self._has_told = True
+        facts = [f for f in self._facts if not f.free <= self._alike]
+        moving = frozenset[str]().union(*(f.free for f in facts)) - self._alike
+        if moving and tell_apart(facts, moving, self.a, self.b):
+            for name in sorted(moving):
+                self._learn(sym(name))
+            return True
+        return False
 
     def _derive(self, e: Expr, equations: list[tuple[Expr, Expr]]) -> None:
         """Equalities that follow from one of a compound expression."""

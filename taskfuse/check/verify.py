@@ -102,8 +102,8 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in statements)),
     )
-    rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.tables if p.rises is not None]
-    rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.tables if p.holds is not None]
+    rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.table_inputs if p.rises is not None]
+    rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.table_inputs if p.holds is not None]
     more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
     with PAUSE:
         rewritten = rewritings(kernel)

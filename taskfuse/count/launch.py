@@ -96,6 +96,9 @@ class Launch:
         for p in (p for p in kernel.tables if p.name in used and p.holds is None):
             low, high = (integer(e, symbols) for e in (ends if p.rises is None else p.rises))
             tables[p.name] = np.linspace(low, high, integer(p.shape[0], symbols)).astype(np.int64)
+            if (found := p.offsets) is not None and found.rises is not None:  # of groups of equal lengths; their offsets come later
+                first, last = (integer(e, symbols) for e in found.rises)
+                tables[p.name] = np.diff(np.linspace(first, last, integer(found.shape[0], symbols)).astype(np.int64))
         for p in kernel.tables:
             if p.name in used and p.holds is not None:
                 tables[p.name] = places(p.holds, integer(p.shape[0], symbols), {**symbols, **tables})

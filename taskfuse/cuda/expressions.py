@@ -61,7 +61,7 @@ __device__ __forceinline__ int operator%(int n, Divisor d) { return n - n / d * 
 
 
 RUNNING = "_k"
-"""The element that a search in a table looks at."""
+"""The element that a search in a table looks at, or a sum."""
 UPPER_BOUND = Helper(
     "upper_bound",
     """\
@@ -99,6 +99,37 @@ __device__ __forceinline__ int upper_bound_by_ballot(int size, At at, Key key) {
     (UPPER_BOUND,),
 )
 """All lanes are here together if one of them sees all of them active, and a whole warp sees one key or does not: no lane waits for one that is elsewhere."""
+
+
+LENGTHS = Helper(
+    "offsets_of_lengths",
+    """\
+// where each of so many groups begins, and where the last one ends: the first warp of a block adds up 32 lengths at a time
+template <class At>
+__device__ __forceinline__ void offsets_of_lengths(long long* offsets, int groups, At length, long long total) {
+  constexpr unsigned all = 0xffffffffu;
+  const int thread = (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+  const bool alone = blockDim.x * blockDim.y * blockDim.z < 32;
+  if (thread >= (alone ? 1 : 32)) return;
+  long long before = 0;
+  if (thread == 0) offsets[0] = 0;
+  for (int first = 0; first < groups; first += alone ? 1 : 32) {
+    const int group = first + thread;
+    long long end = group < groups ? (long long)length(group) : 0;
+    if (!alone) {
+#pragma unroll
+      for (int lanes = 1; lanes < 32; lanes *= 2) {
+        const long long lower = __shfl_up_sync(all, end, lanes);
+        if (thread >= lanes) end += lower;
+      }
+    }
+    end = min(before + end, total);
+    if (group < groups) offsets[group + 1] = group + 1 < groups ? end : total;
+    before = alone ? end : __shfl_sync(all, end, 31);
+  }
+}""",
+)
+"""A length is at most the total, so 33 of them are no more than 64 bits hold."""
 
 
 class Level(IntEnum):
@@ -348,12 +379,15 @@ class Indices:
         by_ballot = e.tensor.name in self.ballots and all(x.free <= self.divisors.uniform for x in (e.size, e.low, e.high))
         helper = BALLOT if by_ballot else UPPER_BOUND
         self.helpers.add(helper)
-        k = sym(RUNNING)
-        most = max(self.ranges.of(e.size)[1] - 1, 1)
-        inside = replace(self, names=_Inner(self.names, {RUNNING: RUNNING}), ranges=self.ranges.child({RUNNING: (1, most)}), named={})
-        at = inside.text(element(e.tensor, k, e.size, e.low, e.high) // e.divisor + k * e.step)
+        at = self.function(e.size, lambda k: element(e.tensor, k, e.size, e.low, e.high) // e.divisor + k * e.step)
         size = self._as(self.print(e.size), False)
-        return PrintedExpr(f"{helper.name}({size.text}, [&](int {RUNNING}) {{ return {at}; }}, {self.text(e.sought)})", Level.ATOM, False)
+        return PrintedExpr(f"{helper.name}({size.text}, {at}, {self.text(e.sought)})", Level.ATOM, False)
+
+    def function(self, size: Expr, value: Callable[[Expr], Expr]) -> str:
+        """The text of a function of an index below ``size``, as an expression of C++."""
+        most = max(self.ranges.of(size)[1] - 1, 1)
+        inside = replace(self, names=_Inner(self.names, {RUNNING: RUNNING}), ranges=self.ranges.child({RUNNING: (0, most)}), named={})
+        return f"[&](int {RUNNING}) {{ return {inside.text(value(sym(RUNNING)))}; }}"
 
     def _table(self, values: tuple[int, ...], index: Expr) -> PrintedExpr:
         wide = not all(INT32[0] <= v <= INT32[1] for v in values)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
-from taskfuse.cuda.expressions import Divisors, Indices, once
+from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
@@ -26,12 +26,13 @@ from taskfuse.cuda.signature import (
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import StatementPrinter
-from taskfuse.cuda.storage import NamedStorage, elements, shared_layout
+from taskfuse.cuda.storage import NamedStorage, elements, shared_layout, summed_up
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, Const, Expr, const, lookups_of, sym
+from taskfuse.ir.offsets import OFFSETS, lengths_name
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, lookups_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.clusters import ranks
@@ -117,7 +118,7 @@ class _Emitter:
         layout = shared_layout(kernel)
         head: list[str] = []
         used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers] + [q.name for q in kernel.queues]
-        if used:
+        if used or layout.offsets:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
             identifier = self.names[b.name]
@@ -151,6 +152,7 @@ class _Emitter:
             parameters.append(f"unsigned long long* {counter}")
         if kernel.queues:
             head.append("__syncthreads();  // nobody has claimed anything")
+        sums = [line for p in summed_up(kernel) for line in self._sums(p, layout.offsets[p.name], head)]
         if self.debug:
             arguments.append(ReportArgument())
             parameters.append("Report* report")
@@ -169,7 +171,7 @@ class _Emitter:
             kernel=kernel,
             variant=self.variant,
             name=self.function,
-            text=self._text(helpers, parameters, head, writer.lines),
+            text=self._text(helpers, parameters, head, sums + writer.lines),
             arguments=tuple(arguments),
             shared_bytes=layout.bytes,
             cooperative=self.cooperative,
@@ -184,7 +186,8 @@ class _Emitter:
         arguments: list[Argument] = []
         parameters: list[str] = []
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
-        accessed |= {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in lookups_of(e)}
+        tables = {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in lookups_of(e)}
+        accessed |= tables | {name for offsets in tables if (name := lengths_name(offsets)) is not None}
         forms = iter(self.variant.forms)
         in_place = self.kernel.in_place.values()
         for p in self.kernel.params:
@@ -242,6 +245,17 @@ class _Emitter:
         x, y, z = self.kernel.block
         thread = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
         return [f"for (int k = (int)({thread}); k <= {self.indices.text(size)}; k += {self.indices.text(x * y * z)}) {claims}[k] = -1;"]
+
+    def _sums(self, offsets: TensorParam, offset: Expr, head: list[str]) -> list[str]:
+        """The threads of a block make offsets of groups from their lengths; declares them at the end of ``head``."""
+        assert offsets.rises is not None
+        name = self.names[offsets.name]
+        self.places[offsets.name] = NamedStorage(name, offsets.dtype, MemoryType.Shared, offsets.shape)
+        head.append(self._pointer(name, c_type(offsets.dtype), offset, f"[{offsets.shape[0]}], the offsets of groups"))
+        lengths, groups, total = sym(offsets.name.removesuffix(OFFSETS)), offsets.shape[0] - ONE, offsets.rises[1]
+        length = self.indices.function(groups, lambda k: element(lengths, k, groups, ZERO, total))
+        self.helpers.add(LENGTHS)
+        return [f"{INDENT}{LENGTHS.name}({name}, {self.indices.text(groups)}, {length}, {self.indices.text(total)});", f"{INDENT}__syncthreads();"]
 
     def _indices(self) -> list[str]:
         """The hardware indices that the text uses, as signed integers: differences of them may be negative."""

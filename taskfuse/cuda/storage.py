@@ -10,10 +10,10 @@ from taskfuse.cuda.instructions import OF_RANK
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, maximum, simplify
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, lookups_of, maximum, simplify
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel, accesses, walk
-from taskfuse.kir.declarations import CLAIM_BYTES, Buffer
+from taskfuse.kir import Kernel, accesses, expressions, walk
+from taskfuse.kir.declarations import CLAIM_BYTES, Buffer, TensorParam
 from taskfuse.kir.nodes import Choose, Compute, For, Stmt
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.variant import ArgumentLayout
@@ -118,11 +118,13 @@ class SharedLayout:
     buffers: dict[str, Expr]
     mbarriers: dict[str, Expr]
     queues: dict[str, Expr]
+    offsets: dict[str, Expr]
     bytes: Expr
 
 
 def shared_layout(kernel: Kernel) -> SharedLayout:
-    """Buffers at their offsets, the others one after another; mbarriers after all of them; then the numbers that the block claims."""
+    """Buffers at their offsets, the others one after another; mbarriers after all of them; then the numbers that the block claims,
+    and the offsets of groups that it adds up."""
     placed: dict[str, Expr] = {}
     end: Expr = ZERO
     top: Expr = ZERO
@@ -143,7 +145,17 @@ def shared_layout(kernel: Kernel) -> SharedLayout:
     for q in kernel.queues:
         queues[q.name] = top = _align(top, CLAIM_BYTES)
         top = simplify(top + CLAIM_BYTES * (q.size + 1))  # all numbers, and that there are no more
-    return SharedLayout(placed, barriers, queues, top)
+    offsets: dict[str, Expr] = {}
+    for p in summed_up(kernel):
+        offsets[p.name] = top = _align(top, p.dtype.itemsize)
+        top = simplify(top + p.dtype.itemsize * p.shape[0])
+    return SharedLayout(placed, barriers, queues, offsets, top)
+
+
+def summed_up(kernel: Kernel) -> tuple[TensorParam, ...]:
+    """The tables of offsets that each block makes of lengths before anything else, since its statements read them."""
+    read = {found.tensor.name for s in walk(kernel) for e in expressions(s) for found in lookups_of(e)}
+    return tuple(o for p in kernel.table_inputs if (o := p.offsets) is not None and o.name in read)
 
 
 def _max(a: Expr, b: Expr) -> Expr:

@@ -4,7 +4,7 @@ texts and pictures, the reference, proposals of tasks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -39,6 +39,15 @@ class TileOrder(Protocol):
 
     def maps(self, extents: Sequence[Expr]) -> Sequence[Expr]:
         """One expression over the symbol ``w`` per tile axis, from the axes' extents."""
+        ...
+
+
+@runtime_checkable
+class PaddedOrder(TileOrder, Protocol):
+    """An order with items that have no tile."""
+
+    def items(self, extents: Sequence[Expr]) -> Expr:
+        """How many there are, from the axes' extents."""
         ...
 
 

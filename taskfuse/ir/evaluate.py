@@ -39,6 +39,7 @@ from taskfuse.ir.expr import (
     operand_dtype,
 )
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.offsets import offsets, offsets_name
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -70,8 +71,11 @@ def evaluate_tensors(fusion: Fusion, arguments: Sequence[Argument], values: Valu
     count = len(fusion.inputs)
     arrays = [np.asarray(a) for a in arguments[:count]]
     last = count + len(fusion.scalars)
-    tables = {tv.name: array.astype(np.int64) for tv, array in zip(fusion.inputs, arrays, strict=False) if tv in fusion.tables}
-    symbols: dict[str, Any] = {**bind_symbols(fusion, arrays, arguments[last:], values), **tables}
+    tables = {tv: array.astype(np.int64) for tv, array in zip(fusion.inputs, arrays, strict=False) if tv in fusion.tables}
+    symbols: dict[str, Any] = {**bind_symbols(fusion, arrays, arguments[last:], values), **{tv.name: array for tv, array in tables.items()}}
+    for tv, array in tables.items():
+        if fusion.tables[tv].lengths:
+            symbols[offsets_name(tv.name)] = offsets(array, int(evaluate_expr(fusion.tables[tv].high, symbols)))
     given = enumerate(zip(fusion.scalars, arguments[count:last], strict=True), start=count)
     scalars = {s: scalar_argument(fusion.name, position, s.name, s.dtype, a, values) for position, (s, a) in given}
     tensors = {tv: values.encode(array, tv.dtype) for tv, array in zip(fusion.inputs, arrays, strict=True)}

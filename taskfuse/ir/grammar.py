@@ -54,7 +54,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
-from taskfuse.ir.tables import BY, RISING, SEARCHES, TableRange
+from taskfuse.ir.tables import BY, LENGTHS, RISING, SEARCHES, TableRange
 from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType, PlaceSearch
 
@@ -173,8 +173,9 @@ class _Grammar(FusionReader):
         low = self.expression()
         self.expect("..")
         high, rises = self.expression(), self.take(RISING)
+        lengths = not rises and self.take(LENGTHS)
         search = self.word("kind of search", SEARCHES) if self.take(BY) else PlaceSearch.BISECTION
-        return TableRange(low, high, rises, search, self.expression() if self.take("=") else None)
+        return TableRange(low, high, rises, search, self.expression() if self.take("=") else None, lengths)
 
     def result(self) -> ResultText:
         name = self.tensor_name()

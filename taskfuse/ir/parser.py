@@ -28,6 +28,7 @@ from taskfuse.ir.expr import (
 )
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
+from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
 from taskfuse.ir.syntax import (
     AssembleText,
@@ -148,11 +149,13 @@ class _FusionBuilder:
             if unknown:
                 raise token.error(f"there is no dimension '{min(unknown)}': declare it with DIM")
             for found in lookups_of(e):
-                declared = self.declared.get(found.tensor.name)
-                if declared is None or declared.table is None:
+                lengths = lengths_name(found.tensor.name)
+                declared = self.declared.get(found.tensor.name if lengths is None else lengths)
+                if declared is None or declared.table is None or not (lengths is None or declared.table.lengths):
                     raise token.error(f"'{found.tensor}' is not a table")
-                if declared.shape != (found.size,):
-                    raise token.error(f"table '{found.tensor}' has {declared.shape[0]} elements, not {found.size}")
+                size = declared.shape[0] if lengths is None else declared.shape[0] + 1
+                if size is not found.size:
+                    raise token.error(f"table '{found.tensor}' has {size} elements, not {found.size}")
 
     def _tensor(self, name: Name) -> TensorView:
         if name.text not in self.tensors:

@@ -228,7 +228,7 @@ class TensorView(ArrayMethods):
             axes: positions of the tile axes.
             maps: one expression over the symbol ``w`` (the work index) for each of ``axes``, together a bijection; or an order of tiles
                 (``tf.tiles``).
-            extent: number of work items (default: the product of the axes' extents).
+            extent: number of work items (default: the order's, or the product of the axes' extents).
 
         Raises:
             ScheduleError: the maps do not visit every tile once, for the axes' constant extents or for sample values of the dimensions.

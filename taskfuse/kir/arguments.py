@@ -135,7 +135,10 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     def tensor(p: TensorParam) -> TensorParam:
         rises = None if p.rises is None else (at(p.rises[0]), at(p.rises[1]))
         holds = None if p.holds is None else at(p.holds)
-        return replace(p, shape=shape(p.shape), rises=rises, holds=holds if isinstance(holds, UpperBound) else None)  # one group: there is no search left
+        lengths = None if p.lengths is None else at(p.lengths)
+        return replace(
+            p, shape=shape(p.shape), rises=rises, lengths=lengths, holds=holds if isinstance(holds, UpperBound) else None
+        )  # one group: there is no search left
 
     return replace(
         kernel,

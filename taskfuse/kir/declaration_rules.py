@@ -28,7 +28,8 @@ def declared_names(d: Declarations) -> Iterator[str]:
     """Every name that the kernel declares, in the order of the text."""
     kernel = d.kernel
     own = (p for p in kernel.params if not isinstance(p, IntegerParam))  # which an extent declares
-    for declared in (*own, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores, *kernel.queues):
+    offsets = (o for p in kernel.params if isinstance(p, TensorParam) and (o := p.offsets) is not None)
+    for declared in (*own, *offsets, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores, *kernel.queues):
         yield declared.name
 
 
@@ -110,6 +111,21 @@ def tensors_have_extents(d: Declarations) -> Problem | None:
             name = _foreign(param.shape, d.extents)
             if name is not None:
                 return param.name, f"the shape of '{param.name}' uses '{name}', which is not an extent"
+    return None
+
+
+def lengths_are_of_groups(d: Declarations) -> Problem | None:
+    """Lengths are those of one group or more, and no offsets."""
+    for param in d.kernel.params:
+        if not isinstance(param, TensorParam) or param.lengths is None:
+            continue
+        if param.name not in d.tables or param.rises is not None:
+            return param.name, f"'{param.name}' has no lengths: it is offsets, or no input of one axis of integers that the kernel leaves as it is"
+        if not prove(le(1, param.shape[0]), d.facts):
+            return param.name, f"'{param.name}' has {param.shape[0]} lengths, which may be none"
+        name = _foreign((param.lengths,), d.extents)
+        if name is not None:
+            return param.name, f"the sum of '{param.name}' uses '{name}', which is not an extent"
     return None
 
 
@@ -311,6 +327,7 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     integers_are_extents,
     params_are_in_order,
     tensors_have_extents,
+    lengths_are_of_groups,
     tables_hold_places,
     outputs_go_into_inputs,
     host_values_are_known,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, int64
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.offsets import offsets_name
+from taskfuse.ir.scalar import ONE, ZERO, Expr, const
 from taskfuse.ir.types import MemoryType, PlaceSearch
 
 
@@ -17,8 +18,10 @@ class TensorParam:
     Attributes:
         into: of an output: the input whose array it is written into; ``None``: it has an array of its own.
         rises: of a table: the promise that no element is less than the one before it, and the first and the last element; ``None``: none is made.
-        search: of a table: how places in it are found.
+        search: of a table: how places in it are found; of lengths, in their offsets.
         holds: of a table: the promise that element ``i0`` is this, an expression over other tables; ``None``: none is made.
+        lengths: of a table: the elements are lengths of groups, whose offsets (:attr:`offsets`) rise to this; and the promise that none is negative and
+            they add up to it. ``None``: they are not.
     """
 
     name: str
@@ -29,6 +32,14 @@ class TensorParam:
     rises: tuple[Expr, Expr] | None = None
     search: PlaceSearch = PlaceSearch.BISECTION
     holds: Expr | None = None
+    lengths: Expr | None = None
+
+    @property
+    def offsets(self) -> TensorParam | None:
+        """The table of the offsets of groups of these lengths (:mod:`taskfuse.ir.offsets`), which no caller passes; ``None``: they are no lengths."""
+        if self.lengths is None:
+            return None
+        return TensorParam(offsets_name(self.name), int64, (self.shape[0] + ONE,), False, rises=(ZERO, self.lengths), search=self.search)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,5 +161,8 @@ class WorkQueue:
 
 CLAIM_BYTES = 4
 """Of Shared memory, for each number that a block may claim, and for how many it has claimed."""
+
+OFFSET_BYTES = int64.itemsize
+"""Of Shared memory, for each offset of a group that a block makes of lengths."""
 
 Dim3 = tuple[Expr, Expr, Expr]

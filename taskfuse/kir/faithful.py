@@ -83,7 +83,8 @@ class _Comparison:
         for tv in fusion.inputs:
             param, known = TensorParam(tv.name, tv.dtype, tuple(tv.shape), False), fusion.tables.get(tv)
             if known is not None:
-                param = replace(param, rises=(known.low, known.high) if known.rises else None, search=known.search, holds=known.holds)
+                rises, lengths = (known.low, known.high) if known.rises else None, known.high if known.lengths else None
+                param = replace(param, rises=rises, search=known.search, holds=known.holds, lengths=lengths)
             wanted.append(param)
         wanted += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         wanted += map(IntegerParam, fusion.integers)

@@ -94,6 +94,12 @@ class Kernel:
 
     @property
     def tables(self) -> tuple[TensorParam, ...]:
+        """What has elements that may stand in expressions: :attr:`table_inputs`, and the offsets of those that are lengths."""
+        given = self.table_inputs
+        return (*given, *(offsets for p in given if (offsets := p.offsets) is not None))
+
+    @property
+    def table_inputs(self) -> tuple[TensorParam, ...]:
         """The inputs whose elements may stand in expressions: one-dimensional integer inputs that the kernel does not write."""
         overwritten = self.in_place.values()
         return tuple(p for p in self.inputs if len(p.shape) == 1 and p.dtype.is_integer and p.dtype is not uint64 and p.name not in overwritten)

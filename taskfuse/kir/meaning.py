@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.offsets import offsets, offsets_name
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.values import MODULAR, Values
 from taskfuse.kir.declarations import ScalarParam
@@ -58,6 +59,9 @@ class _Meaning:
         self.sent: dict[str, Send] = {}
         tables = {p.name: np.asarray(arguments[k]).astype(np.int64) for k, p in enumerate(kernel.inputs) if p.name in looked_up(kernel)}
         self.sizes: dict[str, Any] = {**sizes, **tables}
+        for p in kernel.table_inputs:
+            if p.lengths is not None and p.name in tables:
+                self.sizes[offsets_name(p.name)] = offsets(tables[p.name], int(evaluate(p.lengths, sizes)))
         scalars = [p for p in kernel.params if isinstance(p, ScalarParam)]
         given = list(arguments)
         self.tensors = {p.name: values.encode(given[k], p.dtype) for k, p in enumerate(kernel.inputs)}

@@ -9,7 +9,7 @@ from typing import TypeVar
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Token
-from taskfuse.ir.tables import BY, RISING, SEARCHES
+from taskfuse.ir.tables import BY, LENGTHS, RISING, SEARCHES
 from taskfuse.ir.types import MemoryType, PlaceSearch
 from taskfuse.kir.declarations import (
     Argument,
@@ -147,8 +147,14 @@ class _Header:
             return ScalarParam(name, dtype)
         shape = reader.expressions("[", "]")
         rises = self.ends() if reader.take(RISING) else None
+        lengths = self.total() if reader.take(LENGTHS) else None
         search = self.search() if reader.take(BY) else PlaceSearch.BISECTION
-        return TensorParam(name, dtype, shape, is_output=False, rises=rises, search=search, holds=reader.expression() if reader.take("=") else None)
+        holds = reader.expression() if reader.take("=") else None
+        return TensorParam(name, dtype, shape, is_output=False, rises=rises, search=search, holds=holds, lengths=lengths)
+
+    def total(self) -> Expr:
+        self.reader.expect("of")
+        return self.reader.expression()
 
     def search(self) -> PlaceSearch:
         token = self.reader.word("a kind of search")

@@ -10,7 +10,7 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.tables import BY, RISING
+from taskfuse.ir.tables import BY, LENGTHS, RISING
 from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.arguments import wanted
 from taskfuse.kir.clusters import cluster_threads
@@ -262,9 +262,10 @@ def _argument(param: Argument) -> str:
         case TensorParam():
             into = "" if param.into is None else f" {INTO} {param.into}"
             rises = "" if param.rises is None else f" {RISING} {param.rises[0]}..{param.rises[1]}"
+            lengths = "" if param.lengths is None else f" {LENGTHS} of {param.lengths}"
             search = "" if param.search is PlaceSearch.BISECTION else f" {BY} {param.search.value}"
             holds = "" if param.holds is None else f" = {param.holds}"
-            return f"{param.name}: {param.dtype}[{listed(param.shape)}]{into}{rises}{search}{holds}"
+            return f"{param.name}: {param.dtype}[{listed(param.shape)}]{into}{rises}{lengths}{search}{holds}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
         case IntegerParam():

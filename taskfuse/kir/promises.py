@@ -20,9 +20,9 @@ from taskfuse.kir.kernel import Kernel
 
 def promised(kernel: Kernel) -> tuple[tuple[int, TensorParam], ...]:
     """The tables of which something is promised, and those that it speaks of; which arguments of a call they are."""
-    searched = frozenset[str]().union(*(p.holds.free for p in kernel.tables if p.holds is not None))
-    given = enumerate(wanted(kernel))
-    return tuple((k, p) for k, p in given if isinstance(p, TensorParam) and (p.rises is not None or p.holds is not None or p.name in searched))
+    searched = frozenset[str]().union(*(p.holds.free for p in kernel.table_inputs if p.holds is not None))
+    given = ((k, p) for k, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam))
+    return tuple((k, p) for k, p in given if any(said is not None for said in (p.rises, p.lengths, p.holds)) or p.name in searched)
 
 
 def check_promises(kernel: Kernel, given: Iterable[tuple[int, TensorParam, NDArray[np.integer]]], symbols: Mapping[str, int]) -> None:
@@ -36,10 +36,26 @@ def check_promises(kernel: Kernel, given: Iterable[tuple[int, TensorParam, NDArr
     for index, param, elements in tables:
         if param.rises is not None:
             check_rises(kernel, index, param, elements, symbols)
+        if param.lengths is not None:
+            _check_lengths(kernel, index, param, elements, symbols)
     known = {**symbols, **{param.name: elements.astype(np.int64) for _, param, elements in tables}}
     for index, param, elements in tables:
         if param.holds is not None:
             _check_places(kernel, index, param, elements, known)
+
+
+def _check_lengths(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], symbols: Mapping[str, int]) -> None:
+    assert param.lengths is not None
+    total = integer(param.lengths, symbols)
+    negative = np.flatnonzero(elements < 0)
+    if negative.size:
+        found = f"element {negative[0]} is {elements[negative[0]]}"
+    elif (sum := int(elements.astype(object).sum())) != total:
+        found = f"their sum is {sum}"
+    else:
+        return
+    reason = f"the elements of table '{param.name}' are not lengths of {param.lengths}{f' = {total}' if param.lengths.free else ''} in all: {found}"
+    raise InputError(index=index, fusion=kernel.name, reason=reason, help="pass the lengths of all groups; rows of none are a group, too")
 
 
 def _check_places(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], known: Mapping[str, object]) -> None:

@@ -32,7 +32,7 @@ class Declarations:
         cursors: slots of the ring that each cursor moves in, as it is first initialized.
         facts: what is known about the extents.
         definitions: of tensors, by their names.
-        tables: inputs whose elements may stand in expressions: rows of integers that the kernel does not write.
+        tables: what has elements that may stand in expressions: rows of integers that the kernel does not write, and offsets of those that are lengths.
     """
 
     kernel: Kernel
@@ -126,7 +126,7 @@ class Declarations:
 
     def is_declared(self, name: str) -> bool:
         """True for the name of a parameter, an extent, a buffer, an mbarrier array, a counter or a semaphore."""
-        kinds = (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.semaphores, self.launch_symbols)
+        kinds = (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.semaphores, self.launch_symbols, self.tables)
         return any(name in names for names in kinds)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from taskfuse.ir.combine import depends_on_order
+from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
@@ -124,6 +125,7 @@ def looked_up(kernel: Kernel) -> frozenset[str]:
     for p in kernel.tables:
         if p.name in found and p.holds is not None:
             found |= names & p.holds.free
+    found |= {name for offsets in found if (name := lengths_name(offsets)) in names}
     return frozenset(found)
 
 

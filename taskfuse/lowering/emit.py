@@ -34,7 +34,8 @@ def _input(fusion: Fusion, tv: TensorView) -> TensorParam:
     known = fusion.tables.get(tv)
     if known is None:
         return TensorParam(tv.name, tv.dtype, tv.shape, False)
-    return TensorParam(tv.name, tv.dtype, tv.shape, False, None, (known.low, known.high) if known.rises else None, known.search, known.holds)
+    rises, lengths = (known.low, known.high) if known.rises else None, known.high if known.lengths else None
+    return TensorParam(tv.name, tv.dtype, tv.shape, False, None, rises, known.search, known.holds, lengths)
 
 
 class Notes:

@@ -6,13 +6,15 @@ side overflows on the way.
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DType, bool_, float64
-from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import IndexValue
-from taskfuse.ir.scalar import Expr, IntLike
+from collections.abc import Callable
+
+from taskfuse.dtypes import DType, float64
+from taskfuse.ir.axes import axis, iteration_point
+from taskfuse.ir.expr import FirstValid, Read
+from taskfuse.ir.scalar import Expr, IntLike, ge, le
 from taskfuse.ir.tensor import TensorView, Value
-from taskfuse.ops.build import cast_tensor, check_symbols, check_tensor, common_fusion, define_pointwise, described, dtype_error, plain, shape_error
+from taskfuse.location import caller
+from taskfuse.ops.build import cast_tensor, check_symbols, check_tensor, common_fusion, described, dtype_error, literal, plain, shape_error
 from taskfuse.ops.elementwise import abs, add, eq, exp, expm1, gt, isnan, log1p, maximum, minimum, mul, neg, where
 from taskfuse.ops.elementwise import copy as copied
 from taskfuse.ops.pointwise import clamp
@@ -97,7 +99,7 @@ def masked_fill(x: TensorView, mask: TensorView, value: Value) -> TensorView:
         return cast_tensor(where(mask, value, x), x.dtype)
 
 
-def _triangle(name: str, row: str, x: TensorView, k: IntLike) -> TensorView:
+def _triangle(name: str, condition: Callable[[Expr, Expr], Expr], x: TensorView, k: IntLike) -> TensorView:
     check_tensor(name, x)
     offset = plain(k)
     if x.ndim < 2:
@@ -106,18 +108,19 @@ def _triangle(name: str, row: str, x: TensorView, k: IntLike) -> TensorView:
         raise shape_error(name, f"{k!r} is not a diagonal", "use an integer: 0 is the main one")
     check_symbols(name, x.fusion, offset)
     with x.fusion.call():
-        places = (IndexValue(iteration_symbol(0) + offset), IndexValue(iteration_symbol(1)))
-        kept = define_pointwise(x.fusion, ELEMENTWISE[row], x.shape[-2:], places, bool_)
-        return where(kept, x, False)
+        point = iteration_point(x.ndim)
+        kept = Read(x, point, condition(point[-2] + offset, point[-1]))
+        out = x.fusion.new_tensor([axis(e) for e in x.shape], x.dtype, location=caller())
+        return x.fusion.define(FirstValid(out, name, (kept, literal(name, 0, x.dtype)), caller()))
 
 
 @op(OpKind.COMPOSITE, same)
 def tril(x: TensorView, k: IntLike = 0) -> TensorView:
     """The last two dimensions of ``x`` up to the diagonal ``k``, 0 above it. Raises :class:`ShapeError` for fewer than two dimensions."""
-    return _triangle("tril", "ge", x, k)
+    return _triangle("tril", ge, x, k)
 
 
 @op(OpKind.COMPOSITE, same)
 def triu(x: TensorView, k: IntLike = 0) -> TensorView:
     """The last two dimensions of ``x`` from the diagonal ``k`` on, 0 below it; otherwise as :func:`tril`."""
-    return _triangle("triu", "le", x, k)
+    return _triangle("triu", le, x, k)

@@ -13,7 +13,7 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, IntLike, free_symbols, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.scalar import ZERO, Const, Expr, IntLike, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tables import TableRange
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
@@ -156,7 +156,7 @@ def define_tensor(
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
-def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0, rising: bool = False) -> TensorView:
+def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, low: Extent = 0, rising: bool = False, lengths: bool = False) -> TensorView:
     """An input of ``size`` integers that determines the work: offsets of ragged rows, their lengths, groups of tiles.
 
     Elements are clamped to ``low..high``, so that no access leaves its tensor whatever a table holds.
@@ -169,11 +169,13 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         low: the least value.
         rising: a promise: no element is less than the one before it, the first is ``low`` and the last ``high``, as offsets of rows are. What a kernel computes
             from a table that breaks it is unspecified; it still neither reads nor writes outside its tensors, and ends.
+        lengths: the elements are lengths of groups, as routers count them, for ops that take offsets: kernels add them up. It is a promise, too: none
+            is negative, and their sum is ``high``. If not, negative ones count as 0, no group ends behind ``high``, and the last one ends there.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
         DTypeError: for any other type.
-        ShapeError: for a size or bound that is not an expression.
+        ShapeError: for a size or bound that is not an expression; for lengths that rise, do not begin at 0, or may be none.
     """
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
@@ -184,8 +186,13 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
     least, most = (_expression("table", fusion, e) for e in (low, high))
     for e in (least, most):
         check_divisors("table", f"bound {e}", e, fusion.facts())
-    known = TableRange(least, most, rising)
-    made = fusion.add_input(fusion.new_tensor([axis(e) for e in _shape("table", fusion, size)], wanted, name=name, location=caller()))
+    shape = _shape("table", fusion, size)
+    if lengths and (rising or least is not ZERO or not prove(ge(shape[0], 1), fusion.facts())):
+        reason = "lengths of groups are not offsets" if rising else f"lengths from {least} on" if least is not ZERO else f"{shape[0]} lengths may be none"
+        help = "leave out rising=True" if rising else "leave out low=" if least is not ZERO else "declare their number with tf.dim(..., min=1)"
+        raise shape_error("table", reason, help)
+    known = TableRange(least, most, rising, lengths=lengths)
+    made = fusion.add_input(fusion.new_tensor([axis(e) for e in shape], wanted, name=name, location=caller()))
     fusion.tables[made] = known
     return made
 

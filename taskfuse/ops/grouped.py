@@ -8,11 +8,11 @@ from taskfuse.dtypes import DTypeLike, float32
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ONE, ZERO, Const, ge, prove, sym, wrap
+from taskfuse.ir.scalar import ONE, ZERO, Const, ge, prove, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, shape_error
-from taskfuse.ops.jagged import jagged_to_padded_dense
+from taskfuse.ops.jagged import jagged_to_padded_dense, offsets_of
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.registry import OpKind, op, promoted
 from taskfuse.ops.scaled import scaled_product
@@ -30,9 +30,10 @@ FEW_ROWS = 64
 def grouped_matmul(
     a: TensorView,
     b: TensorView,
-    offsets: TensorView,
+    offsets: TensorView | None = None,
     dtype: DTypeLike | None = None,
     *,
+    lengths: TensorView | None = None,
     tile: int | None = None,
     scale_a: TensorView | None = None,
     scale_b: TensorView | None = None,
@@ -50,31 +51,39 @@ def grouped_matmul(
         b: the matrices; or all rows of the groups.
         offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
         dtype: of the result; by default the promoted dtype, float32 with scales.
+        lengths: in place of ``offsets``, a table of the lengths of the G groups, declared with ``lengths=True`` and the same ``high``.
         tile: rows of a tile of groups of rows; by default 128, or 64 where groups have no more on average.
         scale_a, scale_b: for groups of rows, scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or
             ``[M, K/128]``, and for each matrix what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
     Raises:
-        FusionError: ``offsets`` is not a table.
+        FusionError: ``offsets`` is not a table, ``lengths`` not one of lengths, or both or neither are given.
         ShapeError: the shapes do not fit, the offsets are of another axis, or there may be fewer rows than a tile has and their number is not a constant.
         DTypeError: as :func:`matmul`, or :func:`scaled_matmul`.
     """
     name = "grouped_matmul"
     scales = [scale for scale in (scale_a, scale_b) if scale is not None]
-    for tv in (a, b, offsets, *scales):
+    cuts = offsets if lengths is None else lengths
+    check_tensor(name, a)
+    if cuts is None or (offsets is not None and lengths is not None):
+        reason = f"{'no' if offsets is None else 'both'} offsets {'nor' if offsets is None else 'and'} lengths of groups"
+        raise FusionError(fusion=a.fusion.name, reason=reason, help="give one of offsets= and lengths=", location=caller())
+    for tv in (b, cuts, *scales):
         check_tensor(name, tv)
-    fusion = common_fusion(name, (a, b, offsets, *scales))
+    fusion = common_fusion(name, (a, b, cuts, *scales))
     if a.ndim != 2 or b.ndim not in (2, 3) or a.shape[1] is not b.shape[-2]:
         raise shape_error(name, f"{described(a)} and {described(b)} are not rows [M, K] and matrices [G, K, N], nor matrices [M, K] and [K, N]")
-    if offsets not in fusion.tables:
-        reason = f"{described(offsets)} is not a table"
-        raise FusionError(fusion=fusion.name, reason=reason, help="declare it with tf.table(..., rising=True)", location=caller())
+    known = fusion.tables.get(cuts)
+    if known is None or known.lengths is not (lengths is cuts):
+        reason = f"{described(cuts)} is not a table of {'offsets' if lengths is None else 'lengths'}"
+        help = f"declare it with tf.table(..., {'rising' if lengths is None else 'lengths'}=True)"
+        raise FusionError(fusion=fusion.name, reason=reason, help=help, location=caller())
     if len(scales) == 1:
         raise shape_error(name, "one factor has a scale, and the other none", "give the other one of [], tf.ones(())")
     if scales and b.ndim == 2:
         raise shape_error(name, "scales of groups of terms", "multiply the factors, or scale the result")
     with fusion.call():
-        return _by_rows(a, b, offsets, dtype, tile, scales) if b.ndim == 3 else _by_terms(a, b, offsets, dtype)
+        return _by_rows(a, b, cuts, dtype, tile, scales) if b.ndim == 3 else _by_terms(a, b, cuts, dtype)
 
 
 def _by_terms(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None) -> TensorView:
@@ -87,17 +96,16 @@ def _by_terms(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLik
 def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike | None, tile: int | None, scales: Sequence[TensorView]) -> TensorView:
     name, fusion, known = "grouped_matmul", a.fusion, a.fusion.tables[offsets]
     rows, groups = a.shape[0], b.shape[0]
-    if not known.rises or known.low is not ZERO or known.high is not rows or offsets.shape[0] is not groups + 1:
-        raise shape_error(
-            name,
-            f"{described(offsets)}, a table of {known}, does not cut {rows} rows into {groups} groups",
-            f"declare it with tf.table(name, {groups + 1}, {rows}, rising=True)",
-        )
+    cut, count = offsets_of(offsets)
+    if not (known.rises or known.lengths) or known.low is not ZERO or known.high is not rows or count is not groups + 1:
+        wanted = f"{groups}, {rows}, lengths" if known.lengths else f"{groups + 1}, {rows}, rising"
+        reason = f"{described(offsets)}, a table of {known}, does not cut {rows} rows into {groups} groups"
+        raise shape_error(name, reason, f"declare it with tf.table(name, {wanted}=True)")
     if not prove(ge(groups, 1), fusion.facts()):
         raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
     i, j, k = map(iteration_symbol, range(3))
     if not scales and (groups is ONE or rows is ONE):  # one matrix for all rows: the only one, or that of the only row
-        only = ZERO if groups is ONE else RowTiles(sym(offsets.name), groups, rows, 1).group_of(ZERO)
+        only = ZERO if groups is ONE else RowTiles(cut, groups, rows, 1).group_of(ZERO)
         return matmul(a, view(b, "of_rows", b.shape[1:], (only, i, j)), dtype)
     if tile is None:
         few = not scales and isinstance(rows, Const) and isinstance(groups, Const) and rows.value <= FEW_ROWS * groups.value
@@ -109,7 +117,7 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
         if not isinstance(rows, Const) or rows.value < 1:
             raise shape_error(name, f"{described(a)} may have fewer than {tile} rows", f"declare their number with tf.dim(..., min={tile})")
         size = rows.value
-    tiles = RowTiles(sym(offsets.name), groups, rows, size)
+    tiles = RowTiles(cut, groups, rows, size)
     factor = view(a, "row_tiles", (tiles.count, wrap(size), a.shape[1]), (tiles.start(i) + j, k))
     matrix = view(b, "of_tiles", (tiles.count, *b.shape[1:]), (tiles.group(i), j, k))
     if scales:

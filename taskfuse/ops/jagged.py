@@ -1,6 +1,7 @@
 """Ragged axes: rows of unequal length stored one after another, and the same rows padded to one length.
 
-The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is elements ``offsets[g]`` to ``offsets[g + 1]`` of the first axis.
+The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is elements ``offsets[g]`` to ``offsets[g + 1]`` of the first axis. A table of
+lengths has offsets, too (:mod:`taskfuse.ir.offsets`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from taskfuse.dtypes import result_type
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.expr import FirstValid, Read
-from taskfuse.ir.scalar import ZERO, Expr, IntLike, element, lt, sym
+from taskfuse.ir.offsets import offsets_name
+from taskfuse.ir.scalar import ZERO, Expr, IntLike, Sym, element, lt, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import check_tensor, common_fusion, described, dtype_error, literal, shape_error
@@ -19,10 +21,16 @@ from taskfuse.ops.registry import OpKind, op, same
 __all__ = ["jagged_to_padded_dense"]
 
 
-def element_of(table: TensorView, index: IntLike) -> Expr:
-    """An element of a table, in its range."""
-    known = table.fusion.tables[table]
-    return element(sym(table.name), index, table.shape[0], known.low, known.high)
+def offsets_of(table: TensorView) -> tuple[Sym, Expr]:
+    """The name and the number of offsets: of the elements of a table, or of the groups of which it has the lengths."""
+    name, size = (offsets_name(table.name), table.shape[0] + 1) if table.fusion.tables[table].lengths else (table.name, table.shape[0])
+    return sym(name), size
+
+
+def _offset(table: TensorView, index: IntLike) -> Expr:
+    """An offset, in its range."""
+    known, (name, size) = table.fusion.tables[table], offsets_of(table)
+    return element(name, index, size, known.low, known.high)
 
 
 @op(OpKind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
@@ -31,7 +39,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
 
     Args:
         values: the rows, one after another along the first axis.
-        offsets: a table of ``rows + 1`` positions in that axis, from 0 to its extent.
+        offsets: a table of ``rows + 1`` positions in that axis, from 0 to its extent; or of the lengths of the rows, declared with ``lengths=True``.
         max_length: elements of a row in the result; longer rows are truncated.
         padding_value: the value of the elements past the end of a row.
 
@@ -49,7 +57,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
     length = extent("jagged_to_padded_dense", fusion, max_length)
     shape = (rows, length, *values.shape[1:])
     points = [iteration_symbol(k) for k in range(len(shape))]
-    start, end = element_of(offsets, points[0]), element_of(offsets, points[0] + 1)
+    start, end = _offset(offsets, points[0]), _offset(offsets, points[0] + 1)
     found = Read(values, (start + points[1], *points[2:]), lt(points[1], end - start))
     location = caller()
     out = fusion.new_tensor([axis(e) for e in shape], values.dtype, location=location)
@@ -66,4 +74,4 @@ def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:
     if known.low is not ZERO or known.high is not values.shape[0]:
         reason = f"offsets between {known.low} and {known.high} for an axis of {values.shape[0]}"
         raise shape_error(op, reason, "declare the table with low=0 and high= that extent")
-    return offsets.shape[0] - 1
+    return offsets_of(offsets)[1] - 1

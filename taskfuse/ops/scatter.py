@@ -322,8 +322,9 @@ def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str |
     Args:
         values: numbers.
         segments: of each slice of ``values`` the number of its segment, in any order; a number outside [0, count) counts nowhere. Or a table
-            (``tf.table``) of offsets, one more than there are segments: segment ``g`` is then the slices ``segments[g]`` to ``segments[g + 1]``.
-        count: how many segments there are; with offsets, it is known.
+            (``tf.table``) of offsets, one more than there are segments: segment ``g`` is then the slices ``segments[g]`` to ``segments[g + 1]``; or of
+            lengths (``lengths=True``).
+        count: how many segments there are; with a table, it is known.
 
     Raises:
         FusionError: if there is no count, or one beside offsets.

@@ -10,6 +10,7 @@ from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Tra
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, Written, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
+from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.scalar import Expr, Sym, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -68,7 +69,8 @@ class _Copier:
         self.fusion = fusion
         self.into = into
         self.names = names
-        given = ((tv.name, self._name(tv)) for tv in fusion.tables)
+        given = [(tv.name, self._name(tv)) for tv in fusion.tables]
+        given += [(offsets_name(old), offsets_name(new)) for old, new in given]
         self._symbols: dict[str, Expr] = {**names.symbols, **{old: sym(new) for old, new in given if old != new}}
         self._tensors: dict[TensorView, TensorView] = {}
         self._scalars: dict[Scalar, Scalar] = {}

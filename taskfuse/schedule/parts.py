@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Assemble, Leaf, MathExpr, Read, ScalarRead, View, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.scalar import Const, Sym
 from taskfuse.ir.storage import made_from, producers, resolve
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -146,7 +147,7 @@ class Parts:
             skeletons[e.output] = self._skeletons[key]
         inside = frozenset(skeletons)
         read = dict.fromkeys(r.tensor for e in exprs for r in reads(e) if r.tensor not in inside)
-        tables = {tv for tv in fusion.tables if any(tv.name in i.free for e in exprs for i in map_exprs(e))}
+        tables = {tv for tv in fusion.tables if any(not i.free.isdisjoint((tv.name, offsets_name(tv.name))) for e in exprs for i in map_exprs(e))}
         tables |= {tv for tv, known in fusion.tables.items() if known.holds is not None and any(t.name in known.holds.free for t in tables)}
         read |= dict.fromkeys(tables)
         if self._is_symbolic:

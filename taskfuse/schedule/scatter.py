@@ -13,6 +13,7 @@ from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, substitute, wrap
 from taskfuse.ir.storage import resolve, storage_reads, storage_uses
@@ -151,7 +152,8 @@ def rows_of(expr: MathExpr) -> RowTiles | None:
     if tv.ndim == 0 or read.tensor.ndim != tv.ndim + 1 or read.valid is not TRUE or not isinstance(size := read.tensor.shape[1], Const) or size.value < 1:
         return None
     row, *others = iteration_point(tv.ndim)
-    promised = {x.name: known for x, known in tv.fusion.tables.items() if known.rises and known.low is ZERO}
+    tables = tv.fusion.tables.items()
+    promised = {offsets_name(x.name) if known.lengths else x.name: known for x, known in tables if (known.rises or known.lengths) and known.low is ZERO}
     for found in lookups_of(read.index[0]):
         if isinstance(found, UpperBound) and found.sought is row and found.tensor.name in promised and promised[found.tensor.name].high is found.high:
             tiles = RowTiles(found.tensor, found.size - 1, found.high, size.value)

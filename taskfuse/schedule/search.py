@@ -31,6 +31,10 @@ def search_by(tv: TensorView, how: object, divisor: object) -> TensorView:
             raise call.error(f"a divisor of {divisor}: searches by {how.value} have those of the math", "leave it out")
         fusion.tables[tv] = replace(known, search=how)
         return tv
+    if known.lengths:
+        raise call.error(
+            f"{tv.name} has lengths, which kernels add up", "who knows the places of keys knows the offsets: declare a table of these, rising=True"
+        )
     size = tv.shape[0]
     if known.low is not ZERO or (isinstance(size, Const) and size.value < 3) or not prove(ge(size, 2), fusion.facts()):
         raise call.error(f"{tv.name} is a table of {size} elements from {known.low} on", "search in one that has two groups or more, and begins with 0")

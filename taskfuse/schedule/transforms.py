@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.calls import TileOrder
+from taskfuse.ir.calls import PaddedOrder, TileOrder
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule import domain
@@ -65,5 +65,8 @@ def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOr
         call.check_free(position)
     if not isinstance(maps, Sequence) and not hasattr(maps, "maps"):
         raise call.error(f"{maps!r} is not a list of maps", "give one expression for each axis, or an order of tf.tiles")
-    made = maps if isinstance(maps, Sequence) else maps.maps([loop[p].extent for p in positions])
+    extents = [loop[p].extent for p in positions]
+    made = maps if isinstance(maps, Sequence) else maps.maps(extents)
+    if extent is None and isinstance(maps, PaddedOrder):
+        extent = maps.items(extents)
     tv.schedule.transforms.append(domain.rasterize(call, loop, positions, made, extent))

@@ -9,10 +9,12 @@ from math import gcd
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target
+from taskfuse.tiles import Half
 
 STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
@@ -64,12 +66,14 @@ class ProductCounts:
         results: their number: each has accumulators of its own.
         rows, columns: tiles of factors in a slot of the ring: those of one step of k.
         turns: contractions that walk along k one after another, their factors through one ring.
+        offsets: of groups, which a block makes of their lengths.
     """
 
     results: int = 1
     rows: int = 1
     columns: int = 1
     turns: int = 1
+    offsets: int = 0
 
     @property
     def at_once(self) -> int:
@@ -106,6 +110,7 @@ class MatmulConfig(Parameters):
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
         is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
+        half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result of which nobody reads the other half.
     """
 
     tile_m: int = 128
@@ -119,6 +124,7 @@ class MatmulConfig(Parameters):
     kind: MatmulKind = MatmulKind.COOPERATIVE
     cluster: int = 1
     is_swapped: bool = False
+    half: Half | None = None
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -140,6 +146,9 @@ class MatmulConfig(Parameters):
             )
         if self.cluster not in CLUSTERS or self.blocks % self.cluster:
             raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use clusters of {' or '.join(map(str, CLUSTERS))} that make up the grid")
+        height = self.tile_m * self.cluster
+        if self.half is not None and max(height, self.tile_n) % min(height, self.tile_n):
+            raise self.error(f"half = {self.half}, and tiles of {height} x {self.tile_n}", "one extent of a tile is a multiple of the other")
         if self.stages < 2:
             raise self.error(f"stages = {self.stages}", "a ring between two roles has 2 slots or more")
         if not 0 <= self.in_flight < self.stages:
@@ -148,9 +157,10 @@ class MatmulConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
+        order = f"groups of {self.group}" if self.half is None else f"the {self.half.value} triangle first"
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
-            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
+            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {order}, "
             f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}{', factors swapped' if self.is_swapped else ''}"
         )
 
@@ -199,7 +209,7 @@ class MatmulConfig(Parameters):
         return self.accumulators * results + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
 
     def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
-        """Shared memory of a block: the operands' ring, and ``staged`` outputs that are staged there.
+        """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
 
         Args:
             itemsize: bytes of an operand's element.
@@ -207,11 +217,11 @@ class MatmulConfig(Parameters):
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
         """
-        return self.stages * self._slot_bytes(itemsize, blocks, counts) + self._other_bytes(staged)
+        return self.stages * self._slot_bytes(itemsize, blocks, counts) + self._other_bytes(staged, counts)
 
     def stages_in(self, room: int, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
         """The most stages with which :meth:`shared_bytes` is at most ``room``."""
-        return (room - self._other_bytes(staged)) // self._slot_bytes(itemsize, blocks, counts)
+        return (room - self._other_bytes(staged, counts)) // self._slot_bytes(itemsize, blocks, counts)
 
     def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts) -> int:
         """Bytes of a slot of the operands' ring."""
@@ -220,9 +230,9 @@ class MatmulConfig(Parameters):
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         return slot
 
-    def _other_bytes(self, staged: int) -> int:
+    def _other_bytes(self, staged: int, counts: ProductCounts) -> int:
         """Bytes of Shared memory beside the ring."""
-        return staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
+        return staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES + OFFSET_BYTES * counts.offsets
 
     def check_fits(
         self,

@@ -92,7 +92,7 @@ def _check_claims(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
     """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
     one, room = config.of_one(1), problems[0].target.limits.block_shared
     claims = CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
-    needed = max(one.shared_bytes(p.itemsize, p.staged) for p in problems) + claims
+    needed = max(one.shared_bytes(p.itemsize, p.staged, counts=p.counts) for p in problems) + claims
     if needed > room:
         raise config.error(
             f"it takes {needed} bytes of Shared memory, {claims} of them for the tiles that a block claims, and a block has {room}", "use fewer stages"

@@ -14,6 +14,7 @@ from taskfuse.dtypes import DType
 from taskfuse.errors import InputError, SimulationError
 from taskfuse.ir.arguments import scalar_argument
 from taskfuse.ir.medium import MEDIA
+from taskfuse.ir.offsets import offsets, offsets_name
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.shared_layouts import SPANS, swizzle_period
 from taskfuse.ir.types import MemoryType
@@ -92,7 +93,10 @@ class SimulatedLaunch:
         self.tensors = tensors
         self.scalars = scalars
         self.kernel = code.kernel
-        self.symbols: dict[str, Any] = {**symbols, **{p.name: tensors[p.name].astype(np.int64) for p in code.kernel.tables}}
+        self.symbols: dict[str, Any] = {**symbols, **{p.name: tensors[p.name].astype(np.int64) for p in code.kernel.table_inputs}}
+        for p in code.kernel.table_inputs:
+            if p.lengths is not None:
+                self.symbols[offsets_name(p.name)] = offsets(self.symbols[p.name], _value(code.kernel, p.lengths, symbols))
         x, y, z = (self.value(e) for e in self.kernel.block)
         self.table = LaneTable((x, y, z))
         if self.table.threads > MAX_THREADS:

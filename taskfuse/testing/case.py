@@ -106,6 +106,8 @@ class Case:
                 array: Array = places(known.holds, shape[0], {**self.sizes, **made})
             elif known is not None and known.rises:
                 array = rising(rng, shape[0], *self._range(known))
+            elif known is not None and known.lengths:
+                array = np.diff(rising(rng, shape[0] + 1, *self._range(known)))
             elif known is not None:
                 rows = rng.integers(0 if tv.dtype.min_value == 0 else -1, max(10, self._range(known)[1] + 1), shape)
                 array = np.sort(rows) if rng.integers(3) or self.options.grouped else rows  # searches in tables that fall find anything
@@ -124,7 +126,7 @@ class Case:
         rng = np.random.default_rng(self.seed + 1)
         found = self.arguments()
         tables = [(k, tv, self.fusion.tables[tv]) for k, tv in enumerate(self.fusion.inputs) if tv in self.fusion.tables]
-        broken = [(k, tv, known) for k, tv, known in tables if known.rises or known.holds is not None]
+        broken = [(k, tv, known) for k, tv, known in tables if known.rises or known.lengths or known.holds is not None]
         for k, tv, known in broken:
             array = found[k]
             assert isinstance(array, np.ndarray)

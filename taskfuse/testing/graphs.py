@@ -182,6 +182,10 @@ class Graph:
     def _dtype(self) -> DType:
         return self.chooser.pick(self.options.dtypes)
 
+    def _declared(self) -> list[Dimension]:
+        """The dimensions that an op may be given: of others the fusion does not have the facts yet, which inputs declare."""
+        return [d for d in self._dims if not isinstance(d, str) or d in self.fusion.dims]
+
     def _input(self, shape: list[Dimension], dtype: DType | None = None) -> TensorView:
         given = [self._facts.pop(d, d) if isinstance(d, str) else d for d in shape]
         tv: TensorView = self.recorder.call(tf, "define_tensor", given, dtype=self._dtype() if dtype is None else dtype)
@@ -252,7 +256,7 @@ class Graph:
             case 0:
                 return self._try("expand_dims", x, self.chooser.integer(0, x.ndim))
             case 1:
-                extra = self.chooser.pick([d for d in self._dims if not isinstance(d, str) or d in self.fusion.dims] or [2])
+                extra = self.chooser.pick(self._declared() or [2])
                 if not self._fits(*self.shape(x), *self._sizes([extra])):
                     return None
                 return self._try("broadcast_to", x, [extra, *self._extents(x)])
@@ -458,9 +462,11 @@ class Graph:
             table = self.chooser.pick(found)
         else:
             dtype = self.chooser.pick((int32, int32, int64, uint8))
-            table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype)
-        length = self.chooser.pick((most, *self._dims))
-        if not self._fits(self.size(table.shape[0]) - 1, *self._sizes([length]), *self.shape(x)[1:]):
+            options = {"lengths": True} if self.chooser.chance(30) else {}
+            table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype, **options)
+        length = self.chooser.pick((most, *self._declared()))
+        rows = self.size(table.shape[0]) - (not self.fusion.tables[table].lengths)
+        if not self._fits(rows, *self._sizes([length]), *self.shape(x)[1:]):
             return None
         return self._try("jagged_to_padded_dense", x, table, length)
 

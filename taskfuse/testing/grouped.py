@@ -67,10 +67,9 @@ class GroupedGraph(Graph):
         tv: TensorView = self.recorder.call(tf, "define_tensor", shape, dtype=self._dtype_of_factors)
         return tv
 
-    def _table(self, size: int, high: Dim | int, *, low: int = 0, rising: bool = False) -> TensorView:
+    def _table(self, size: int, high: Dim | int, *, rising: bool = False, lengths: bool = False) -> TensorView:
         name = high.name if isinstance(high, Dim) else high
-        options: dict[str, object] = {"rising": True} if rising else {}
-        options |= {"low": low} if low else {}
+        options: dict[str, object] = {"rising": True} if rising else {"lengths": True} if lengths else {}
         tv: TensorView = self.recorder.call(tf, "table", f"t{len(self.fusion.tables)}", size, name, self.chooser.pick((int32, int64)), **options)
         return tv
 
@@ -80,15 +79,22 @@ class GroupedGraph(Graph):
         key, tile = self._tile()
         rows = self._named("M", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), tile)
         a, b = self._factor([rows, self._k]), self._factor([self._groups, self._k, self._n])
-        offsets = self._table(self._groups + 1, rows, rising=True)
-        result: TensorView = self.recorder.call(tf, "grouped_matmul", a, b, offsets, **{key: tile})
-        self._search(offsets, tile)
+        table, given = self._cuts(rows, rising=True)
+        result: TensorView = self.recorder.call(tf, "grouped_matmul", a, b, **given, **{key: tile})
+        self._search(table, tile)
         return result
+
+    def _cuts(self, high: Dim | int, *, rising: bool) -> tuple[TensorView, dict[str, TensorView]]:
+        """A table of offsets or of lengths, and as an argument."""
+        by_lengths = self.chooser.chance(40)
+        table = self._table(self._groups, high, lengths=True) if by_lengths else self._table(self._groups + 1, high, rising=rising)
+        return table, {"lengths" if by_lengths else "offsets": table}
 
     def _search(self, offsets: TensorView, tile: int) -> None:
         """Say how places are found in a table, of tiles as the product has, or of others."""
         if self._groups > 1 and self.chooser.chance(60):
-            how = self.chooser.pick((PlaceSearch.TABLE, PlaceSearch.TABLE, PlaceSearch.BALLOT, PlaceSearch.BISECTION))
+            hows = (PlaceSearch.BALLOT, PlaceSearch.BISECTION) if self.fusion.tables[offsets].lengths else tuple(PlaceSearch)
+            how = self.chooser.pick(hows)
             self.recorder.call(offsets, "search_by", how, **({"divisor": self.chooser.pick((tile, tile, tile, 1))} if how is PlaceSearch.TABLE else {}))
 
     def _terms(self) -> TensorView:
@@ -96,7 +102,8 @@ class GroupedGraph(Graph):
         known = terms.name if isinstance(terms, Dim) else terms
         a, b = self._factor([terms, self._k]), self._factor([known, self._n])
         turned: TensorView = self.recorder.call(tf, "permute", a, [1, 0])
-        return self.recorder.call(tf, "grouped_matmul", turned, b, self._table(self._groups + 1, terms, rising=self.chooser.chance(50)))
+        _, given = self._cuts(terms, rising=self.chooser.chance(50))
+        return self.recorder.call(tf, "grouped_matmul", turned, b, **given)
 
     def _masked(self) -> TensorView:
         rows = self._named("M", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), 1)

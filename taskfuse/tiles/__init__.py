@@ -1,10 +1,11 @@
 """Orders of tiles, and lists of the tiles of several problems: who computes what, and when.
 
-``raster``, ``grouped``, ``rotated``, ``descending`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` says which block takes which tile of
-several problems when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share tiles, for
-``tv.chunk_product``.
+``raster``, ``grouped``, ``halves``, ``rotated``, ``descending`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` says which block
+takes which tile of several problems when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share
+tiles, for ``tv.chunk_product``.
 """
 
+from taskfuse.tiles.halves import Halves, halves
 from taskfuse.tiles.orders import Descending, Dynamic, Grouped, Raster, Rotated, descending, dynamic, grouped, raster, rotated
 from taskfuse.tiles.places import places
 from taskfuse.tiles.shared import SplitK, StreamK, split_k, stream_k
@@ -17,6 +18,7 @@ __all__ = [
     "Dynamic",
     "Grouped",
     "Half",
+    "Halves",
     "Problem",
     "Raster",
     "Rotated",
@@ -27,6 +29,7 @@ __all__ = [
     "descending",
     "dynamic",
     "grouped",
+    "halves",
     "macro_tiles",
     "picture",
     "places",

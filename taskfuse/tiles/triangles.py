@@ -45,13 +45,13 @@ def macro_tiles(grid: tuple[int, int], tile: tuple[int, int]) -> int:
         ValueError: neither extent of a tile divides the other.
     """
     side = grid[0] if tile[0] >= tile[1] else grid[1]
-    return side * (side + 1) // 2 * _ratio(tile)
+    return side * (side + 1) // 2 * ratio(tile)
 
 
 def triangular(extent: int, tile: tuple[int, int], half: Half = Half.LOWER) -> Iterator[tuple[int, int] | None]:
     """Row and column of tile after tile of the triangle of a square result of ``extent``; ``None`` for a number without a tile."""
     grid = -(-extent // tile[0]), -(-extent // tile[1])
-    r = _ratio(tile)
+    r = ratio(tile)
     for t in range(macro_tiles(grid, tile)):
         i, j = triangle(t // r, half)
         row, column = (i, j * r + t % r) if tile[0] >= tile[1] else (i * r + t % r, j)
@@ -63,7 +63,7 @@ def triangular(extent: int, tile: tuple[int, int], half: Half = Half.LOWER) -> I
         yield None if outside else (row, column)
 
 
-def _ratio(tile: tuple[int, int]) -> int:
+def ratio(tile: tuple[int, int]) -> int:
     """Tiles of a macro tile."""
     most, least = max(tile), min(tile)
     if least < 1 or most % least:

@@ -123,6 +123,11 @@ def syr2k_expected(*args: Array) -> Expected:
     return [pair for p, q in zip(args[::2], args[1::2], strict=True) for pair in product_expected(p, q)]
 
 
+def triangle_expected(a: Array, b: Array) -> Expected:
+    exact, size = (x @ y.T + y @ x.T for x, y in ((a, b), (np.abs(a), np.abs(b))))
+    return [(np.tril(exact), np.tril(size))]
+
+
 def moe_expected(x: Array, w: Array, lifted: Array, offsets: Array) -> Expected:
     product = np.concatenate([x[start:end] @ m for start, end, m in zip(offsets[:-1].astype(int), offsets[1:].astype(int), w, strict=True)])
     return [(product * sigmoid(product) * lifted, (np.abs(product) + 1) * np.abs(lifted))]
@@ -230,6 +235,7 @@ CASES = (
         [[(132, 256), (128, 256), (2, 132), (1, 2)]],
         dtypes=(E4M3, E4M3, np.float32, np.float32),
     ),
+    Case("syr2k_triangle", syr2k.triangle, triangle_expected, 0.02, [[(160, 32), (160, 32)]], dtypes=(BF16, BF16)),
     Case("syr2k", syr2k.build, syr2k_expected, 0.02, [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]], dtypes=(BF16,) * 6),
     Case(
         "gemm_quad_pairs",

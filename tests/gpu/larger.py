@@ -20,6 +20,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "gemm_fp8_scaled": [[(1000, 1024), (640, 1024), (8, 1000), (5, 8)]],
     "moe": [[(150, 64), (3, 64, 64), (150, 64), (4,)]],  # its extents are constants
     "syr2k": [[(64, 64), (64, 64), (64, 64), (128, 64), (32, 64), (160, 64)]],  # its extents are constants
+    "syr2k_triangle": [[(160, 32), (160, 32)]],  # its extents are constants
     "linear_attention": [[(2, 3, 8, 8), (2, 3, 8, 8), (2, 3, 8)]],  # its extents are constants
     "gemm_dynamic": [[(1000, 520), (712, 520), (712,)]],
     "gemm_split_cluster": [[(1000, 512), (712, 512)]],  # the length that is summed over is a constant
@@ -42,7 +43,19 @@ ULP = {
     "transpose": 0,
     "matmul": 4,
     **dict.fromkeys(
-        ("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage", "gemm_quad_pairs", "gemm_split_cluster", "gemm_stream_k", "gemm_dynamic", "syr2k"), 0.05
+        (
+            "gemm",
+            "gemm_pingpong",
+            "gemm_cluster",
+            "gemm_multistage",
+            "gemm_quad_pairs",
+            "gemm_split_cluster",
+            "gemm_stream_k",
+            "gemm_dynamic",
+            "syr2k",
+            "syr2k_triangle",
+        ),
+        0.05,
     ),
     "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
     "moe": 4,

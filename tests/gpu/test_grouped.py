@@ -81,6 +81,25 @@ def test_all_layouts(form: str) -> None:
         assert (found.float().cpu().numpy() == wanted.astype(np.float32)).all()
 
 
+@pytest.mark.parametrize("how", [tf.PlaceSearch.BISECTION, tf.PlaceSearch.BALLOT])
+@pytest.mark.parametrize("groups", [G, 40])
+def test_groups_by_their_lengths(groups: int, how: tf.PlaceSearch) -> None:
+    with tf.Fusion("lengths") as fusion:
+        x, y = tf.define_tensor((M, K), BF16, name="a"), tf.define_tensor((groups, K, N), BF16, name="b")
+        fusion.add_output(tf.grouped_matmul(x, y, lengths=tf.table("lengths", groups, M, lengths=True).search_by(how)))
+    run = tf.compile(fusion, backend="cuda", specialize=False)
+    a, b = tensors((M, K), (groups, K, N))
+    kept = [np.diff(np.sort([0, *RNG.integers(0, M + 1, groups - 1), M])) for _ in range(4)]
+    for values in (*kept, [0] * groups, RNG.integers(-9, 99, groups), RNG.choice([2**31 - 1, -(2**31), 7], groups)):
+        (found,) = run(a, b, table(values))
+        (wanted,) = fusion.evaluate(*(x.float().cpu().numpy().astype(BF16.numpy) for x in (a, b)), np.asarray(values).astype(np.int32))
+        assert (found.float().cpu().numpy() == wanted.astype(np.float32)).all()
+    checked = tf.compile(fusion, backend="cuda", debug=True, specialize=False)
+    with pytest.raises(InputError, match="their sum is 0"):
+        checked(a, b, table([0] * groups))
+    assert (checked(a, b, table(kept[0]))[0] == run(a, b, table(kept[0]))[0]).all()
+
+
 @pytest.mark.parametrize("values", [[9, 600, -4, 2**31 - 1, 77, 5], [512, 400, 300, 200, 100, 0], [-(2**31)] * 6])
 def test_a_table_that_falls(values: list[int]) -> None:
     fusion, shapes = ragged()

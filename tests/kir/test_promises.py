@@ -55,3 +55,25 @@ def test_a_kernel_at_given_extents_promises_the_same() -> None:
     assert "offsets: int32[3] rising 0..8" in str(at)
     with pytest.raises(InputError, match="does not rise from 0 to 8: element 1 is 9"):
         tf.compile(at, backend="sim")(np.zeros(8, np.float32), np.array([0, 9, 8], np.int32))
+
+
+LENGTHS = KERNEL.replace("offsets: int32[G + 1] rising 0..M", "lengths: int32[G] lengths of M").replace("offsets[", "lengths.offsets[")
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [((3, -1, 6), "element 1 is -1"), ((3, 0, 4), "their sum is 7"), ((2**31 - 1, 1, 0), "their sum is 2147483648"), ((0, 0), "their sum is 0")],
+)
+def test_lengths_add_up(values: tuple[int, ...], found: str) -> None:
+    kernel = tf.parse_kernel(LENGTHS.lstrip("\n"))
+    assert [(k, p.name) for k, p in promised(kernel)] == [(1, "lengths")]
+    x, table = np.arange(8, dtype=np.float32), np.array(values, np.int32)
+    with pytest.raises(InputError) as caught:
+        tf.compile(kernel, backend="sim")(x, table)
+    assert str(caught.value) == (
+        f"input 1 of fusion 'k': the elements of table 'lengths' are not lengths of M = 8 in all: {found}\n"
+        "help: pass the lengths of all groups; rows of none are a group, too"
+    )
+    kernel.simulate(x, table)  # whatever it holds, no access leaves its tensor
+    (y,) = tf.compile(kernel, backend="sim")(x, np.array([3, 0, 5], np.int32))
+    assert y.tolist() == [0, 3, 3]

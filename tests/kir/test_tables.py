@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.errors import VerifyError
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.walk import looked_up
 
@@ -71,3 +72,46 @@ y[0] = copy(7)  ~ value p[0]
     assert table.rises is not None
     assert list(map(str, table.rises)) == ["0", "4"]
     assert parse_kernel(text.replace(" rising 0..4", "")).tables[0].rises is None
+
+
+# -- lengths of groups ----------------------------------------------------------------------------------------------------------------
+
+LENGTHS = """\
+KERNEL k(n: int32[G] lengths of M by ballot) -> (y: int32[G])
+  DIM G min 1, M min 1
+  GRID (G, 1, 1)  BLOCK (1, 1, 1)
+
+y[blockIdx.x] = copy(index(clamp(n.offsets[blockIdx.x of G + 1], 0, M)))
+"""
+
+
+def test_lengths_have_offsets() -> None:
+    kernel = parse_kernel(LENGTHS)
+    kernel.check_ir()
+    assert str(kernel) == LENGTHS.rstrip()
+    assert [p.name for p in kernel.table_inputs] == ["n"]
+    lengths, offsets = kernel.tables
+    assert (lengths.name, offsets.name, str(offsets.shape[0])) == ("n", "n.offsets", "G + 1")
+    assert offsets.rises is not None
+    assert list(map(str, offsets.rises)) == ["0", "M"]
+    assert offsets.search is PlaceSearch.BALLOT
+    assert looked_up(kernel) == {"n", "n.offsets"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (" lengths of M", "", "'n.offsets' is not in scope"),
+        ("n.offsets[blockIdx.x of G + 1]", "n.offsets[blockIdx.x of G]", "'n.offsets' has G + 1 elements, not G"),
+        ("G min 1", "G min 0", "'n' has G lengths, which may be none"),
+        ("lengths of M", "rising 0..M lengths of M", "'n' has no lengths"),
+        ("n: int32[G]", "n: float32[G]", "'n' has no lengths"),
+        ("of M by", "of M + threadIdx.x by", "the sum of 'n' uses 'threadIdx.x', which is not an extent"),
+        ("  GRID", "  SHARED n.offsets: int32[4]\n  GRID", "n.offsets"),
+    ],
+)
+def test_what_are_no_lengths(old: str, new: str, reason: str) -> None:
+    assert old in LENGTHS
+    with pytest.raises(VerifyError) as caught:
+        parse_kernel(LENGTHS.replace(old, new)).check_ir()
+    assert reason in str(caught.value)

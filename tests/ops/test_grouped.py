@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.errors import FusionError, ShapeError
+from taskfuse.errors import FusionError, ParseError, ShapeError
 
 
 def grouped(rows: int | str, groups: int | str, k: int = 3, n: int = 2) -> tf.Fusion:
@@ -79,6 +79,80 @@ def test_one_group_and_one_row_take_one_matrix(table: list[int]) -> None:
     assert not any(tv.ndim > 3 for tv in fusion.tensors())
 
 
+def by_lengths(rows: int, groups: int, dtype: tf.DType = tf.int32, **options: object) -> tf.Fusion:
+    with tf.Fusion("lengths") as fusion:
+        a, b = tf.define_tensor((rows, 3), name="a"), tf.define_tensor((groups, 3, 2), name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, lengths=tf.table("lengths", groups, rows, dtype, lengths=True), **options))
+    return fusion
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint32])
+@given(lengths=st.lists(st.integers(0, 40), min_size=1, max_size=40).filter(any))
+def test_lengths_in_place_of_offsets(dtype: tf.DType, lengths: list[int]) -> None:
+    a, b, _ = arrays([0, *accumulate(lengths)])
+    (found,) = by_lengths(sum(lengths), len(lengths), dtype).evaluate(a, b, np.array(lengths, dtype.numpy))
+    (wanted,) = grouped(sum(lengths), len(lengths)).evaluate(a, b, np.array([0, *accumulate(lengths)], np.int32))
+    assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("lengths", [[5, -3, 9, 2], [2**31 - 1] * 4, [-(2**31), 0, 1, 0], [0, 0, 0, 0], [13, 1, 1, 1]])
+def test_lengths_that_do_not_add_up_have_offsets(lengths: list[int]) -> None:
+    """Negative ones count as 0, no group ends behind the rows, and what is left belongs to the last one: in the reference and in a kernel."""
+    fusion = by_lengths(13, 4, tile=4)
+    ends = [0, *(min(13, e) for e in accumulate(max(0, n) for n in lengths[:-1])), 13]
+    a, b, _ = arrays(ends)
+    given = a, b, np.array(lengths, np.int32)
+    (found,) = fusion.evaluate(*given)
+    assert (found == np.concatenate([a[s:e] @ m for (s, e), m in zip(pairwise(ends), b, strict=True)])).all()
+    fusion.inline_most()
+    assert all((out == found).all() for out in tf.lower(fusion).simulate(*given))
+
+
+def test_lengths_are_text() -> None:
+    text = str(by_lengths(300, 3))
+    assert "INPUT lengths: int32[3] table 0..300 lengths" in text
+    assert "lengths.offsets[k of 4]//128" in text
+    assert str(tf.parse_fusion(text)) == text
+    with pytest.raises(ParseError, match=r"'lengths\.offsets' is not a table"):
+        tf.parse_fusion(text.replace("300 lengths", "300"))
+    with pytest.raises(ParseError, match=r"table 'lengths\.offsets' has 4 elements, not 5"):
+        tf.parse_fusion(text.replace("of 4]", "of 5]"))
+
+
+def test_lengths_of_groups_that_calls_say() -> None:
+    with tf.Fusion() as fusion:
+        a = tf.define_tensor((tf.dim("M", min=128), 3), name="a")
+        b = tf.define_tensor((tf.dim("G", min=1), 3, 2), name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, lengths=tf.table("lengths", "G", "M", lengths=True)))
+    kernel = tf.lower(fusion)
+    for lengths in ([130], [0, 1, 127, 72], [4] * 35):
+        x, y, _ = arrays([0, *accumulate(lengths)])
+        given = x, y, np.array(lengths, np.int32)
+        assert all((one == two).all() for one, two in zip(fusion.evaluate(*given), kernel.simulate(*given), strict=True))
+
+
+def test_what_lengths_are_refused() -> None:
+    with tf.Fusion():
+        a, b = tf.define_tensor((8, 3)), tf.define_tensor((2, 3, 2))
+        lengths = tf.table("lengths", 2, 8, lengths=True)
+        with pytest.raises(FusionError, match="no offsets nor lengths of groups"):
+            tf.grouped_matmul(a, b)
+        with pytest.raises(FusionError, match="both offsets and lengths of groups"):
+            tf.grouped_matmul(a, b, tf.table("offsets", 3, 8, rising=True), lengths=lengths)
+        with pytest.raises(FusionError, match="is not a table of offsets"):
+            tf.grouped_matmul(a, b, lengths)
+        with pytest.raises(FusionError, match="is not a table of lengths"):
+            tf.grouped_matmul(a, b, lengths=tf.table("counts", 2, 8))
+        with pytest.raises(ShapeError, match="does not cut 8 rows into 2 groups"):
+            tf.grouped_matmul(a, b, lengths=tf.table("many", 3, 8, lengths=True))
+        with pytest.raises(ShapeError, match="are not offsets"):
+            tf.table("both", 2, 8, rising=True, lengths=True)
+        with pytest.raises(ShapeError, match="lengths from 1 on"):
+            tf.table("least", 2, 8, low=1, lengths=True)
+        with pytest.raises(ShapeError, match="G lengths may be none"):
+            tf.table("none", tf.dim("G", min=0), 8, lengths=True)
+
+
 @pytest.mark.parametrize("form", ["rows", "blocks"])
 def test_scales(form: str) -> None:
     table, k, n = [0, 70, 70, 200], 256, 136
@@ -132,6 +206,18 @@ def test_each_group_of_terms(table: list[int]) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-4, 5, (10, n)).astype(np.float32) for n in (3, 2))
     (found,) = terms(10).evaluate(a, b, np.array(table, np.int32))
+    assert (found == sums(a, b, table)).all()
+
+
+@given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any))
+def test_lengths_of_groups_of_terms(lengths: list[int]) -> None:
+    table = [0, *accumulate(lengths)]
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, (table[-1], n)).astype(np.float32) for n in (3, 2))
+    with tf.Fusion("terms") as fusion:
+        x, y = tf.define_tensor((table[-1], 3)), tf.define_tensor((table[-1], 2))
+        fusion.add_output(tf.grouped_matmul(x.T, y, lengths=tf.table("lengths", len(lengths), table[-1], lengths=True)))
+    (found,) = fusion.evaluate(a, b, np.array(lengths, np.int32))
     assert (found == sums(a, b, table)).all()
 
 

@@ -35,6 +35,20 @@ def test_rows_side_by_side(lengths: list[int], most: int, extra: tuple[int, ...]
         assert (row[len(kept) :] == -2.0).all()
 
 
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5).filter(any))
+def test_rows_by_their_lengths(lengths: list[int]) -> None:
+    offsets = np.cumsum([0, *lengths])
+    x = np.arange(offsets[-1], dtype=np.float32) + 1
+    with tf.Fusion() as fusion:
+        values = tf.define_tensor(len(x))
+        table = tf.table("lengths", len(lengths), len(x), lengths=True)
+        fusion.add_output(tf.jagged_to_padded_dense(values, table, 4))
+        fusion.add_output(tf.segment_sum(values, table))
+    found, sums = fusion.evaluate(x, np.array(lengths, np.int32))
+    assert [row[:n].tolist() for row, n in zip(found, lengths, strict=True)] == [x[s:e].tolist() for s, e in pairwise(offsets)]
+    assert sums.tolist() == [x[s:e].sum() for s, e in pairwise(offsets)]
+
+
 @pytest.mark.parametrize("values", [[5, -3, 9, 2], [9, 9, 9, 9], [-1, -1, 2, 2**31 - 1]])
 def test_a_table_that_breaks_its_promises_reads_inside(values: list[int]) -> None:
     x = np.arange(4, dtype=np.float32)

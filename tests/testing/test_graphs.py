@@ -60,3 +60,13 @@ def test_ops_that_are_called_by_their_kind_take_no_more() -> None:
     called = {*EVERY_REDUCTION, *EVERY_SCAN, *EVERY_COMPOSITE}
     assert {"sum", "std", "cumsum", "softmax"} <= called
     assert called.isdisjoint({"quantile", "cosine_similarity"})
+
+
+@pytest.mark.parametrize("share", ["jagged", "views", "gathers", "matmuls"])
+def test_sizes_are_values_of_the_dimensions_that_are_declared(share: str) -> None:
+    """An op never names a dimension before an input has declared its facts."""
+    options = replace(POINTWISE, symbolic=90, sizes=(0, 1, 3), **{share: 90})
+    for seed in range(40):
+        graph = grown(seed, options)
+        for name, d in graph.fusion.dims.items():
+            assert d.admits(graph.sizes[name], graph.sizes)

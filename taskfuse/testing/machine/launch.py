@@ -79,7 +79,7 @@ class MachineLaunch:
             if isinstance(p, HostParam):
                 self.values[p.name] = self.number(p.value)
         used = looked_up(kernel)
-        for p in kernel.tables:
+        for p in kernel.table_inputs:
             if p.name not in used or p.holds is not None:
                 continue
             size = self.number(p.shape[0])
@@ -88,7 +88,12 @@ class MachineLaunch:
             else:  # as promised: unequal steps from one end to the other
                 low, high = map(self.number, p.rises)
                 self.values[p.name] = tuple(low + (high - low) * k * k // max(1, (size - 1) ** 2) for k in range(size))
-        for p in kernel.tables:
+            if p.lengths is not None:  # some are negative, and their sum is too small or too large
+                total, sums = self.number(p.lengths), [0]
+                for length in self.values[p.name]:
+                    sums.append(min(sums[-1] + max(length, 0), total))
+                self.values[f"{p.name}.offsets"] = (*sums[:-1], total)
+        for p in kernel.table_inputs:
             if p.name in used and p.holds is not None:
                 self.values[p.name] = tuple(self.number(substitute(p.holds, {"i0": k})) for k in range(self.number(p.shape[0])))
         self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)

@@ -129,8 +129,8 @@ def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Map
         bases[p.name] = TENSORS_AT + k * _GAP
         strides[p.name] = _strides(tuple(number(e, symbols) for e in p.shape), next(forms))
     used = looked_up(kernel)
-    dtypes = {p.name: p.dtype for p in kernel.tables if p.name in used}
-    tables = {p.name: np.arange(-1, 3 * number(p.shape[0], symbols) - 1, 3) for p in kernel.tables if p.name in used}
+    dtypes = {p.name: p.dtype for p in kernel.table_inputs if p.name in used}
+    tables = {p.name: np.arange(-1, 3 * number(p.shape[0], symbols) - 1, 3) for p in kernel.table_inputs if p.name in used}
     parts: dict[str, Span] = {}
     end = 0
     for b in kernel.buffers:
