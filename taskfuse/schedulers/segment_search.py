@@ -34,6 +34,8 @@ from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
+EQUAL = 1.000001
+"""The most time relative to another one that is equal up to rounding."""
 Segment = frozenset[TensorView]
 
 
@@ -234,7 +236,7 @@ class Search:
         return parts if is_finer else atoms(self.fusion, [tv for tv in self.tensors if tv in p])
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
-        """The segments with some tensors on the other side of a cut, if that is faster."""
+        """The segments with some tensors on the other side of a cut, if that is faster; or if it takes as long, and segments can then be merged."""
         for a, tensors, home in self._movable(segments):
             if self._budget.is_spent:
                 break
@@ -246,9 +248,13 @@ class Search:
             moved = [p for p in segments if p not in (a, home)] + [left, right]
             if not all(self._is_convex(moved, p) for p in (left, right)):
                 continue
-            us = self._us_of((a, home))
-            if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
-                return moved
+            us, there = self._us_of((a, home)), (left, right)
+            if sum(self._way(p).us for p in there) <= us * EQUAL and (found := self._us_of(there)) <= us * EQUAL:
+                if found < us / EQUAL:
+                    return moved
+                merged = self._merged(moved, frozenset(moved) - {left, right})
+                if len(merged) < len(moved):
+                    return merged
         return None
 
     def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
