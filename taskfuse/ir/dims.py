@@ -75,6 +75,11 @@ class Dim:
         found, most = -(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.most(others)
         return found if most is None else min(found, most // self.multiple_of * self.multiple_of)
 
+    @property
+    def positive(self) -> Dim:
+        """The facts about the extent where it is not 0; the same if it can be nothing else."""
+        return replace(self, min=1) if self.min == 0 and self.near(1) > 0 else self
+
     def with_symbols(self, symbols: Mapping[str, Expr]) -> Dim:
         """The same facts with symbols of the bound replaced."""
         bound = None if self.bound is None else substitute(self.bound, symbols)

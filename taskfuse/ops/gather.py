@@ -12,8 +12,9 @@ from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, uint64
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Gather, IndexValue, Read
-from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, le, prove
+from taskfuse.ir.expr import Gather, IndexValue, Read, View
+from taskfuse.ir.index_values import index_value
+from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, and_, ge, le, lt, prove, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
@@ -41,11 +42,31 @@ def read_shifted(tv: TensorView, shape: Shape, first: int) -> Read:
 
 
 def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], values: Sequence[tuple[Read, Expr]]) -> TensorView:
-    """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values, each with the extent that it indexes."""
-    location = caller()
-    out = x.fusion.new_tensor([new_axis(e) for e in shape], x.dtype, location=location)
-    operands = (Read(x, tuple(index)), *(read for read, _ in values))
-    return x.fusion.define(Gather(out, operands, tuple(extent for _, extent in values), location))
+    """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values, each with the extent that it indexes.
+
+    Values that are functions of their index (of ``arange``), and in their extent, are places that need no data.
+    """
+    fusion, location = x.fusion, caller()
+    facts = fusion.facts()
+    for k, e in enumerate(shape):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, e - 1)
+    at: dict[str, Expr] = {}
+    unknown: list[tuple[Read, Expr]] = []
+    for k, (read, most) in enumerate(values):
+        value = index_value(fusion, read, facts)
+        places = () if value is None else (value, value + most)  # one that is negative counts from the end
+        place = next((e for e in places if prove(and_(ge(e, 0), lt(e, most)), facts)), None)
+        if place is not None:
+            at[str(value_symbol(k))] = place
+        else:
+            at[str(value_symbol(k))] = value_symbol(len(unknown))
+            unknown.append((read, most))
+    read = Read(x, tuple(substitute(e, at) for e in index))
+    out = fusion.new_tensor([new_axis(e) for e in shape], x.dtype, location=location)
+    if not unknown:
+        view = fusion.define(View(out, "gather", read, location))
+        return define_pointwise(fusion, ELEMENTWISE["copy"], tuple(shape), (Read(view, tuple(map(iteration_symbol, range(len(shape))))),), x.dtype)
+    return fusion.define(Gather(out, (read, *(read for read, _ in unknown)), tuple(most for _, most in unknown), location))
 
 
 @op(OpKind.GATHER, indexed, torch="take index_select")

@@ -13,7 +13,7 @@ from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.runtime.kernel import Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
@@ -136,7 +136,7 @@ def check_open(run: Executable, part: Fusion, extents: Mapping[str, int]) -> Non
     Raises:
         ProofError: it is not proved for them either: it may be so for all, and then it never runs.
     """
-    if isinstance(run, CompiledKernel) and all(d.admits(extents[name], extents) for name, d in part.dims.items()):
+    if all(d.admits(extents[name], extents) for name, d in part.dims.items()):
         run.check_open(extents)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskfuse import ops
@@ -83,6 +83,14 @@ class Chain(Executable):
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         return tuple(c for link in self.links for c in link.run.certificates)
+
+    @property
+    def is_open(self) -> bool:
+        return any(link.run.is_open for link in self.links)
+
+    def check_open(self, extents: Mapping[str, int]) -> None:
+        for link in self.links:
+            link.run.check_open(extents)
 
     def _only(self, what: str) -> Executable:
         if len(self.links) == 1:

@@ -13,7 +13,8 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
 from taskfuse.options import Backend, read_options
-from taskfuse.runtime.automatic import as_scheduled, auto_scheduled
+from taskfuse.runtime.admission import admitted
+from taskfuse.runtime.automatic import as_scheduled
 from taskfuse.runtime.chain import Chain, link
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker, check_backend
@@ -54,7 +55,7 @@ def compile(
     or whose kernel is not proved or does not fit the GPU, is replaced by the next best.
 
     The kernel is proved for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
-    kernel is proved for the extents of each call.
+    kernel is proved for the extents of each call. An automatic schedule is made again for extents of 0, and for those that this proof fails for.
 
     Args:
         fusion: the fusion, a segmented one, or a kernel; it is not changed.
@@ -65,7 +66,7 @@ def compile(
             between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Ignored for kernels and segmented fusions.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
-            all calls.
+            all calls that they are proved for.
         budget: seconds for the search for an automatic schedule of several kernels, computed from its work, so that the result is the same on every machine;
             at its end the best segments so far are used. A clock stops it after 5 times as long.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
@@ -141,6 +142,6 @@ class _Storing:
             run = as_scheduled(whole, self.make)
         else:
             make = self.make if wishes is None else replace(self.make, into=tuple(wishes.into.items()))
-            run = auto_scheduled(whole, make, sizes=self.sizes, target=self.target, budget=self.budget)
+            run = admitted(whole, make, sizes=self.sizes, target=self.target, budget=self.budget)
             run = specialized(whole, make, run, self.sizes, self.target) if self.specialize and fusion.dims else run
         return run if wishes is None else Arranged(copy_fusion(fusion)[0], run, wishes.orders)

@@ -79,6 +79,15 @@ class Executable(ABC):
 
     @property
     @abstractmethod
+    def is_open(self) -> bool:
+        """Whether it has kernels that are proved for the extents of each call, not for all."""
+
+    @abstractmethod
+    def check_open(self, extents: Mapping[str, int]) -> None:
+        """Raises :class:`ProofError` if the proof of a kernel is open for all extents, and for these, too."""
+
+    @property
+    @abstractmethod
     def arguments(self) -> tuple[str, ...]:
         """The names of the arguments of a call, in their order: the inputs, then the run-time scalars, then the run-time integers."""
 
@@ -180,6 +189,13 @@ class ResultAdapter(Executable):
     @property
     def arguments(self) -> tuple[str, ...]:
         return self._fusion.arguments
+
+    @property
+    def is_open(self) -> bool:
+        return self._run.is_open
+
+    def check_open(self, extents: Mapping[str, int]) -> None:
+        self._run.check_open(extents)
 
     def at(self, sizes: Mapping[str, int]) -> Executable:
         return self._run.at(sizes)

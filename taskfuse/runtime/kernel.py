@@ -91,8 +91,11 @@ class CompiledKernel(Executable):
         """The state of its proof; ``None``: not asked for yet."""
         return None if self._proof is None else self._proof.standing
 
+    @property
+    def is_open(self) -> bool:
+        return self._proof is not None and self._proof.is_open
+
     def check_open(self, extents: Mapping[str, int]) -> None:
-        """Raises :class:`ProofError` if its proof is open for all extents, and for these, too."""
         if self._proof is not None and self._proof.is_open:
             self._proof.admit(extents)
 

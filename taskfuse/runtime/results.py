@@ -208,6 +208,13 @@ class Nothing(Executable):
         return ()
 
     @property
+    def is_open(self) -> bool:
+        return False
+
+    def check_open(self, extents: Mapping[str, int]) -> None:
+        """Nothing is to be proved."""
+
+    @property
     def name(self) -> str:
         return self._fusion.name
 

@@ -19,14 +19,14 @@ from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, const, sym
+from taskfuse.ir.scalar import sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
-from taskfuse.runtime.automatic import auto_scheduled
+from taskfuse.runtime.admission import admitted
 from taskfuse.runtime.decision_cache import DecisionCache, Outline
 from taskfuse.runtime.executable import Executable, Facts, Specialization
 from taskfuse.runtime.kernel import Maker
-from taskfuse.schedule.copy import Renaming, copy_fusion, embed
+from taskfuse.schedule.copy import copy_fusion, narrowed
 from taskfuse.schedulers.candidates import result
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmentation import Segmentation
@@ -118,6 +118,13 @@ class Specialized(Executable):
         return self._base.run.certificates
 
     @property
+    def is_open(self) -> bool:
+        return self._base.run.is_open
+
+    def check_open(self, extents: Mapping[str, int]) -> None:
+        self._base.run.check_open(extents)
+
+    @property
     def specializations(self) -> tuple[Specialization, ...]:
         """The specializations made so far, in the order in which they were made."""
         with self._lock:
@@ -177,7 +184,7 @@ class Specialized(Executable):
         extent = Sizes(self._fusion, extents, self._target)
         moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*self._fusion.inputs, *self._fusion.outputs))
         if moved < SMALL * self._target.launch_us * self._target.dram_bytes_per_us:
-            return self._base.run
+            return self._base.run.at(extents)
         facts = self._facts(extents)
         lengths = self._reduced - self._varying
         exact = tuple(replace(d, min=extents[d.name], max=extents[d.name], multiple_of=1, bound=None) if d.name in lengths else d for d in facts)
@@ -185,7 +192,7 @@ class Specialized(Executable):
             found = self._scheduled.get(exact) or self._scheduled.get(facts)
             if found is None:
                 found = self._tried(facts, exact, extents) if len(self._scheduled) < MOST else self._closest(extents)
-            return found.run
+            return found.run.at(extents)
 
     def _facts(self, extents: Mapping[str, int]) -> Facts:
         """The divisors that vectors may use, and bounds that are powers of two."""
@@ -194,9 +201,11 @@ class Specialized(Executable):
             size = extents[d.name]
             if d.name in self._varying:
                 return d
+            if size == 0:
+                return Dim(d.name, 0, 0)
             bound = 1 << max(size - 1, 0).bit_length()
             multiple = lcm(d.multiple_of, gcd(size, self._width)) if d.name in self._aligned else d.multiple_of
-            return Dim(d.name, d.min, bound if d.max is None else min(bound, d.max), multiple, d.bound)
+            return Dim(d.name, d.positive.min, bound if d.max is None else min(bound, d.max), multiple, d.bound)
 
         return tuple(fact(d) for d in self._fusion.dims.values())
 
@@ -243,7 +252,7 @@ class Specialized(Executable):
     def _planned(self, facts: Facts, chosen: Segmentation | Outline, sizes: Mapping[str, int]) -> Executable:
         part = narrowed(self._fusion, facts)
         known = {name: size for name, size in sizes.items() if name in part.dims}
-        return auto_scheduled(part, self._make, sizes=known, target=self._target, known=chosen if isinstance(chosen, Segmentation) else None)
+        return admitted(part, self._make, sizes=known, target=self._target, known=chosen if isinstance(chosen, Segmentation) else None)
 
     def _same(self, chosen: Segmentation | Outline, extents: Mapping[str, int]) -> Specialization | None:
         """A specialization with the same schedule whose facts hold."""
@@ -261,7 +270,7 @@ class Specialized(Executable):
         if found.code == chosen.code:
             facts, chosen = fewer, found
         for k, d in enumerate(facts):
-            for weaker in (declared[d.name], unbounded(d)):
+            for weaker in (declared[d.name].positive, unbounded(d)):
                 if d.min == d.max or weaker == d:
                     break
                 fewer = (*facts[:k], weaker, *facts[k + 1 :])
@@ -291,12 +300,3 @@ def specialized(fusion: Fusion, make: Maker, run: Executable, sizes: Mapping[str
     extent = Sizes(fusion, sizes, target)
     base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
     return Specialized(copy_fusion(fusion)[0], make, base, target)
-
-
-def narrowed(fusion: Fusion, facts: Facts) -> Fusion:
-    """A copy of ``fusion`` whose dimensions are those of ``facts``; those of one value are constants."""
-    new = Fusion(fusion.name)
-    constants: dict[str, Expr] = {d.name: const(d.min) for d in facts if d.min == d.max and d.name not in fusion.integers}
-    new.dims.update((d.name, d.with_symbols(constants)) for d in facts if d.name not in constants)
-    embed(fusion, new, Renaming(symbols=constants))
-    return new

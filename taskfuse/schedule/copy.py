@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, Written, rebuilt
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
 from taskfuse.ir.offsets import offsets_name
-from taskfuse.ir.scalar import Expr, Sym, substitute, sym
+from taskfuse.ir.scalar import Expr, Sym, const, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -60,6 +61,15 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
 def embed(fusion: Fusion, into: Fusion, names: Renaming) -> Copied:
     """Add a copy of ``fusion`` to ``into``, which already has its symbols. Its nodes are added below the root without a check, since they were lawful."""
     return _Copier(fusion, into, names).run()
+
+
+def narrowed(fusion: Fusion, facts: Iterable[Dim]) -> Fusion:
+    """A copy of ``fusion`` whose dimensions are those of ``facts``; those of one value are constants, unless they are arguments."""
+    new, known = Fusion(fusion.name), tuple(facts)
+    constants: dict[str, Expr] = {d.name: const(d.min) for d in known if d.min == d.max and d.name not in fusion.integers}
+    new.dims.update((d.name, d.with_symbols(constants)) for d in known if d.name not in constants)
+    embed(fusion, new, Renaming(symbols=constants))
+    return new
 
 
 class _Copier:

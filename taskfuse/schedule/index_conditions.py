@@ -6,26 +6,14 @@ for whole tiles, and where it ends.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from taskfuse.dtypes import int64
-from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, View, at_point, operand_dtype
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, View, at_point, operand_dtype
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, simplify
+from taskfuse.ir.index_values import index_value
+from taskfuse.ir.scalar import TRUE, Expr, and_, eq, ge, gt, le, lt, ne, not_, or_, simplify
 
-ARITHMETIC: Mapping[str, Callable[..., Expr]] = MappingProxyType(
-    {
-        "copy": simplify,
-        "cast": simplify,
-        "add": operator.add,
-        "sub": operator.sub,
-        "mul": operator.mul,
-        "maximum": maximum,
-        "minimum": minimum,
-    }
-)
 COMPARISONS: Mapping[str, Callable[..., Expr]] = MappingProxyType({"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne})
 LOGIC: Mapping[str, Callable[..., Expr]] = MappingProxyType({"copy": simplify, "logical_and": and_, "logical_or": or_, "logical_not": not_})
 
@@ -41,33 +29,12 @@ def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:
     if not isinstance(expr, Pointwise):
         return None
     made = COMPARISONS if expr.op.name in COMPARISONS else LOGIC
-    of = _integer if made is COMPARISONS else condition_of
     if expr.op.name not in made or (made is LOGIC and any(isinstance(o, Read) and o.tensor.dtype is not operand.tensor.dtype for o in expr.operands)):
         return None
-    found = [of(fusion, at_point(o, point)) for o in expr.operands]
+    operands = [at_point(o, point) for o in expr.operands]
+    found = [index_value(fusion, o, fusion.facts()) if made is COMPARISONS else condition_of(fusion, o) for o in operands]
     known = [e for e in found if e is not None]
     return made[expr.op.name](*known) if len(known) == len(found) else None
-
-
-def _integer(fusion: Fusion, operand: Operand) -> Expr | None:
-    """The value of an operand that is a function of its index, without its elements; ``None`` if it is not."""
-    match operand:
-        case IndexValue():
-            return operand.index
-        case Literal(value=int() as value) if not isinstance(value, bool):
-            return const(value)
-        case Read() if operand.valid is TRUE:
-            expr = fusion.definition(operand.tensor)
-            point = {f"i{k}": e for k, e in enumerate(operand.index)}
-            if isinstance(expr, View):
-                return _integer(fusion, at_point(expr.operand, point))
-            if not isinstance(expr, Pointwise) or expr.op.name not in ARITHMETIC or operand.tensor.dtype is not int64:  # others wrap
-                return None
-            found = [_integer(fusion, at_point(o, point)) for o in expr.operands]
-            known = [e for e in found if e is not None]
-            return ARITHMETIC[expr.op.name](*known) if len(known) == len(found) else None
-        case _:
-            return None
 
 
 def as_choice(fusion: Fusion, expr: Pointwise) -> Pointwise | FirstValid:

@@ -41,7 +41,7 @@ from taskfuse.schedulers.elementwise import (
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, WARP, Target
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
 THREADS = 256
@@ -50,6 +50,9 @@ IN_FLIGHT = 64
 MAX_UNROLL = 8
 MAX_CODE = 256
 """Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
+LEAST_BYTES, BUSY = 4, 1024
+"""Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
+down to :data:`LEAST_BYTES`."""
 FLAT_UNROLL = 4
 """Elements of a thread where all axes are one: exp of 8192 x 4095 float32 on an H200 takes 66.7 us with 4, 68.1 with 8, 68.8 with 16."""
 APART = 2
@@ -118,7 +121,7 @@ def pointwise(
     others = [
         replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2))
         for rows in (chosen.rows, 1)
-        for columns in (max(32, chosen.columns * t // 2) for t in (2, 1, 4))
+        for columns in (max(WARP if rows == 1 else min(WARP, chosen.columns), chosen.columns * t // 2) for t in (2, 1, 4))
         if columns * rows <= MAX_THREADS
         for u in (2, 1, 4)
     ]
@@ -191,8 +194,11 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
         vector //= 2
     if _most_are_apart(fusion, leaves, vector):
         vector = min(vector, APART)
+    costs, points = sum(cost(e) for e in needed(fusion)), extent.elements(out)
+    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * costs > MAX_CODE and points < BUSY * extent.target.sms * vector:
+        vector //= 2
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
-    code = vector * sum(cost(e) for e in needed(fusion))
+    code = vector * costs
     unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
     flat = vector == 1 and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
     if flat:
@@ -201,13 +207,30 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     columns = prod(extent(out.shape[d]) for d in range(first, out.ndim))
     rows = prod(extent(out.shape[d]) for d in range(first))
     vectors = -(-columns // vector)
-    threads = min(THREADS, 1 << (vectors - 1).bit_length())
-    along = min(unroll, 1 << (-(-vectors // threads) - 1).bit_length())
-    beside = min(THREADS // threads, 1 << (rows - 1).bit_length())
+    threads, along = _along_columns(vectors, unroll)
+    beside = _beside(rows, THREADS // threads)
     over = min(unroll // along, 1 << (-(-rows // beside) - 1).bit_length())
-    if first > 1 and not all(isinstance(e, Const) for e in out.shape[:first]):
-        over = 1  # the rows of a merge of unknown extents are found by division: unrolled, they have no registers of their own
+    if first > 1 and not (all(isinstance(e, Const) for e in out.shape[:first]) and rows % (over * beside) == 0):
+        over = 1  # the rows of a merge are found by division: unrolled, they have registers of their own only if no tile of a known number overhangs
     return PointwiseConfig(vector, threads, beside, along, over, flat)
+
+
+def _along_columns(vectors: int, unroll: int) -> tuple[int, int]:
+    """The threads along the columns, and the vectors of each: those of which the fewest have no column, then the most threads."""
+    if vectors <= THREADS:
+        return max(vectors, 1), 1
+    found: list[tuple[int, int, int]] = []
+    for threads in range(THREADS // 2, THREADS + 1, WARP):
+        along = min(unroll, 1 << (-(-vectors // threads) - 1).bit_length())
+        found.append((-(-vectors // (threads * along)) * threads * along, -threads, along))
+    _, threads, along = min(found)
+    return -threads, along
+
+
+def _beside(rows: int, most: int) -> int:
+    """The rows of a block: as many as it has threads for, or a divisor of all rows that is at least half of that."""
+    limit = min(most, 1 << (rows - 1).bit_length())
+    return next((r for r in range(limit, limit // 2, -1) if rows % r == 0), limit)
 
 
 def _most_are_apart(fusion: Fusion, leaves: Sequence[Leaf], vector: int) -> bool:

@@ -34,6 +34,8 @@ from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
+EQUAL = 1.000001
+"""The most time relative to another one that is equal up to rounding."""
 Segment = frozenset[TensorView]
 
 
@@ -89,6 +91,16 @@ class Search:
         """Microseconds of the segments, before a kernel was tried; ``inf`` while one has no kernel."""
         return self._us_of(self._segments)
 
+    @property
+    def least(self) -> float:
+        """Microseconds of the segments if all that may be side by side in one launch take no other; ``inf`` while one has no kernel."""
+        steps = [self._step(p) for p in self._segments]
+        made = [step for step in steps if step is not None]
+        if len(made) < len(steps):
+            return inf
+        _, together = self._groups(self._segments, made)
+        return self.us - self.target.launch_us * sum(len(group) - 1 for group in together)
+
     def _us_of(self, segments: Sequence[Segment]) -> float:
         """Microseconds of segments; ``inf`` if one has no kernel."""
         return sum(self._way(p).scheduled_us for p in segments)
@@ -108,12 +120,9 @@ class Search:
 
     def _beside(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[SegmentStep]:
         """The kernels, those side by side in one launch that do not wait for one another."""
-        own = {tv: k for k, p in enumerate(segments) for tv in p}
-        needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
-        kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
-        level = levels(needs, kinds)
+        level, together = self._groups(segments, steps)
         heads: dict[int, SegmentStep] = dict(enumerate(steps))
-        for group in groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us) if self._trial else ():
+        for group in together if self._trial else ():
             if self._budget.is_spent:
                 break
             parts = tuple(steps[k] for k in group)
@@ -136,6 +145,14 @@ class Search:
                 del heads[k]
             heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
+
+    def _groups(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> tuple[list[int], list[list[int]]]:
+        """The level of each segment, and which may share a launch."""
+        own = {tv: k for k, p in enumerate(segments) for tv in p}
+        needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
+        kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
+        level = levels(needs, kinds)
+        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again; one that was
@@ -236,7 +253,7 @@ class Search:
         return parts if is_finer else atoms(self.fusion, [tv for tv in self.tensors if tv in p])
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
-        """The segments with some tensors on the other side of a cut, if that is faster."""
+        """The segments with some tensors on the other side of a cut, if that is faster; or if it takes as long, and segments can then be merged."""
         owner = {tv: p for p in segments for tv in p}
         for a, tensors, home in self._movable(segments):
             if self._budget.is_spent:
@@ -249,9 +266,14 @@ class Search:
             there = owner | dict.fromkeys(left, left) | dict.fromkeys(right, right)
             if not all(self._is_convex(there, p) for p in (left, right)):
                 continue
-            us = self._us_of((a, home))
-            if sum(self._way(p).us for p in (left, right)) < us and self._us_of((left, right)) < us:
-                return [p for p in segments if p not in (a, home)] + [left, right]
+            us, both = self._us_of((a, home)), (left, right)
+            if sum(self._way(p).us for p in both) <= us * EQUAL and (found := self._us_of(both)) <= us * EQUAL:
+                moved = [p for p in segments if p not in (a, home)] + [left, right]
+                if found < us / EQUAL:
+                    return moved
+                merged = self._merged(moved, frozenset(moved) - {left, right})
+                if len(merged) < len(moved):
+                    return merged
         return None
 
     def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:

@@ -98,3 +98,17 @@ def test_facts_that_remember_too_much_or_what_was_asked_first_are_dropped() -> N
     for k in range(MOST_RECENT):
         facts_of([Dim("N", 1, 50 + k)])
     assert facts_of([Dim("N")]) is not first
+
+
+@pytest.mark.parametrize(
+    ("dim", "wanted"),
+    [
+        (Dim("N", 0), Dim("N")),
+        (Dim("N", 0, 9, 4), Dim("N", 1, 9, 4)),
+        (Dim("N", 0, 3, 4), Dim("N", 0, 3, 4)),  # 0 is all that it can be
+        (Dim("N", 0, 0), Dim("N", 0, 0)),
+        (Dim("N", 5), Dim("N", 5)),
+    ],
+)
+def test_an_extent_that_is_not_0(dim: Dim, wanted: Dim) -> None:
+    assert dim.positive == wanted

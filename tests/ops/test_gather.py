@@ -139,6 +139,44 @@ def test_one_expression_and_its_map() -> None:
 EXTENTS = "help: extents must be the same expression, or the constant 1"
 
 
+PLACES: list[tuple[Callable[[TensorView], TensorView], Callable[[Array], Array], str]] = [
+    (lambda x: tf.take(x, tf.fmod(tf.arange(5) + 3, 5), 1), lambda x: np.roll(x, -3, 1), "x[i0, (i1 + 3) % 5, i2]"),
+    (lambda x: tf.take(x, tf.arange(5) - 5, 1), lambda x: x, "x"),
+    (lambda x: tf.take(x, 4 - tf.arange(5), 1), lambda x: x[:, ::-1], "x[i0, 4 - i1, i2]"),
+    (lambda x: x[:, tf.arange(2) * 3, 1], lambda x: x[:, [0, 3], 1], "tv"),
+    (lambda x: tf.take_along_axis(x, tf.reshape(tf.arange(3), [3, 1, 1]), 2), lambda x: x[[0, 1, 2], :, [0, 1, 2]][:, :, None], "x[i0, i1, i0]"),
+]
+
+
+@pytest.mark.parametrize(("build", "wanted", "place"), PLACES)
+def test_known_places_are_views_that_are_copied(build: Callable[[TensorView], TensorView], wanted: Callable[[Array], Array], place: str) -> None:
+    x = numbers((3, 5, 4), "float32")
+    with Fusion("places") as fusion:
+        fusion.add_output(build(tf.define_tensor([3, 5, 4], name="x")))
+    assert np.array_equal(fusion.evaluate(x)[0], wanted(x))
+    assert "= gather(" not in str(fusion)
+    assert f"view gather({place}" in str(fusion)
+    assert not fusion.is_view(fusion.outputs[0])  # it shares no memory with its table
+
+
+def test_places_that_are_not_known_to_be_inside_are_looked_up() -> None:
+    x = numbers((5, 4), "float32")
+    with Fusion("outside") as fusion:
+        fusion.add_output(tf.take(tf.define_tensor([5, 4], name="x"), tf.arange(5) + 2, 0))
+    assert "= gather(" in str(fusion)
+    assert np.array_equal(fusion.evaluate(x)[0], np.concatenate([x[2:], np.zeros((2, 4))]))
+
+
+def test_one_index_of_two_is_known() -> None:
+    """The logits of given classes."""
+    x, i = numbers((5, 4), "float32"), within((5,), 4)
+    with Fusion("classes") as fusion:
+        rows, classes = tf.define_tensor([5, 4], name="x"), tf.define_tensor([5], "int64", name="c")
+        fusion.add_output(rows[tf.arange(5), classes])
+    assert "gather(x[i0, v0], v0 = c of 4)" in str(fusion)
+    assert np.array_equal(fusion.evaluate(x, i)[0], x[np.arange(5), i])
+
+
 NUMBER: Any = 3  # a value that type checkers refuse
 REFUSED: list[tuple[Callable[[TensorView, TensorView, TensorView, TensorView], object], str]] = [
     (lambda x, i, f, m: tf.take(x, f, 0), "take: tv2 (float32) are not indices\nhelp: cast them to int64"),

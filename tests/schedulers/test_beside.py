@@ -102,8 +102,8 @@ def test_a_joint_kernel_that_is_refused_or_slower_is_not_taken(trial: Any) -> No
 
 
 def totals() -> list[tf.TensorView]:
-    """Sums over all elements, by blocks that wait for one another: each needs all of its own at once."""
-    return [tf.sum(tensor(name, 1 << 20), 0) for name in "xy"]
+    """Sums over all elements, a prime number that has no chunks, by blocks that wait for one another: each needs all of its own at once."""
+    return [tf.sum(tensor(name, (1 << 20) + 7), 0) for name in "xy"]
 
 
 def test_kernels_whose_blocks_wait_for_one_another_stand_alone() -> None:

@@ -53,3 +53,44 @@ def test_stencils_take_short_vectors() -> None:
     config = found.steps[0].schedule.config
     assert isinstance(config, PointwiseConfig)
     assert config.vector == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "threads"),
+    [
+        (64, 80, (10, 16)),  # rows of 10 vectors; a divisor of the rows
+        (61, 80, (10, 25)),
+        (2, 3000, (192, 1)),  # 375 vectors, two of each thread
+        (2, 4096, (256, 1)),
+    ],
+)
+def test_few_threads_have_no_column(rows: int, columns: int, threads: tuple[int, int]) -> None:
+    with tf.Fusion("columns") as fusion:
+        x, b = (tf.define_tensor(shape, dtype=tf.bfloat16, name=name) for shape, name in (([rows, columns], "x"), ([columns], "b")))
+        fusion.add_output(x + b)
+    found = checked(fusion, [array(rows, columns).astype(tf.bfloat16.numpy), array(columns).astype(tf.bfloat16.numpy)])
+    config = found.steps[0].schedule.config
+    assert isinstance(config, PointwiseConfig)
+    assert (config.columns, config.rows) == threads
+
+
+@pytest.mark.parametrize("heads", [4, 5])
+def test_rows_of_several_axes(heads: int) -> None:
+    """Permuted rows: several of a thread are in registers where no block overhangs."""
+    with tf.Fusion("rows") as fusion:
+        x = tf.define_tensor([8, 7, heads, 7, 96], dtype=tf.bfloat16, name="x")
+        fusion.add_output(tf.copy(x.permute(0, 2, 1, 3, 4)))
+    found = checked(fusion, [array(8, 7, heads, 7, 96).astype(tf.bfloat16.numpy)])
+    assert [step.schedule.scheduler for step in found.steps] == ["pointwise"]
+
+
+@pytest.mark.parametrize(("rows", "vector"), [(64, 2), (1 << 16, 8)])
+def test_long_chains_of_few_threads_take_short_vectors(rows: int, vector: int) -> None:
+    with tf.Fusion("chain") as fusion:
+        x = tf.define_tensor([rows, 128], dtype=tf.bfloat16, name="x")
+        for _ in range(6):
+            x = tf.log1p(tf.exp(x)) / 3
+        fusion.add_output(x)
+    config = tf.schedulers.pointwise(fusion).config
+    assert isinstance(config, PointwiseConfig)
+    assert config.vector == vector

@@ -54,3 +54,17 @@ def test_reductions_of_the_same_axes_are_walked_together() -> None:
         fusion.add_output(data, bias, weight)
     steps = choose_segments(fusion).steps
     assert any({bias.name, weight.name} <= {*step.tensors} for step in steps)
+
+
+def test_a_tensor_moves_where_nothing_is_lost_and_its_reader_can_then_be_merged() -> None:
+    """A segmentation loss: a sum of all elements, and three for each image, which walk their rows together once what one of them sums is computed there."""
+    with tf.Fusion("loss") as fusion:
+        x = tf.cast(tf.define_tensor([16, 65536], dtype=tf.bfloat16, name="x"), tf.float32)
+        t = tf.define_tensor([16, 65536], name="t")
+        p = tf.sigmoid(x)
+        entropy = tf.sum(tf.maximum(x, 0.0) - x * t + tf.log1p(tf.exp(-tf.abs(x))) * (p * t + (1 - p) * (1 - t)))
+        both, ours, theirs = tf.sum(p * t, 1), tf.sum(p, 1), tf.sum(t, 1)
+        fusion.add_output(entropy + tf.sum(both / (ours + theirs)))
+    steps = choose_segments(fusion).steps
+    assert any({both.name, ours.name, theirs.name} <= {*step.tensors} for step in steps)
+    assert len(steps) == 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
+import taskfuse as tf
 from taskfuse import parse_kernel
 from taskfuse.check import Layer, Verdict, verify
 from taskfuse.kir import Kernel
@@ -106,3 +108,27 @@ def test_terms_behind_the_end_that_may_add(name: str) -> None:
         assert found
         if kernel.extents:
             assert any(reason in r for r in found), found
+
+
+@cache
+def batched() -> str:
+    """A product whose batches are two axes of a factor; its depth ends inside the box of a copy, which fills up with zeros."""
+    with tf.Fusion("batched") as fusion:
+        a, b = (tf.define_tensor(shape, dtype=tf.bfloat16, name=name) for shape, name in (([6, 20, 40], "a"), ([2, 3, 40, 64], "b")))
+        fusion.add_output(tf.matmul(a, tf.reshape(b, [6, 40, 64]), dtype=tf.float32))
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(64, 64, 64, warpgroups=1, stages=2, blocks=4))
+    return tf.lower(fusion).text(witness=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("b: ", "b: ", Verdict.PROVED),
+        ("b: bfloat16[2, 3,", "b: bfloat16[9, 3,", Verdict.PROVED),  # batches behind the last, at which nothing looks
+        ("b: bfloat16[2, 3, 40,", "b: bfloat16[2, 3, 48,", Verdict.REFUTED),  # elements behind the end, in the box
+        ("(1 - blockIdx.x)//4 + 2", "(1 - blockIdx.x)//4 + 3", Verdict.REFUTED),  # a batch too many
+    ],
+)
+def test_what_does_not_exist_is_past_the_end_of_an_axis_that_a_box_overhangs(old: str, new: str, verdict: Verdict) -> None:
+    assert old in batched()
+    assert verify(parse_kernel(batched().replace(old, new))).verdict is verdict
