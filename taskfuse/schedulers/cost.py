@@ -23,6 +23,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import (
     ALONE,
     MAX_ACCUMULATORS,
+    ROOMY_ACCUMULATORS,
     SPAN,
     STAGED_COLUMNS,
     STMATRIX,
@@ -43,28 +44,18 @@ SPANS = (1, 2, 4)
 """Rows of the swizzle along k in a slot."""
 LEAST_STAGES = 4
 """Slots of several such rows: with 3 of them loads were not far enough ahead."""
-SHARED_TILES = (
-    (128, 256, 2),
-    (256, 128, 2),
-    (128, 192, 2),
-    (128, 160, 2),
-    (192, 192, 3),
-    (192, 160, 3),
-    (192, 128, 3),
-    (128, 128, 2),
-    (128, 96, 2),
-    (256, 64, 2),
-    (192, 64, 3),
-    (128, 64, 2),
-    (64, 256, 1),
-    (64, 192, 1),
-    (64, 128, 1),
-    (64, 96, 1),
-    (64, 64, 1),
-    (64, 32, 1),
-    (64, 16, 1),
+ROWS = ((256, 2), (192, 3), (128, 2), (64, 1))
+"""tile_m, warpgroups that share a tile by rows."""
+MAX_COLUMNS = 256
+"""Of one instruction."""
+SHARED_TILES = tuple(
+    (rows, columns, warpgroups)
+    for rows, warpgroups in ROWS
+    for columns in range(MAX_COLUMNS, 0, -STMATRIX)
+    if rows * columns <= MAX_ACCUMULATORS[warpgroups] * WARPGROUP * warpgroups
 )
-"""tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
+"""tile_m, tile_n, warpgroups that share a tile: all that registers hold, so that some tile fills a whole number of waves. Narrow ones are for results of
+few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
 """Tiles for warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
@@ -408,7 +399,7 @@ def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
     step = WGMMA_COLUMNS if n <= NARROW else STMATRIX
     columns = ceil(n / step) * step
     for rows, warpgroups in SWAPPED_ROWS:
-        if rows * columns // (WARPGROUP * warpgroups) <= MAX_ACCUMULATORS[warpgroups]:
+        if rows * columns // (WARPGROUP * warpgroups) <= ROOMY_ACCUMULATORS[warpgroups]:
             yield rows, columns, warpgroups, MatmulKind.COOPERATIVE, 1
 
 
@@ -418,9 +409,9 @@ def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
     counts, total = problem.counts, config.accumulators * problem.counts.results
     if not config.accumulates(counts) or (counts.turns > 1 and (config.is_pingpong or config.cluster > 1)):
         return False
-    if total > MAX_ACCUMULATORS[config.warpgroups]:
+    if total > ROOMY_ACCUMULATORS[config.warpgroups]:
         return not problem.sides and not config.is_pingpong
-    return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2) or total <= MAX_ACCUMULATORS[2] // 2
+    return problem.sides <= (1 if total > ROOMY_ACCUMULATORS[2] else 2) or total <= ROOMY_ACCUMULATORS[2] // 2
 
 
 def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
