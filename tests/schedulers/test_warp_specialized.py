@@ -9,6 +9,7 @@ import taskfuse as tf
 from taskfuse.check import Verdict, verify
 from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.nodes import VectorCopy
+from taskfuse.kir.products import StMatrix
 from taskfuse.kir.synchronization import Barrier
 from tests.proofs import proved
 from tests.schedulers.multiplied import KINDS
@@ -22,6 +23,17 @@ def test_kinds(kind: str) -> None:
     product = Product("rows bias", out=tf.float32) if "narrow" in kind or "three" in kind else Product("square residual bias")
     sizes = {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8}
     proved(simulated(product, KINDS[kind], *sizes), *sizes)
+
+
+@pytest.mark.parametrize(("columns", "piece", "matrices"), [(32, 32, 4), (48, 48, 4), (80, 40, 2), (112, 56, 2), (176, 16, 4)])
+def test_pieces_of_tiles_of_odd_widths(columns: int, piece: int, matrices: int) -> None:
+    """Rows of a piece are permuted where a swizzle spans one; others are stored as they are, by stmatrix of half a tile if they are odd multiples of 8."""
+    config = replace(TWO, tile_n=columns)
+    assert config.columns == piece
+    sizes = {"M": 130, "N": columns + 40, "K": 72}
+    kernel = simulated(Product("bias"), config, sizes)
+    assert {s.matrices for s in walk(kernel) if isinstance(s, StMatrix)} == {matrices}
+    proved(kernel, sizes)
 
 
 @pytest.mark.parametrize("columns", [64, 128])
@@ -41,6 +53,7 @@ def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -
         tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2),
         tf.schedulers.MatmulConfig(64, 32, stages=2, blocks=3, kind=tf.schedulers.MatmulKind.PINGPONG),
         tf.schedulers.MatmulConfig(64, 16, warpgroups=1, stages=2, blocks=1),
+        tf.schedulers.MatmulConfig(64, 48, warpgroups=1, stages=2, blocks=1),
     ],
 )
 def test_rows_of_ragged_tiles_are_stored_in_pieces(config: tf.schedulers.MatmulConfig) -> None:
