@@ -61,6 +61,9 @@ class ProductFigures:
     """
 
     tensor_share: float = 0.95
+    cache_bytes: float = 58
+    cache_contention: float = 1.2
+    step_norm: float = 4.5
     outside_cycles: float = 9.5
     several_bytes: float = 152
     start_us: float = 1.7

@@ -76,6 +76,7 @@ SHAPES = tuple(
     for tile in tiles
 )
 MOST_SIDES = {
+    **{(*tile, MatmulKind.COOPERATIVE, 1): 0 for tile in SHARED_TILES if tile[0] * tile[1] > ROOMY_ACCUMULATORS[tile[2]] * WARPGROUP * tile[2]},
     (192, 192, 3, MatmulKind.COOPERATIVE, 1): 0,
     (192, 160, 3, MatmulKind.COOPERATIVE, 1): 1,
     (192, 128, 3, MatmulKind.COOPERATIVE, 1): 0,
@@ -233,8 +234,12 @@ class TileTime:
     bound: str
 
 
-def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
-    """What one tile of ``problem`` takes."""
+def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1) -> TileTime:
+    """What one tile of ``problem`` takes.
+
+    Args:
+        loading: the part of the multiprocessors that load at a time, in the mean.
+    """
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
     counts = problem.counts
@@ -248,7 +253,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
-        "L2 cache": loaded / spans / target.l2_bytes_per_cycle + further,
+        "L2 cache": loaded * loading**figures.cache_contention / figures.cache_bytes,
         "barriers": figures.step_cycles + further,
     }
     if problem.blocks is not None:
@@ -274,19 +279,21 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         runs = config.tile_m + (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
     bound = max(cycles, key=lambda name: cycles[name])
+    both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
+    step = max(cycles[bound], both)
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
     piece = figures.piece_cycles * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
-    return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
+    return TileTime(steps * step, figures.epilogue_cycles + pieces * piece, bound)
 
 
 def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
     waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
-    tile = tile_time(problem, config)
+    tile = tile_time(problem, config, problem.used(config) / (waves * target.sms))
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
