@@ -27,10 +27,10 @@ NARROWEST_SWIZZLED = 32
 STAGING_SLOTS = 2
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
-MAX_ACCUMULATORS = {1: 192, 2: 192, 3: 96}
-"""Accumulators per thread that leave room for an epilogue that stores what it is given, by the number of warpgroups."""
+MAX_ACCUMULATORS = {1: 192, 2: 176, 3: 96}
+"""Accumulators per thread that leave room for an epilogue of one output that reads nothing else, by the number of warpgroups."""
 ROOMY_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
-"""Those that leave room for an epilogue that reads inputs: with more, of several contractions, it spilled 52 to 452 bytes."""
+"""Those that leave room for others: with more, one that reads inputs spilled 8 to 470 bytes, of several contractions 52 to 452."""
 MAX_SEVERAL = {1: 192, 2: 192, 3: 128}
 """Those of several contractions together."""
 MAX_PROMOTED = {1: 196, 2: 196, 3: 132}
@@ -220,11 +220,15 @@ class MatmulConfig(Parameters):
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
         """
+        ring = self.stages * self.slot_bytes(itemsize, blocks, counts)
+        return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
+
+    def slot_bytes(self, itemsize: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
+        """Those of one slot of the ring; the arguments are those of :meth:`shared_bytes`."""
         slot = (counts.rows * self.tile_m + counts.columns * self.tile_n) * self.tile_k * itemsize
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
-        ring = self.stages * slot
-        return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
+        return slot
 
     def check_fits(
         self,

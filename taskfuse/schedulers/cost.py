@@ -1,14 +1,16 @@
 """The cost model of the warp-specialized matmul: its tile, its stages, and its time.
 
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
-Shared memory, of the operands' traffic from the second-level cache, and a minimum per step. Then comes the epilogue, during
+Shared memory, of the operands' traffic from the second-level cache, and a minimum per step; of the first and the third a little more than the greater, as
+each delays the other. The cache gives all multiprocessors together so many bytes, more if blocks keep step, that is in a single wave: neighbors then ask for
+the same data at once. Rows of the last tiles that lie outside cost several times what others do. Then comes the epilogue, during
 which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
 than its bytes from DRAM. Measured: clusters that load shared operands once are not faster for it, since the cache serves neighbors
 that ask for the same data at once; but their blocks begin and end together.
 
-The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from the 160 times of an H200 in
-``benchmarks/results/matmul.txt`` of 22 November 2026 by 7% (root mean square of the logarithm), at most by 23%. Copies by threads were measured at two
-sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
+The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from 321 times of given tiles on an H200 by 5% (root mean
+square of the logarithm), at most by 21%: ``benchmarks/results/matmul.txt``, ``matmul_random.txt`` and a sweep of 16 sizes of 29 November 2026 (``matmul.py
+--at``). Copies by threads were measured at two sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import (
     ALONE,
-    MAX_ACCUMULATORS,
+    NARROWEST_SWIZZLED,
     ROOMY_ACCUMULATORS,
     SPAN,
     STAGED_COLUMNS,
@@ -44,18 +46,16 @@ SPANS = (1, 2, 4)
 """Rows of the swizzle along k in a slot."""
 LEAST_STAGES = 4
 """Slots of several such rows: with 3 of them loads were not far enough ahead."""
-ROWS = ((256, 2), (192, 3), (128, 2), (64, 1))
-"""tile_m, warpgroups that share a tile by rows."""
-MAX_COLUMNS = 256
-"""Of one instruction."""
-SHARED_TILES = tuple(
-    (rows, columns, warpgroups)
-    for rows, warpgroups in ROWS
-    for columns in range(MAX_COLUMNS, 0, -STMATRIX)
-    if rows * columns <= MAX_ACCUMULATORS[warpgroups] * WARPGROUP * warpgroups
-)
-"""tile_m, tile_n, warpgroups that share a tile: all that registers hold, so that some tile fills a whole number of waves. Narrow ones are for results of
-few tiles: more multiprocessors load."""
+COLUMNS = {
+    (128, 2): range(256, 63, -STMATRIX),
+    (256, 2): range(176, 63, -STMATRIX),
+    (192, 3): (*range(192, 95, -STMATRIX), 64),
+    (64, 1): (256, 192, 160, 128, 96, 64, 48, 32, 16),
+}
+"""tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
+are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate (16 sizes, an H200)."""
+SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
+"""tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
 """Tiles for warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
@@ -170,6 +170,12 @@ class MatmulProblem:
         return self.row_sums + self.column_sums > 0
 
     @property
+    def is_plain(self) -> bool:
+        """Whether one output is all that an epilogue deals with, and an input each factor."""
+        alone = self.counts == ALONE and self.blocks is None and self.ragged is None and self.prologue is None
+        return alone and self.staged + self.direct + self.scattered == 1 and not self.sides and not self.is_reduced
+
+    @property
     def columns_by_threads(self) -> bool:
         """Whether threads copy the factor with the columns."""
         return self.access[1] > 0
@@ -234,11 +240,12 @@ class TileTime:
     bound: str
 
 
-def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1) -> TileTime:
+def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, *, in_step: bool = False) -> TileTime:
     """What one tile of ``problem`` takes.
 
     Args:
         loading: the part of the multiprocessors that load at a time, in the mean.
+        in_step: no block has a second tile.
     """
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
@@ -250,10 +257,11 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1) 
     loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     spans = config.spans(problem.itemsize)
     further = (1 - 1 / spans) * loaded / figures.span_bytes
+    cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
-        "L2 cache": loaded * loading**figures.cache_contention / figures.cache_bytes,
+        "L2 cache": loaded * loading * (1 + figures.outside_factor * _outside(problem, config)) / cache,
         "barriers": figures.step_cycles + further,
     }
     if problem.blocks is not None:
@@ -283,17 +291,25 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1) 
     step = max(cycles[bound], both)
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
-    piece = figures.piece_cycles * stores
+    piece = figures.piece_cycles * (figures.narrow_factor if config.columns < NARROWEST_SWIZZLED else 1) * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     return TileTime(steps * step, figures.epilogue_cycles + pieces * piece, bound)
+
+
+def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Of the rows of the factors that tiles load, the part behind the ends of the tensors, where there are several tiles."""
+    rows, columns = ceil(problem.m / config.tile_m), ceil(problem.n / config.tile_n)
+    over_rows = 1 - problem.m / (rows * config.tile_m) if rows > 1 else 0
+    over_columns = 1 - problem.n / (columns * config.tile_n) if columns > 1 else 0
+    return (over_rows * config.tile_m + over_columns * config.tile_n) / (config.tile_m + config.tile_n)
 
 
 def estimate(problem: MatmulProblem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
     waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
-    tile = tile_time(problem, config, problem.used(config) / (waves * target.sms))
+    tile = tile_time(problem, config, problem.used(config) / (waves * target.sms), in_step=waves == 1)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
@@ -363,6 +379,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue
         if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
             continue
+        if tile_m * tile_n > ROOMY_ACCUMULATORS[warpgroups] * WARPGROUP * warpgroups and kind is MatmulKind.COOPERATIVE and not problem.is_plain:
+            continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
         most = problem.target.sms // cluster * cluster
@@ -388,17 +406,22 @@ def with_rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: in
     """A configuration with steps of one or several spans of k and as many slots as fit.
 
     Args:
-        config: with steps of one span.
+        config: with steps of one span, and the most slots.
         problems: those that it is for.
         room: bytes of Shared memory.
         most: elements of k that steps of several spans are shorter than.
     """
     for spans in SPANS:
         longer = replace(config, tile_k=spans * config.tile_k)
-        deep = (replace(longer, stages=s) for s in range(MAX_STAGES, 1 if spans == 1 else LEAST_STAGES - 1, -1))
-        fitting = (c for c in deep if all(c.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) <= room for p in problems))
-        if (spans == 1 or longer.tile_k < most) and (found := next(fitting, None)) is not None:
-            yield found
+        stages = longer.stages - max(_slots_over(longer, p, room) for p in problems)
+        if stages >= (2 if spans == 1 else LEAST_STAGES) and (spans == 1 or longer.tile_k < most):
+            yield replace(longer, stages=stages)
+
+
+def _slots_over(config: MatmulConfig, problem: MatmulProblem, room: int) -> int:
+    """Slots of the ring that Shared memory has no room for."""
+    over = config.shared_bytes(problem.itemsize, problem.staged, problem.blocks, problem.counts) - room
+    return max(0, ceil(over / config.slot_bytes(problem.itemsize, problem.blocks, problem.counts)))
 
 
 def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
@@ -446,6 +469,6 @@ def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
 
     def key(e: Estimate) -> tuple[float, ...]:
         c = e.config
-        return e.us, e.waves * tile_time(problem, c).products, -c.blocks, -c.tile_m * c.tile_n, c.tile_k
+        return e.us, e.waves * tile_time(problem, c, in_step=e.waves == 1).products, -c.blocks, -c.tile_m * c.tile_n, c.tile_k
 
     return tuple(sorted(found, key=key))
