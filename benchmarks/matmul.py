@@ -407,7 +407,7 @@ def main() -> None:
     swept: list[Job] = []
     file: Path | None = options.sweep
     if file is not None:
-        given = [Job(*map(int, text.split("x"))) for text in options.at]
+        given = [Job(m, n, k) for m, n, k in (map(int, text.split("x")) for text in options.at)]
         those = [*given, *(nine if "sizes" in parts else []), *(many if "random" in parts else []), *(few if "tiny" in parts else [])]
         swept = [c for job in those for c in first_tiles(job, options.first)]
     bench = Bench(options.seconds)

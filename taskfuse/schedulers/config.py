@@ -18,12 +18,8 @@ STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
 STMATRIX = 16
 """Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple, unless factors are swapped."""
-HALF_STMATRIX = 8
-"""Columns of that of ``stmatrix.x2``."""
 WGMMA_COLUMNS = 8
 """Columns of the narrowest ``wgmma``."""
-NARROWEST_SWIZZLED = 32
-"""Columns of a piece from which rows are permuted: where fewer divide a tile, rows of an odd number of 16 bytes lie in different banks anyway."""
 STAGING_SLOTS = 2
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
@@ -182,14 +178,7 @@ class MatmulConfig(Parameters):
 
     @property
     def columns(self) -> int:
-        """Columns of a piece of the result: what one swizzle spans, or where that would be narrow, as many as divide a tile."""
-        if self.is_swapped or self.swizzled_columns >= NARROWEST_SWIZZLED:
-            return self.swizzled_columns
-        return max(n for n in range(HALF_STMATRIX, STAGED_COLUMNS + 1, HALF_STMATRIX) if self.tile_n % n == 0)
-
-    @property
-    def swizzled_columns(self) -> int:
-        """Columns of a piece whose rows a swizzle can permute."""
+        """Columns of a piece of the result."""
         return gcd(self.tile_n, STAGED_COLUMNS)
 
     def spans(self, itemsize: int) -> int:

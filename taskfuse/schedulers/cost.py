@@ -24,7 +24,6 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import (
     ALONE,
-    NARROWEST_SWIZZLED,
     ROOMY_ACCUMULATORS,
     SPAN,
     STAGED_COLUMNS,
@@ -291,7 +290,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     step = max(cycles[bound], both)
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
-    piece = figures.piece_cycles * (figures.narrow_factor if config.columns < NARROWEST_SWIZZLED else 1) * stores
+    piece = figures.piece_cycles * (figures.narrow_factor if config.columns <= STMATRIX else 1) * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     return TileTime(steps * step, figures.epilogue_cycles + pieces * piece, bound)
@@ -362,9 +361,8 @@ def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     figures = problem.target.products
     if not problem.wide:
         return figures.work_cycles * elements * problem.work
-    is_guarded = config.is_pingpong or problem.m % config.tile_m > 0 or problem.n % config.tile_n > 0
-    times = figures.guarded_factor if is_guarded else 1
-    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not is_guarded else elements // 2
+    times = figures.guarded_factor if config.is_pingpong else 1
+    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not config.is_pingpong else elements // 2
     work = figures.work_cycles * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 

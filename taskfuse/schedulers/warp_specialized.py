@@ -28,7 +28,6 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, const
-from taskfuse.ir.shared_layouts import SPANS
 from taskfuse.ir.storage import made_from, producers, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -36,7 +35,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
-from taskfuse.schedulers.config import HALF_STMATRIX, SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
+from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import MatrixProduct
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.factors import Operand
@@ -99,8 +98,6 @@ class WarpSpecialized:
         self.product = product
         self.config = config
         self.itemsize = product.a.tensor.dtype.itemsize
-        by_threads = any(out.is_staged and not out.is_bulk for out in product.outputs)
-        self.columns = config.swizzled_columns if by_threads else config.columns
         self.shares_rows = not config.is_pingpong
         self.splits_rows = config.rows > WGMMA_ROWS
         self.clustered = config.cluster > 1
@@ -334,7 +331,7 @@ class WarpSpecialized:
 
     def _epilogue(self) -> None:
         script, p = self.script, self.piece
-        columns = self.columns
+        columns = self.config.columns
         script.comment(f"epilogue: {WGMMA_ROWS} x {columns} at a time, in registers as the accumulators are")
         for tv in self.after:
             call = script.on(tv)
@@ -350,8 +347,7 @@ class WarpSpecialized:
             call.bind(p, P.Unroll)
         tile = (p + 1, p + 2)
         span = columns * STAGED_ITEMSIZE
-        layout = Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})") if span in SPANS else Spelled(layouts.padded(0), "tf.layouts.padded(0)")
-        width, atom = (STMATRIX, atoms.STMATRIX_X4) if columns % STMATRIX == 0 else (HALF_STMATRIX, atoms.STMATRIX_X2)
+        swizzled = Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})")
         for tv in (*self.registers, *(t for t, _ in (*self.sides, *self.direct))):
             script.on(tv).fragment(tile)
         for tv, paired in (*self.sides, *self.direct):
@@ -359,11 +355,11 @@ class WarpSpecialized:
                 script.on(tv).bind(-1, P.Vectorize)
         for k, (staging, out) in enumerate(self.staged):
             call = script.on(staging)
-            call.set_allocation_domain(layout).circular_buffer(STAGING_SLOTS, *self._ring(f"results {k}"))
-            call.split(tile[1], width).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
+            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS, *self._ring(f"results {k}"))
+            call.split(tile[1], STMATRIX).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
-            call.set_atom(atom, (tile[1] + 1, tile[1] + 2))
+            call.set_atom(atoms.STMATRIX_X4, (tile[1] + 1, tile[1] + 2))
             if among(out, self.in_bulk):
                 script.on(out).set_atom(atoms.TMA_STORE, tile)
             else:
@@ -375,7 +371,7 @@ class WarpSpecialized:
         """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks of 16 bytes, rows one after another, elements of a chunk]."""
         call, m = self.script.on(out), self.piece + 1
         chunk = TMA_BYTES // STAGED_ITEMSIZE
-        at_once = WARP * chunk // self.columns
+        at_once = WARP * chunk // self.config.columns
         call.split(m + 1, chunk).split(m, STMATRIX).split(m + 1, at_once).reorder({m + 1: m + 3})
         for k in range(3):
             call.bind(m + k, P.TIDx)
