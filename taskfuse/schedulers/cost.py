@@ -86,9 +86,9 @@ MOST_SIDES = {
     (64, 256, 2, MatmulKind.PINGPONG, 1): 0,
 }
 """The most inputs that an epilogue may read without spills, by tile: of 789 kernels, every tile with eight epilogues of zero to three inputs in
-bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that are
-candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled nothing. 192 x
-128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
+bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that
+are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
+nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
