@@ -7,7 +7,8 @@
 (multiples of 128 up to 4096, from a seed). Kernels are built for constant extents, in parallel before anything is measured. A time is
 that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs are replayed in turn, so that throttling hits both. Outputs
 are poisoned with NaN, then compared with a float32 product: an element may be off by half a unit of bf16 and 2**-20 of the sum of its
-terms' sizes, with operands of 8 bits 2**-10. ``--sweep`` measures every candidate of the cost model at each size, and appends a line of JSON for each to FILE.
+terms' sizes, with operands of 8 bits 2**-10. ``--sweep`` measures every candidate of the cost model at each size, or the first ``--first``, one of each tile,
+and appends a line of JSON for each to FILE; ``--at 2432x2176x2176 ...`` are further sizes for it.
 """
 
 from __future__ import annotations
@@ -123,6 +124,18 @@ def candidates(job: Job) -> list[Job]:
     """The job with each configuration that the cost model chooses from."""
     found = tf.schedulers.matmul(job.fusion()).alternatives
     return [replace(job, config=e.config) for e in found]
+
+
+def first_tiles(job: Job, count: int | None) -> list[Job]:
+    """Of the candidates, the first of each of so many tiles; all without a count."""
+    found = candidates(job)
+    if count is None:
+        return found
+    tiles: dict[object, Job] = {}
+    for c in found:
+        assert c.config is not None
+        tiles.setdefault((c.config.tile_m, c.config.tile_n, c.config.kind, c.config.cluster), c)
+    return list(tiles.values())[:count]
 
 
 def kinds_of(job: Job) -> list[Job]:
@@ -372,6 +385,8 @@ def arguments() -> argparse.Namespace:
     found.add_argument("--seed", type=int, default=0, help="of the random sizes")
     found.add_argument("--count", type=int, default=100, help="of the random sizes")
     found.add_argument("--seconds", type=float, default=600, help="begin nothing after so many")
+    found.add_argument("--at", nargs="*", default=[], metavar="MxNxK", help="further sizes to sweep")
+    found.add_argument("--first", type=int, help="tiles of each size to sweep (default: all)")
     found.add_argument("--sweep", type=Path, metavar="FILE", help="measure every candidate, for the parts sizes, random and tiny")
     options = found.parse_args()
     unknown = [p for p in options.parts if p not in PARTS]
@@ -384,7 +399,7 @@ def main() -> None:
     """Build, measure, print and, if asked, store."""
     options = arguments()
     torch.backends.cuda.matmul.allow_tf32 = False
-    parts = options.parts or PARTS
+    parts = options.parts or (() if options.at else PARTS)
     nine, many = [Job(*s) for s in SIZES], drawn(options.seed, options.count)
     acts = [Job(*shape, activation, fast_math=fast) for activation in ACTIVATIONS for fast in (False, True)[: 1 + (activation == "gelu")] for shape in FUSED]
     orders = [Job(*s, None, layout) for s in ((4096, 4096, 4096), (2048, 2048, 2048)) for layout in ("kn", "mk", "mn")]
@@ -392,9 +407,9 @@ def main() -> None:
     swept: list[Job] = []
     file: Path | None = options.sweep
     if file is not None:
-        swept = [
-            c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else []), *(few if "tiny" in parts else [])] for c in candidates(job)
-        ]
+        given = [Job(m, n, k) for m, n, k in (map(int, text.split("x")) for text in options.at)]
+        those = [*given, *(nine if "sizes" in parts else []), *(many if "random" in parts else []), *(few if "tiny" in parts else [])]
+        swept = [c for job in those for c in first_tiles(job, options.first)]
     bench = Bench(options.seconds)
     eight = [Job(*s, dtype="float8_e4m3") for s in EIGHT_BITS]
     by_kind = [c for job in (*nine, *eight) for c in kinds_of(job)] if "kinds" in parts and file is None else []

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 class ProductFigures:
     """Costs of kernels of matrix products besides their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
 
-    Those of one role's loop are the least squares of 109 sizes of ``benchmarks/matmul.py`` and of ten times of given tiles at five sizes, but for
+    Those of one role's loop are the least squares of 321 times of given tiles (:mod:`taskfuse.schedulers.cost`), but for
     ``step_cycles``, which came later; those of ping-pong and clusters are of ``benchmarks/results/gemm_schedules.txt``. All of an H200.
 
     Attributes:
         tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
+        in_step: times the bandwidth of the second-level cache, where no block has a second tile.
+        outside_factor: what rows outside cost of that bandwidth besides, relative to others, if all tiles have as large a part of them.
+        step_norm: of the norm by which the times of the tensor cores and of the cache add up.
         start_us: replaces ``launch_us`` for one block per multiprocessor, barriers and first load included.
         warpgroup_us: added for each warpgroup that multiplies beyond the first.
         outside_cycles: of the copy engine for a row of 128 bytes beyond the end of the tensor: 4096 x 4096 with 1, 8 and 16 rows, on an H100.
@@ -29,6 +32,7 @@ class ProductFigures:
         slots_used: slots of a ring that are full or being emptied meanwhile: both of 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to 221 KB in 64 blocks.
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
         piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
+        narrow_factor: times that, of pieces of 16 columns and fewer.
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
             product of all rows, in tiles of 128 x 256 on an H100.
@@ -60,7 +64,10 @@ class ProductFigures:
         simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
-    tensor_share: float = 0.95
+    tensor_share: float = 0.97
+    in_step: float = 1.3
+    outside_factor: float = 7
+    step_norm: float = 6
     outside_cycles: float = 9.5
     several_bytes: float = 152
     start_us: float = 1.7
@@ -69,8 +76,9 @@ class ProductFigures:
     span_bytes: float = 128
     slot_us: float = 1.4
     slots_used: float = 1.75
-    epilogue_cycles: float = 300
-    piece_cycles: float = 600
+    epilogue_cycles: float = 440
+    piece_cycles: float = 510
+    narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
     rows_factor: float = 1.8
     runs_per_us: float = 43_000

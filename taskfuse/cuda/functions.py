@@ -291,6 +291,57 @@ __device__ __forceinline__ float bfloat16_sqrt(float x) {
 }
 """
 
+NORMAL_TAIL_SHIFT = 2.5
+NORMAL_TAIL = (0.399088591, 0.989070654, 2.28653002, 0.870891035, 18.6513863, -76.2577667, 101.642593, -48.3536034)
+"""Coefficients of a polynomial p, of powers of y = 1 / (t + :data:`NORMAL_TAIL_SHIFT`), the lowest first: y * p(y) * exp(-t * t / 2) is the share of a normal
+distribution above t, for t from 0 to 14.5 off by 2^-21 of itself. A fit of least relative error to it."""
+
+
+def _tail() -> str:
+    """The polynomial by Horner's rule."""
+    text = f"{NORMAL_TAIL[-1]}f"
+    for c in reversed(NORMAL_TAIL[:-1]):
+        text = f"fmaf({text}, y, {c}f)"
+    return text
+
+
+# float32 for results that are rounded to 16 bits: without the last bits, so that one instruction of the special function units is an exponential or a
+# reciprocal. Products of exponents round: of the result, 2^-17 where it is 2^-126, 2^-19 where it is 2^-24
+_ROUNDED = f"""
+__device__ __forceinline__ float rounded_exp2(float x) {{
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}}
+
+// of 1 and more
+__device__ __forceinline__ float rounded_reciprocal(float x) {{
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}}
+
+__device__ __forceinline__ float rounded_sigmoid(float x) {{
+  const float e = rounded_exp2(-1.44269504f * fabsf(x));
+  return (x < 0 ? e : 1.0f) * rounded_reciprocal(1 + e);
+}}
+
+__device__ __forceinline__ float rounded_silu(float x) {{
+  return x * rounded_sigmoid(x);
+}}
+
+__device__ __forceinline__ float rounded_gelu_tanh(float x) {{
+  return x * rounded_sigmoid(x * fmaf(0.0713548163f, x * x, 1.59576912f));
+}}
+
+// x times the share of a normal distribution below x
+__device__ __forceinline__ float rounded_gelu(float x) {{
+  const float y = rounded_reciprocal(fabsf(x) + {NORMAL_TAIL_SHIFT}f);
+  const float tail = {_tail()} * y * rounded_exp2(-0.72134752f * x * x);
+  return x * (x < 0 ? tail : 1 - tail);
+}}
+"""
+
 # float32 by the special function units
 _FAST = """
 __device__ __forceinline__ float fast_tanh(float x) {
@@ -322,10 +373,10 @@ __device__ __forceinline__ float fast_gelu_tanh(float x) {
 }
 """
 
-DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _FAST)
+DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _ROUNDED, _FAST)
 
 
-def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False) -> Snippet:
+def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False, is_rounded: bool = False) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
 
     Args:
@@ -333,6 +384,7 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
         dtype: what ``op`` computes in. Floats below 32 bits are computed in float and rounded once.
         fast_math: take the faster and less accurate forms of float.
         is_bfloat16: the operands are bfloat16 that were converted to float, and the result will be rounded to it.
+        is_rounded: the result will be rounded to 16 bits.
 
     Raises :class:`UnsupportedError` if the function does not take the dtype.
     """
@@ -341,6 +393,8 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
     text = _form(op.cpp, dtype, fast_math)
     if is_bfloat16 and not fast_math and dtype is float32 and op.cpp.bfloat16 is not None:
         text = op.cpp.bfloat16
+    elif is_rounded and dtype is float32 and op.cpp.rounded is not None and (not fast_math or op.cpp.fast is None):
+        text = op.cpp.rounded
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one
@@ -350,7 +404,9 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
 
 def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Snippet:
     converted = [convert(operand, dtype, dtype.compute) for operand in operands]
-    value = call(op, [operand.text for operand in converted], dtype.compute, fast_math, is_bfloat16=dtype is bfloat16)
+    value = call(
+        op, [operand.text for operand in converted], dtype.compute, fast_math, is_bfloat16=dtype is bfloat16, is_rounded=dtype.is_float and dtype.bits == 16
+    )
     result = op.result_dtype(dtype)
     rounded = convert(value.text, op.result_dtype(dtype.compute), result)
     return Snippet(rounded.text, frozenset[Helper]().union(value.helpers, rounded.helpers, *(operand.helpers for operand in converted)))
@@ -371,6 +427,6 @@ def _form(row: Spelling, dtype: DType, fast_math: bool) -> str | None:
 
 
 _ROWS = (op.cpp for op in ELEMENTWISE.values())
-_FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16) if form is not None]
+_FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded) if form is not None]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand
 IDENTIFIERS: frozenset[str] = frozenset(re.findall(r"[a-zA-Z_]\w+", " ".join(_FORMS))) | CONVERSIONS.helpers.keys()

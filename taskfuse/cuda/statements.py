@@ -11,6 +11,7 @@ from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call
 from taskfuse.cuda.hoisting import Divisions
+from taskfuse.cuda.rounded import is_short, rounded_registers
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.writer import TextScope, Writer
@@ -57,6 +58,7 @@ class StatementPrinter:
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
         self._vectors = _vectors(writer.kernel)
+        self._rounded = rounded_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has waited for
@@ -140,7 +142,8 @@ class StatementPrinter:
                     return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short))
+                is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short, is_rounded=is_rounded))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)

@@ -142,8 +142,9 @@ TMA_LOAD_MULTICAST = Atom(
     "tma_load_multicast", Instruction.TMA_LOAD, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True, multicast=True
 )
 TMA_STORE = Atom("tma_store", Instruction.TMA_STORE, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
-# A warp stores a 16 x 16 tile of 16-bit elements from registers (PTX ISA, "stmatrix").
+# A warp stores a 16 x 16 tile of 16-bit elements from registers, or one of 16 x 8 (PTX ISA, "stmatrix").
 STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), gathers=True)
+STMATRIX_X2 = Atom("stmatrix_x2", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 256, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 8), gathers=True)
 
 # A warp loads such a tile into registers (PTX ISA, "ldmatrix").
 LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
@@ -231,7 +232,7 @@ def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | O
     )
 
 
-ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE, STMATRIX_X4, STMATRIX_X2, LDMATRIX_X4)}
 _CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)(?:_(row|col)_(row|col))?")
 
 

@@ -19,6 +19,8 @@ class Spelling:
         f32, f64: for float and double.
         signed, unsigned, boolean: for integers of any width, and for bool.
         bfloat16: for float where operands and result are bfloat16, all of them: as exact as ``f32`` then, and faster; ``None``: as ``f32``.
+        rounded: for float where the result is rounded to 16 bits and nothing else reads it: off by 2^-16 of itself before that, and faster; ``None``: as
+            ``f32``.
         fast: for float where accuracy may go (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if an operand is the result as it is: floats below 32 bits are taken as their bits.
     """
@@ -31,11 +33,12 @@ class Spelling:
     fast: str | None = None
     moves: bool = False
     bfloat16: str | None = None
+    rounded: str | None = None
 
 
-def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None) -> Spelling:
+def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None, rounded: str | None = None) -> Spelling:
     """A function of floats alone."""
-    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16)
+    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded)
 
 
 def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None) -> Spelling:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.contraction import axes_of
 from taskfuse.ir.expr import Read
-from taskfuse.ir.fragments import Digit, Fragment, four_matrices
+from taskfuse.ir.fragments import MATRIX_ROWS, Digit, Fragment, four_matrices, matrices
 from taskfuse.ir.matrix_instructions import in_registers
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tensor import TensorView
@@ -73,7 +74,7 @@ def operand(tv: TensorView, read: Read) -> HeldTile | None:
         return None
     names = list(atom_symbols(tv).values())
     if atom.contraction is None:
-        return HeldTile(four_matrices(), names[0], names[1])
+        return HeldTile(_matrices(atom), names[0], names[1])
     assert atom.shape is not None
     assert atom.tile is not None
     side = factor(tv, read)
@@ -87,8 +88,14 @@ def result(tv: TensorView) -> HeldTile:
     assert atom is not None
     assert atom.tile is not None
     names = list(atom_symbols(tv).values())
-    fragment = four_matrices() if atom.shape is None else atom.shape.accumulator(atom.tile[1])
+    fragment = _matrices(atom) if atom.shape is None else atom.shape.accumulator(atom.tile[1])
     return HeldTile(fragment, names[0], names[1])
+
+
+def _matrices(atom: Atom) -> Fragment:
+    """How a lane holds its part of the tile of ``ldmatrix`` or ``stmatrix``: four matrices, or two, one above the other."""
+    assert atom.tile is not None
+    return four_matrices() if atom.tile[1] > MATRIX_ROWS else matrices(atom.tile[0] // MATRIX_ROWS)
 
 
 def registers(tv: TensorView) -> int:

@@ -7,11 +7,13 @@ instruction does: matrix descriptors for Shared operands, the fragment layout fo
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.expr import Read
+from taskfuse.ir.fragments import MATRIX_ROWS
 from taskfuse.ir.scalar import FALSE, ONE, TRUE, Const, Expr, Facts, const, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_terms
 from taskfuse.ir.tensor import TensorView
@@ -90,10 +92,14 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
 
 
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
-    """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
+    """A tile of 16 x 16 or 16 x 8 16-bit elements from the registers of a warp to Shared memory."""
     index_map, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
     st.needs.align(tv, 16)
-    stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], index_map), _registers(tv, read, source, index_map), holds=_matrices(tv, [0, 1, 2, 3], index_map))
+    atom = tv.schedule.atom
+    assert atom is not None
+    assert atom.tile is not None
+    order = list(range(prod(atom.tile) // MATRIX_ROWS**2))
+    stmt = StMatrix(_rows(st, tv, out, tv, order, index_map), _registers(tv, read, source, index_map), len(order), holds=_matrices(tv, order, index_map))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (out,), (source,))]
 
 
@@ -149,23 +155,24 @@ def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, ord
     m, n = atom_symbols(tv).values()
     _check_rows(tv, access, m if transpose else n, index_map.facts)
     _check_alignment(st, tv, access, moved, index_map.facts)
-    at = dict(zip((m, n), _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order, transpose), strict=True))
+    row = sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP % (MATRIX_ROWS * len(order))
+    at = dict(zip((m, n), _of_matrices(row, order, transpose), strict=True))
     return Access(access.buffer, tuple(simplify(substitute(e, at), index_map.facts) for e in access.index))
 
 
 def _of_matrices(row: Expr, order: list[int], transpose: bool = False) -> tuple[Expr, Expr]:
-    """Where a row of four matrices, numbered through, begins in the tile; ``order[g]`` is the number of the matrix at (g % 2, g / 2)."""
+    """Where a row of matrices, numbered through, begins in the tile; ``order[g]`` is the number of the matrix at (g % 2, g / 2)."""
     low, high = row // 8 % 2, row // 16
-    upper, right = (low, high) if order == [0, 1, 2, 3] else (high, low)
+    upper, right = (low, high) if order[:2] == [0, 1] else (high, low)
     return (upper * 8, right * 8 + row % 8) if transpose else (upper * 8 + row % 8, right * 8)
 
 
 def _matrices(tv: TensorView, order: list[int], index_map: IndexMap, transpose: bool = False) -> Holds:
-    """What four matrices hold, by their rows and the elements of a row."""
+    """What matrices hold, by their rows and the elements of a row."""
     found = holds(tv, index_map)
     row, column = _of_matrices(sym("tile.0"), order, transpose)
     at = {"tile.0": row + sym("tile.1"), "tile.1": column} if transpose else {"tile.0": row, "tile.1": column + sym("tile.1")}
-    return replace(found, index=tuple(substitute(e, at) for e in found.index), tile=(32, 8))
+    return replace(found, index=tuple(substitute(e, at) for e in found.index), tile=(MATRIX_ROWS * len(order), 8))
 
 
 def _check_lanes(st: Statements, tv: TensorView, index_map: IndexMap) -> None:

@@ -2,8 +2,8 @@
 
 A tensor core writes all registers of its tile. What is computed from these element by element needs no guard: nobody looks at elements that do not exist. Nor
 does a sum in registers of such tiles, one in each trip of a loop, if no axis that it reduces has a tail. Guards would stand around each multiply-add, and
-differ from register to register. What the terms of such a sum read beside the tile is copied past the end, too, where its last element stands for those that
-do not exist.
+differ from register to register. What the terms of such a sum read beside the tile, or what is computed from it element by element, is copied past the end,
+too, where its last element stands for those that do not exist: conditions around each element's math would keep one from overlapping with the next.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WholeTiles:
     def _computes(self, tv: TensorView) -> bool:
         expr, atom = self.fusion.definition(tv), tv.schedule.atom
         if self.is_input(tv) or self._is_staged(tv):
-            return any(map(self._is_sum, self._sums_of(tv)))
+            return any(map(self._is_sum, self._sums_of(tv))) or any(map(self._is_made_of_tiles, self._made_of(tv)))
         if atom is not None:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
@@ -127,6 +127,19 @@ class WholeTiles:
         index_map = index_maps.reading(tv)
         if not set(index_map.guards) <= {*index_map.tails, *index_map.work}:
             return False
+        return self._has_tiles(tv)
+
+    def _made_of(self, tv: TensorView) -> list[TensorView]:
+        """What is computed element by element of ``tv`` in registers."""
+        uses = storage_uses(self.fusion, tv)
+        return [u.output for u in uses if isinstance(u, Pointwise) and self.indexer.memory.get(u.output) is MemoryType.Local]
+
+    def _is_made_of_tiles(self, tv: TensorView) -> bool:
+        """True if ``tv``, or what is computed of it element by element in registers, is computed of tiles, too, and of nothing that is not for all of one."""
+        return self._has_tiles(tv) or any(map(self._is_made_of_tiles, self._made_of(tv)))
+
+    def _has_tiles(self, tv: TensorView) -> bool:
+        """True if ``tv`` is made, element by element in registers, of tiles and of copies of inputs."""
         leaves: list[TensorView] = []
         stack = self._sources(tv)
         while stack:

@@ -25,10 +25,12 @@ WGMMA_COLUMNS = 8
 STAGING_SLOTS = 2
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""
-MAX_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
-"""Accumulators per thread that leave room for the epilogue, by the number of warpgroups."""
+MAX_ACCUMULATORS = {1: 192, 2: 176, 3: 96}
+"""Accumulators per thread that leave room for an epilogue of one output that reads nothing else, by the number of warpgroups."""
+ROOMY_ACCUMULATORS = {1: 192, 2: 128, 3: 96}
+"""Those that leave room for others: with more, one that reads inputs spilled 8 to 470 bytes, of several contractions 52 to 452."""
 MAX_SEVERAL = {1: 192, 2: 192, 3: 128}
-"""Those of several contractions together; with more than :data:`MAX_ACCUMULATORS` an epilogue that reads inputs spilled 52 to 452 bytes."""
+"""Those of several contractions together."""
 MAX_PROMOTED = {1: 196, 2: 196, 3: 132}
 """Registers of a thread for accumulators, sums of blocks and what belongs to the columns of a tile, by the number of warpgroups: with more, kernels spilled."""
 REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}

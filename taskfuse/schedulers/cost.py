@@ -1,14 +1,16 @@
 """The cost model of the warp-specialized matmul: its tile, its stages, and its time.
 
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
-Shared memory, of the operands' traffic from the second-level cache, and a minimum per step. Then comes the epilogue, during
+Shared memory, of the operands' traffic from the second-level cache, and a minimum per step; of the first and the third a little more than the greater, as
+each delays the other. The cache gives all multiprocessors together so many bytes, more if blocks keep step, that is in a single wave: neighbors then ask for
+the same data at once. Rows of the last tiles that lie outside cost several times what others do. Then comes the epilogue, during
 which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
 than its bytes from DRAM. Measured: clusters that load shared operands once are not faster for it, since the cache serves neighbors
 that ask for the same data at once; but their blocks begin and end together.
 
-The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from the 160 times of an H200 in
-``benchmarks/results/matmul.txt`` of 22 November 2026 by 7% (root mean square of the logarithm), at most by 23%. Copies by threads were measured at two
-sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
+The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from 321 times of given tiles on an H200 by 5% (root mean
+square of the logarithm), at most by 21%: ``benchmarks/results/matmul.txt``, ``matmul_random.txt`` and a sweep of 16 sizes of 29 November 2026 (``matmul.py
+--at``). Copies by threads were measured at two sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import ClassVar
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.config import (
     ALONE,
-    MAX_ACCUMULATORS,
+    ROOMY_ACCUMULATORS,
     SPAN,
     STAGED_COLUMNS,
     STMATRIX,
@@ -43,27 +45,15 @@ SPANS = (1, 2, 4)
 """Rows of the swizzle along k in a slot."""
 LEAST_STAGES = 4
 """Slots of several such rows: with 3 of them loads were not far enough ahead."""
-SHARED_TILES = (
-    (128, 256, 2),
-    (256, 128, 2),
-    (128, 192, 2),
-    (128, 160, 2),
-    (192, 192, 3),
-    (192, 160, 3),
-    (192, 128, 3),
-    (128, 128, 2),
-    (128, 96, 2),
-    (256, 64, 2),
-    (192, 64, 3),
-    (128, 64, 2),
-    (64, 256, 1),
-    (64, 192, 1),
-    (64, 128, 1),
-    (64, 96, 1),
-    (64, 64, 1),
-    (64, 32, 1),
-    (64, 16, 1),
-)
+COLUMNS = {
+    (128, 2): range(256, 63, -STMATRIX),
+    (256, 2): range(176, 63, -STMATRIX),
+    (192, 3): (*range(192, 95, -STMATRIX), 64),
+    (64, 1): (256, 192, 160, 128, 96, 64, 48, 32, 16),
+}
+"""tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
+are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate (16 sizes, an H200)."""
+SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
 """Tiles for warpgroups that take turns."""
@@ -85,6 +75,7 @@ SHAPES = tuple(
     for tile in tiles
 )
 MOST_SIDES = {
+    **{(*tile, MatmulKind.COOPERATIVE, 1): 0 for tile in SHARED_TILES if tile[0] * tile[1] > ROOMY_ACCUMULATORS[tile[2]] * WARPGROUP * tile[2]},
     (192, 192, 3, MatmulKind.COOPERATIVE, 1): 0,
     (192, 160, 3, MatmulKind.COOPERATIVE, 1): 1,
     (192, 128, 3, MatmulKind.COOPERATIVE, 1): 0,
@@ -92,12 +83,12 @@ MOST_SIDES = {
     (256, 128, 2, MatmulKind.COOPERATIVE, 2): 0,
     (256, 128, 2, MatmulKind.COOPERATIVE, 1): 1,
     (128, 128, 2, MatmulKind.PINGPONG, 1): 2,
-    (64, 256, 2, MatmulKind.PINGPONG, 1): 2,
+    (64, 256, 2, MatmulKind.PINGPONG, 1): 0,
 }
 """The most inputs that an epilogue may read without spills, by tile: of 789 kernels, every tile with eight epilogues of zero to three inputs in
-bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0). Those that are not
-here spilled nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a
-bias or a residual."""
+bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that
+are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
+nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
 RUNS = 3
 """Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
@@ -178,6 +169,12 @@ class MatmulProblem:
         return self.row_sums + self.column_sums > 0
 
     @property
+    def is_plain(self) -> bool:
+        """Whether one output is all that an epilogue deals with, and an input each factor."""
+        alone = self.counts == ALONE and self.blocks is None and self.ragged is None and self.prologue is None
+        return alone and self.staged + self.direct + self.scattered == 1 and not self.sides and not self.is_reduced
+
+    @property
     def columns_by_threads(self) -> bool:
         """Whether threads copy the factor with the columns."""
         return self.access[1] > 0
@@ -242,8 +239,13 @@ class TileTime:
     bound: str
 
 
-def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
-    """What one tile of ``problem`` takes."""
+def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, *, in_step: bool = False) -> TileTime:
+    """What one tile of ``problem`` takes.
+
+    Args:
+        loading: the part of the multiprocessors that load at a time, in the mean.
+        in_step: no block has a second tile.
+    """
     steps = ceil(problem.k / config.tile_k)
     target, figures = problem.target, problem.target.products
     counts = problem.counts
@@ -254,10 +256,11 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
     loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     spans = config.spans(problem.itemsize)
     further = (1 - 1 / spans) * loaded / figures.span_bytes
+    cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
-        "L2 cache": loaded / spans / target.l2_bytes_per_cycle + further,
+        "L2 cache": loaded * loading * (1 + figures.outside_factor * _outside(problem, config)) / cache,
         "barriers": figures.step_cycles + further,
     }
     if problem.blocks is not None:
@@ -283,12 +286,27 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig) -> TileTime:
         runs = config.tile_m + (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
     bound = max(cycles, key=lambda name: cycles[name])
+    both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
+    step = max(cycles[bound], both)
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
-    piece = figures.piece_cycles * stores
+    piece = figures.piece_cycles * (figures.narrow_factor if config.columns <= STMATRIX else 1) * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
-    return TileTime(steps * cycles[bound], figures.epilogue_cycles + pieces * piece, bound)
+    return TileTime(steps * step, figures.epilogue_cycles + pieces * piece, bound)
+
+
+def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Of the rows of the factors that tiles load, the part behind the ends of the tensors, where there are several tiles."""
+    rows, columns = ceil(problem.m / config.tile_m), ceil(problem.n / config.tile_n)
+    over_rows = 1 - problem.m / (rows * config.tile_m) if rows > 1 else 0
+    over_columns = 1 - problem.n / (columns * config.tile_n) if columns > 1 else 0
+    return (over_rows * config.tile_m + over_columns * config.tile_n) / (config.tile_m + config.tile_n)
+
+
+def _time_of_tiles(problem: MatmulProblem, config: MatmulConfig, waves: int) -> TileTime:
+    """The time of a tile with all others of its wave."""
+    return tile_time(problem, config, problem.used(config) / (waves * problem.target.sms), in_step=waves == 1)
 
 
 def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None = None) -> Estimate:
@@ -299,7 +317,7 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     """
     waves = problem.waves(config)
     target, figures = problem.target, problem.target.products
-    tile = tile or tile_time(problem, config)
+    tile = tile or _time_of_tiles(problem, config, waves)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
@@ -352,9 +370,8 @@ def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     figures = problem.target.products
     if not problem.wide:
         return figures.work_cycles * elements * problem.work
-    is_guarded = config.is_pingpong or problem.m % config.tile_m > 0 or problem.n % config.tile_n > 0
-    times = figures.guarded_factor if is_guarded else 1
-    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not is_guarded else elements // 2
+    times = figures.guarded_factor if config.is_pingpong else 1
+    waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not config.is_pingpong else elements // 2
     work = figures.work_cycles * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
@@ -368,6 +385,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
         if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
+            continue
+        if tile_m * tile_n > ROOMY_ACCUMULATORS[warpgroups] * WARPGROUP * warpgroups and kind is MatmulKind.COOPERATIVE and not problem.is_plain:
             continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
@@ -395,7 +414,7 @@ def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, mo
     """``tile_k`` and ``stages`` of a configuration: steps of one or several spans of k, and as many slots as fit.
 
     Args:
-        config: with steps of one span.
+        config: with steps of one span, and the most slots.
         problems: those that it is for.
         room: bytes of Shared memory.
         most: elements of k that steps of several spans are shorter than.
@@ -415,7 +434,7 @@ def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
     step = WGMMA_COLUMNS if n <= NARROW else STMATRIX
     columns = ceil(n / step) * step
     for rows, warpgroups in SWAPPED_ROWS:
-        if rows * columns // (WARPGROUP * warpgroups) <= MAX_ACCUMULATORS[warpgroups]:
+        if rows * columns // (WARPGROUP * warpgroups) <= ROOMY_ACCUMULATORS[warpgroups]:
             yield rows, columns, warpgroups, MatmulKind.COOPERATIVE, 1
 
 
@@ -425,9 +444,9 @@ def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
     counts, total = problem.counts, config.accumulators * problem.counts.results
     if not config.accumulates(counts) or (counts.turns > 1 and (config.is_pingpong or config.cluster > 1)):
         return False
-    if total > MAX_ACCUMULATORS[config.warpgroups]:
+    if total > ROOMY_ACCUMULATORS[config.warpgroups]:
         return not problem.sides and not config.is_pingpong
-    return problem.sides <= (1 if total > MAX_ACCUMULATORS[2] else 2) or total <= MAX_ACCUMULATORS[2] // 2
+    return problem.sides <= (1 if total > ROOMY_ACCUMULATORS[2] else 2) or total <= ROOMY_ACCUMULATORS[2] // 2
 
 
 def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
@@ -451,7 +470,7 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
 @lru_cache(maxsize=256)
 def rank(problem: MatmulProblem) -> tuple[Estimate, ...]:
     """All candidates, the fastest first; ties, as where all wait for memory, go to what has less to do beside that, then to more blocks and larger tiles."""
-    found = [(estimate(problem, config, tile), tile) for config in candidates(problem) for tile in [tile_time(problem, config)]]
+    found = [(estimate(problem, config, tile), tile) for config in candidates(problem) for tile in [_time_of_tiles(problem, config, problem.waves(config))]]
 
     def key(one: tuple[Estimate, TileTime]) -> tuple[float, ...]:
         e, tile = one

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskfuse.schedulers.config import SPAN, MatmulConfig
+from taskfuse.schedulers.config import ROOMY_ACCUMULATORS, SPAN, MatmulConfig
 from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, rings, tile_time
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
@@ -105,13 +105,15 @@ def estimate_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
     target, figures = problems[0].target, problems[0].target.products
     listed = work_list(problems, config)
     one = config.of_one(1)
-    times = [tile_time(problems[k], one) for k in order_of(problems, config)]
     counts = listed.counts
+    most = int(counts.sum(axis=0).max())
+    loading = listed.tiles / (most * target.sms)
+    times = [tile_time(problems[k], one, loading, in_step=most == 1) for k in order_of(problems, config)]
     cycles = np.array([t.products + t.epilogue for t in times]) @ counts
     us = float(cycles.max()) / target.clock_mhz
     us = max(us, target.dram_us(sum(p.batch * p.itemsize * (p.m * p.k + p.n * p.k + p.m * p.n) for p in problems)))
     us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
-    return ListEstimate(config, us, listed.tiles, int(counts.sum(axis=0).max()), float(cycles.max() / cycles.mean()))
+    return ListEstimate(config, us, listed.tiles, most, float(cycles.max() / cycles.mean()))
 
 
 def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig]:
@@ -122,7 +124,8 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
         if any(p.columns_contiguous and tile_n * itemsize % SPAN for p in problems):
             continue
         one = MatmulConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, MAX_STAGES)
-        if any(p.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1), p.sides) for p in problems):
+        most = MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1))
+        if one.accumulators > ROOMY_ACCUMULATORS[warpgroups] or (most is not None and any(p.sides > most for p in problems)):
             continue
         tiles = sum(p.batch * ceil(p.m / tile_m) * ceil(p.n / tile_n) for p in problems)
         for tile_k, stages in rings(one, problems, target.limits.block_shared, max(p.k for p in problems)):

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import taskfuse as tf
-from taskfuse.ir.atoms import STMATRIX_X4, TMA_STORE
+from taskfuse.ir.atoms import STMATRIX_X2, STMATRIX_X4, TMA_STORE
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import CHUNK, SPANS
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.schedule.layouts import FRAGMENT_ROWS
+from taskfuse.schedule.layouts import FRAGMENT_COLUMNS, FRAGMENT_ROWS
 from taskfuse.target import WARP
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import ContractionCase, epilogue, outside
@@ -196,15 +196,16 @@ class _Epilogue:
         self.recorder.attempt(tv, "set_allocation_domain", self.chooser.pick(kinds))
 
     def _matrices(self, loops: Loops, m: Axis, n: Axis) -> None:
-        """``stmatrix``: a warp stores 16 x 16 elements."""
+        """``stmatrix``: a warp stores 16 x 16 or 16 x 8 elements."""
+        atom, columns = self.chooser.pick(((STMATRIX_X4, FRAGMENT_ROWS), (STMATRIX_X2, FRAGMENT_COLUMNS)))
         high, m = loops.split(m, FRAGMENT_ROWS)
-        step, n = loops.split(n, FRAGMENT_ROWS)
+        step, n = loops.split(n, columns)
         loops.last([high, step, m, n])
         if self.nest.shape.lanes > WARP:
             loops.bind(high, _P.TIDx)
         loops.bind(step, self.chooser.pick((_P.Unroll, _P.Serial)))
         loops.done()
-        self.recorder.call(loops.tv, "set_atom", STMATRIX_X4, [-2, -1])
+        self.recorder.call(loops.tv, "set_atom", atom, [-2, -1])
 
     def _may_be_bulk(self, tv: TensorView, whole: bool) -> bool:
         """True if the copy engine can store the tensor: its rows, and those of the box, are multiples of 16 bytes."""

@@ -93,18 +93,19 @@ def test_without_an_atom_nothing_is_taken_from_a_fragment() -> None:
     assert operand(y, read) is None
 
 
-@pytest.mark.parametrize("loads", [True, False])
-def test_a_warp_loads_and_stores_four_matrices(loads: bool) -> None:
+@pytest.mark.parametrize("atom", [atoms.LDMATRIX_X4, atoms.STMATRIX_X4, atoms.STMATRIX_X2], ids=lambda a: a.name)
+def test_a_warp_loads_and_stores_matrices(atom: atoms.Atom) -> None:
+    loads, columns = atom is atoms.LDMATRIX_X4, 8 if atom is atoms.STMATRIX_X2 else 16
     with tf.Fusion("f") as fusion:
-        x = tf.define_tensor([16, 16], dtype=tf.bfloat16, name="x")
+        x = tf.define_tensor([16, columns], dtype=tf.bfloat16, name="x")
         fusion.add_output(tf.neg(tf.copy(x)))
     tv = next(e.output for e in fusion.exprs())
-    tv.set_atom(atoms.LDMATRIX_X4 if loads else atoms.STMATRIX_X4, (0, 1))
+    tv.set_atom(atom, (0, 1))
     expr = fusion.definition(tv)
     assert expr is not None
     (read,) = storage_operands(fusion, expr)
     assert isinstance(read, Read)
     held = result(tv) if loads else operand(tv, read)
     assert held is not None
-    finds(held, 16, 16)
+    finds(held, 16, columns)
     assert (operand(tv, read) is None) is loads

@@ -50,11 +50,35 @@ def test_what_is_stored_by_elements_keeps_its_guards() -> None:
     assert any(line.startswith("IF ") and "< M" in line and "< N" in line for line in consumer(fusion))
 
 
-def test_what_no_sum_takes_is_guarded() -> None:
-    """An epilogue reads it once."""
+def epilogue(columns: object) -> list[str]:
+    """A product, scaled by rows, and a bias along its columns."""
     with tf.Fusion("bias") as fusion:
-        a, b = (tf.define_tensor([d, 64], tf.bfloat16, name=name) for d, name in (("M", "a"), ("N", "b")))
-        bias = tf.define_tensor(["M"], tf.float32, name="bias")
-        fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=tf.float32) + tf.expand_dims(bias, 1), tf.bfloat16))
-    (read,) = (line for line in consumer(fusion, MatmulConfig(64, 64, 64, 1, 2, 0, 2, 2)) if "copy(bias[" in line)
-    assert ", M - 1)" not in read
+        a, b = (tf.define_tensor([d, 64], tf.bfloat16, name=name) for d, name in (("M", "a"), (columns, "b")))
+        rows = tf.expand_dims(tf.define_tensor(["M"], tf.float32, name="rows"), 1)
+        bias = tf.define_tensor(["N"], tf.bfloat16, name="bias")
+        fusion.add_output(tf.cast(tf.gelu(tf.matmul(a, b.T, dtype=tf.float32) * rows + bias), tf.bfloat16))
+    return consumer(fusion, MatmulConfig(64, 64, 64, 1, 2, 0, 2, 2))
+
+
+def test_what_meets_a_tile_in_registers_has_no_guards() -> None:
+    """An epilogue computes on whole tiles; rows and columns past the end are the last ones once more."""
+    lines = epilogue(tf.dim("N", multiple_of=8))
+    assert [line for line in lines if line.startswith("IF ")] == ["IF threadIdx.x % 32 == 0:", "IF threadIdx.x == 0:"]
+    assert ["M - 1)" in line for line in lines if "copy(rows[" in line] == [True]
+    assert ["N - 2)] width 2" in line for line in lines if "<- bias[" in line] == [True]
+
+
+def test_two_elements_that_may_not_both_exist_are_guarded() -> None:
+    """Of an odd number of columns the last two at once are not where the last one is."""
+    lines = epilogue("N")
+    assert any("gelu(" in line for line in lines)
+    assert any(line.startswith("IF ") and "< N" in line for line in lines)
+
+
+def test_what_meets_no_tile_is_guarded() -> None:
+    """A sum of inputs in registers, each with elements that exist or are not read."""
+    with tf.Fusion("plain") as fusion:
+        x, y = (tf.define_tensor(["N"], name=name) for name in "xy")
+        fusion.add_output(x + y)
+    tf.schedulers.pointwise(fusion)
+    assert not any("N - 1)" in line for line in str(tf.lower(fusion)).splitlines())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig, MatmulKind
+from taskfuse.schedulers.config import MAX_ACCUMULATORS, ROOMY_ACCUMULATORS
 from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, SPANS, MatmulProblem, candidates, estimate, rank, tile_time
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.target import DEFAULT, SHARED_BYTES, TARGETS
@@ -17,9 +18,9 @@ EXTENT = st.integers(1, 8192)
 
 
 @settings(max_examples=30)
-@given(EXTENT, EXTENT, EXTENT, st.integers(1, 4), st.integers(0, 2))
+@given(EXTENT, EXTENT, EXTENT, st.integers(1, 4), st.integers(0, 1))
 def test_candidates_fit_and_are_ranked(m: int, n: int, k: int, batch: int, staged: int) -> None:
-    problem = MatmulProblem(m, n, k, batch, staged=staged, direct=2 - staged)
+    problem = MatmulProblem(m, n, k, batch, staged=staged, direct=1 - staged)
     found = rank(problem)
     assert len(SHARED_TILES) <= len({e.config.tile_m * 1000 + e.config.tile_n for e in found}) <= len(found) <= len(SPANS) * len(SHAPES)
     assert {e.config.spans(2) for e in found} <= set(SPANS)
@@ -42,12 +43,14 @@ def test_more_work_takes_longer(m: int, n: int, k: int) -> None:
 @pytest.mark.parametrize(
     ("size", "tile", "kind", "waves"),
     [
-        ((4096, 4096, 4096), (128, 128), MatmulKind.PINGPONG, 8),
+        ((4096, 4096, 4096), (128, 256), MatmulKind.COOPERATIVE, 4),
         ((2048, 2048, 2048), (128, 256), MatmulKind.COOPERATIVE, 1),
         ((64, 7168, 2048), (64, 64), MatmulKind.COOPERATIVE, 1),
         ((512, 4096, 7168), (128, 128), MatmulKind.COOPERATIVE, 1),
         ((384, 128, 3584), (64, 16), MatmulKind.COOPERATIVE, 1),
-        ((3072, 384, 4096), (128, 96), MatmulKind.COOPERATIVE, 1),
+        ((3072, 384, 4096), (128, 80), MatmulKind.COOPERATIVE, 1),
+        ((3328, 1536, 4096), (256, 160), MatmulKind.COOPERATIVE, 1),
+        ((1920, 1408, 4096), (192, 112), MatmulKind.COOPERATIVE, 1),
     ],
 )
 def test_choices(size: tuple[int, int, int], tile: tuple[int, int], kind: MatmulKind, waves: int) -> None:
@@ -55,13 +58,19 @@ def test_choices(size: tuple[int, int, int], tile: tuple[int, int], kind: Matmul
     assert ((best.config.tile_m, best.config.tile_n), best.config.kind, best.waves) == (tile, kind, waves)
 
 
+def both(*cycles: float) -> float:
+    """What two resources take together for a step."""
+    return sum(c**6 for c in cycles) ** (1 / 6)
+
+
 def test_turns_hide_all_epilogues_but_the_last() -> None:
-    """4096 x 4096 x 6400 in 128 x 128: 1024 tiles, 8 of one block, of 512 cycles a step at their efficiency; with short k, the epilogues."""
+    """4096 x 4096 x 6400 in 128 x 128: 1024 tiles, 8 of one block, of 512 cycles a step at their efficiency, and what the cache delays it;
+    with short k, the epilogues."""
     turns, shared = MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG), MatmulConfig(128, 128, stages=6)
-    products, epilogue = 100 * 512 / 0.95, 300 + 4 * 600
+    products, epilogue = 100 * both(512 / 0.97, 256 * 128 / 65 * 1024 / (8 * 132)), 440 + 4 * 510
     assert estimate(MatmulProblem(4096, 4096, 6400), turns).us == pytest.approx(2.1 + (8 * (products + 1000) + epilogue) / 1700)
     short = MatmulProblem(4096, 4096, 64, itemsize=2, staged=4)
-    assert estimate(short, turns).us == pytest.approx(2.1 + 4 * (512 / 0.95 + 300 + 16 * 600) / 1700)
+    assert estimate(short, turns).us == pytest.approx(2.1 + 4 * (products / 100 + 440 + 16 * 510) / 1700)
     assert estimate(short, turns).us < estimate(short, shared).us
 
 
@@ -70,7 +79,7 @@ def test_clusters_take_longer_to_start() -> None:
     one, two = MatmulConfig(128, 128, stages=6), MatmulConfig(128, 128, stages=6, cluster=2)
     problem = MatmulProblem(17 * 128, 2048, 4096)
     assert (problem.tiles(one), problem.tiles(two)) == (272, 288)
-    assert estimate(problem, two).us == pytest.approx(estimate(problem, one).us + 0.7)
+    assert estimate(problem, two).us == pytest.approx(estimate(problem, one).us + 0.7, rel=0.02)  # and its tiles outside load, too
 
 
 def test_types_have_rates_of_their_own() -> None:
@@ -81,13 +90,13 @@ def test_types_have_rates_of_their_own() -> None:
 
 def test_numbers_of_one_estimate() -> None:
     """64 x 7168 x 2048 in 64 x 64: the bytes of b. 4096 x 4096 x 6400 in 128 x 256: 512 tiles, 4 waves of 100 steps, each 1024 cycles of the tensor
-    cores at their efficiency, and the epilogue."""
+    cores at their efficiency and what the cache delays them, and the epilogue."""
     e = estimate(MatmulProblem(64, 7168, 2048), MatmulConfig(64, 64, warpgroups=1, stages=8, blocks=112))
     assert (e.waves, e.bound) == (1, "DRAM")
     assert e.us == pytest.approx(1.7 + 2 * (64 * 2048 + 7168 * 2048 + 64 * 7168) / 4.3e6)
     e = estimate(MatmulProblem(4096, 4096, 6400), MatmulConfig())
     assert e.bound == "tensor cores"
-    assert e.us == pytest.approx(2.1 + 4 * (100 * 1024 / 0.95 + 300 + 4 * 600) / 1700)
+    assert e.us == pytest.approx(2.1 + 4 * (100 * both(1024 / 0.97, 384 * 128 / 65 * 512 / 528) + 440 + 4 * 510) / 1700)
 
 
 def test_a_step_takes_its_time() -> None:
@@ -97,8 +106,8 @@ def test_a_step_takes_its_time() -> None:
     assert [(c.tile_k, c.stages) for c in (chosen, longer, longest)] == [(64, 8), (128, 8), (256, 5)]
     found = estimate(problem, chosen)
     assert found.bound == "barriers"
-    assert found.us == pytest.approx(1.7 + (56 * 270 + 300 + 600 / 4) / 1700)
-    assert estimate(problem, longer).us == pytest.approx(1.7 + (28 * (270 + 10 * 1024 / 128) + 300 + 600 / 4) / 1700)
+    assert found.us == pytest.approx(1.7 + (56 * 270 + 440 + 1.4 * 510 / 4) / 1700)
+    assert estimate(problem, longer).us == pytest.approx(1.7 + (28 * (270 + 10 * 1024 / 128) + 440 + 1.4 * 510 / 4) / 1700)
 
 
 def test_few_slots_leave_memory_idle() -> None:
@@ -117,6 +126,28 @@ def test_tiles_that_would_spill_are_no_candidates() -> None:
     for sides in range(4):
         assert found[sides] - found[sides + 1] == {tile for tile, most in MOST_SIDES.items() if most == sides}
     assert found[4] == found[3] < found[2] < found[1] < found[0]
+
+
+def test_most_accumulators_are_for_one_output_that_reads_nothing() -> None:
+    def largest(**facts: int) -> int:
+        return max(c.accumulators for c in candidates(MatmulProblem(4096, 4096, 512, **facts)) if c.warpgroups == 2)
+
+    assert largest() == MAX_ACCUMULATORS[2] > ROOMY_ACCUMULATORS[2]
+    for facts in ({"sides": 1}, {"staged": 2}, {"row_sums": 1}):
+        assert largest(**facts) == ROOMY_ACCUMULATORS[2]
+
+
+def test_what_loads_together_shares_the_cache() -> None:
+    """A second wave, or more blocks, slow down a step of tiles that the cache serves; so do columns of the last tile that are outside."""
+    config = MatmulConfig(128, 64, stages=8)
+
+    def step(m: int, n: int) -> float:
+        problem = MatmulProblem(m, n, 6400)
+        times = [estimate(replace(problem, k=k), config).us for k in (3200, 6400)]
+        return (times[1] - times[0]) / estimate(problem, config).waves
+
+    assert step(1024, 512) < step(2048, 512) < step(2048, 1024) * 1.001
+    assert step(2048, 1024 - 32) > 1.02 * step(2048, 1024)
 
 
 def test_groups_follow_the_shape() -> None:
@@ -159,10 +190,10 @@ def test_an_epilogue_takes_its_time() -> None:
     shared = MatmulConfig(128, 256, 64, 2, 4)
     alone, beside, busy = (estimate(MatmulProblem(*size, sides=n, wide=n, held=(2,) * (n + 1), work=w), shared).us for n, w in ((0, 0), (1, 1), (1, 40)))
     assert alone < beside < busy
-    guarded = estimate(MatmulProblem(4096, 2800, 1024, sides=1, wide=1, held=(2, 2), work=40), shared).us
-    assert guarded > busy
-    crowded = estimate(MatmulProblem(4096, 2800, 1024, sides=3, wide=3, held=(4, 4, 4, 2), work=1), shared).us
-    assert crowded > 2 * beside
+    crowded = estimate(MatmulProblem(*size, sides=3, wide=3, held=(4, 4, 4, 2), work=1), shared).us
+    assert beside < crowded < 1.2 * beside
+    in_turns = estimate(MatmulProblem(*size, sides=1, wide=1, held=(2, 2), work=1), MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG)).us
+    assert in_turns > 2 * beside  # conditions stand around what it reads
 
 
 def test_stores_of_single_elements_take_longer() -> None:
@@ -206,5 +237,5 @@ def test_matrices_are_read_again_for_what_whole_tiles_leave() -> None:
 def test_rows_that_threads_store_take_longer() -> None:
     config, problem = MatmulConfig(128, 256, group=8), ragged(4, 32768, 4096, 7168)
     times = [tile_time(replace(problem, by_threads=n), config) for n in (0, 1)]
-    assert times[1].epilogue - times[0].epilogue == pytest.approx(4 * 600 * 1.8)
+    assert times[1].epilogue - times[0].epilogue == pytest.approx(4 * 510 * 1.8)
     assert times[0].products == times[1].products

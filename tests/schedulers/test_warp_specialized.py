@@ -24,6 +24,14 @@ def test_kinds(kind: str) -> None:
     proved(simulated(product, KINDS[kind], *sizes), *sizes)
 
 
+@pytest.mark.parametrize(("columns", "piece"), [(32, 32), (48, 16), (80, 16), (112, 16), (176, 16), (160, 32)])
+def test_pieces_of_tiles_of_all_widths(columns: int, piece: int) -> None:
+    config = replace(TWO, tile_n=columns)
+    assert config.columns == piece
+    sizes = {"M": 130, "N": columns + 40, "K": 72}
+    proved(simulated(Product("bias"), config, sizes), sizes)
+
+
 @pytest.mark.parametrize("columns", [64, 128])
 def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -> None:
     """Then only the order of tiles says that a column is inside: the number of the tile in its group over the rows of the group, these the last's."""
@@ -41,6 +49,7 @@ def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -
         tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2),
         tf.schedulers.MatmulConfig(64, 32, stages=2, blocks=3, kind=tf.schedulers.MatmulKind.PINGPONG),
         tf.schedulers.MatmulConfig(64, 16, warpgroups=1, stages=2, blocks=1),
+        tf.schedulers.MatmulConfig(64, 48, warpgroups=1, stages=2, blocks=1),
     ],
 )
 def test_rows_of_ragged_tiles_are_stored_in_pieces(config: tf.schedulers.MatmulConfig) -> None:

@@ -1,0 +1,31 @@
+"""Registers of float32 whose values are rounded to 16 bits, and read by nothing else."""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import DType, float32
+from taskfuse.ir.elementwise_function import DTypeRule
+from taskfuse.ir.medium import MEDIA
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.walk import accesses, walk
+
+
+def rounded_registers(kernel: Kernel) -> frozenset[str]:
+    """The names of these buffers: what computes them may leave out the bits that the conversion drops."""
+    dtypes = {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in kernel.buffers}
+    found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
+    for stmt in walk(kernel):
+        if not _rounds(stmt, dtypes):
+            found.difference_update(access.buffer for access in accesses(stmt)[1])
+    return frozenset(found)
+
+
+def is_short(dtype: DType) -> bool:
+    """Whether it is a float of 16 bits."""
+    return dtype.is_float and dtype.bits == 16
+
+
+def _rounds(stmt: Stmt, dtypes: dict[str, DType]) -> bool:
+    """Whether a statement converts what it reads to 16 bits."""
+    return isinstance(stmt, Compute) and (stmt.op.rule is DTypeRule.CAST or stmt.op.cpp.moves) and is_short(dtypes[stmt.out.buffer])

@@ -1,0 +1,97 @@
+"""Functions whose results are rounded to 16 bits: where their short forms stand, and how near these are."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda.functions import NORMAL_TAIL, NORMAL_TAIL_SHIFT, call
+from taskfuse.cuda.rounded import rounded_registers
+from taskfuse.cuda.source import emit
+from taskfuse.dtypes import DType, float32
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.reports.resources import Resources
+from taskfuse.schedulers import MatmulConfig
+from taskfuse.testing.accuracy import bound
+
+ROUNDED = [op.name for op in ELEMENTWISE.values() if op.cpp.rounded is not None]
+
+
+def body(x_dtype: DType, *outs: DType) -> str:
+    """The code of one gelu, cast to each of some dtypes."""
+    with tf.Fusion("chain") as fusion:
+        y = tf.gelu(tf.define_tensor([4096], dtype=x_dtype, name="x"))
+        for out in outs:
+            fusion.add_output(y if out is y.dtype else tf.cast(y, out))
+    tf.schedulers.pointwise(fusion)
+    return emit(tf.lower(fusion)).text.split("__global__")[1]
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16], ids=str)
+def test_results_of_16_bits_take_the_short_form(dtype: DType) -> None:
+    assert "rounded_gelu(" in body(dtype, dtype)
+    assert "rounded_gelu(" in body(tf.float32, dtype)
+
+
+@pytest.mark.parametrize("outs", [(tf.float32,), (tf.bfloat16, tf.float32), (tf.float8_e4m3,), (tf.float64,)], ids=str)
+def test_what_anything_else_reads_does_not(outs: tuple[DType, ...]) -> None:
+    text = body(tf.float32, *outs)
+    assert "gelu(" in text
+    assert "rounded_gelu(" not in text
+
+
+def test_registers_that_are_converted_and_read_otherwise() -> None:
+    with tf.Fusion("chain") as fusion:
+        x = tf.define_tensor([4096], name="x")
+        only, both = tf.gelu(x), tf.silu(x)
+        fusion.add_output(tf.cast(only, tf.bfloat16))
+        fusion.add_output(tf.cast(both, tf.bfloat16))
+        fusion.add_output(both + 1.0)
+    tf.schedulers.pointwise(fusion)
+    kernel = tf.lower(fusion)
+    assert only.name in rounded_registers(kernel)
+    assert both.name not in rounded_registers(kernel)
+
+
+def test_fast_forms_come_first() -> None:
+    def text(name: str, fast_math: bool) -> str:
+        return call(ELEMENTWISE[name], ["x"], float32, fast_math, is_rounded=True).text
+
+    assert (text("silu", False), text("silu", True)) == ("rounded_silu(x)", "fast_silu(x)")
+    assert (text("gelu", False), text("gelu", True)) == ("rounded_gelu(x)", "rounded_gelu(x)")
+
+
+def test_the_tail_of_a_normal_distribution() -> None:
+    """In float32, as the device function computes it; where a factor is subnormal is left out."""
+    x = np.concatenate([np.linspace(-13, 13, 20001), np.logspace(-30, 0, 500), -np.logspace(-30, 0, 500)]).astype(np.float32)
+    y = (1 / (np.abs(x) + np.float32(NORMAL_TAIL_SHIFT))).astype(np.float32)
+    p = np.full_like(x, NORMAL_TAIL[-1])
+    for c in reversed(NORMAL_TAIL[:-1]):
+        p = (p.astype(np.float64) * y + np.float32(c)).astype(np.float32)
+    tail = p * y * np.exp2(np.float32(-0.72134752) * x * x)
+    gelu = x * np.where(x < 0, tail, 1 - tail)
+    exact = np.array([v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x.tolist()])
+    error = np.where(exact == 0, 0, np.abs(gelu / np.where(exact == 0, 1, exact) - 1))
+    assert np.max(error) < 2.0**-16.5
+    assert np.max(error[np.abs(x) < 6]) < 2.0**-18.5
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_bounds_of_16_bits(name: str) -> None:
+    """Half a unit, and what the short form may be off: 2^-16 of it, as of a float32."""
+    assert 0.5 + 2.0**-8 <= bound(name, tf.bfloat16) <= 0.51
+    assert 0.5 + 2.0**-5 <= bound(name, tf.float16) <= 0.57
+
+
+@pytest.mark.parametrize("gelu", [tf.gelu, tf.gelu_tanh], ids=["exact", "tanh"])
+def test_epilogues_spill_nothing(gelu: Callable[[tf.TensorView], tf.TensorView]) -> None:
+    with tf.Fusion("epilogue") as fusion:
+        a, b = (tf.define_tensor([4096, 1024], dtype=tf.bfloat16, name=name) for name in "ab")
+        x = tf.matmul(a, b.T, dtype=tf.float32) + tf.define_tensor([4096], dtype=tf.bfloat16, name="bias")
+        fusion.add_output(tf.cast(gelu(x), tf.bfloat16))
+    tf.schedulers.matmul(fusion, MatmulConfig(128, 256))
+    found = tf.lower(fusion).resources().compiled
+    assert isinstance(found, Resources)
+    assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
