@@ -15,8 +15,8 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.scalar import const
 from taskfuse.reports.certificate import Verdict
+from tests.schedule.cascades import CASES, arguments, logsumexp, random_cascade
 from tests.schedule.folded import Made, attention
-from tests.schedule.test_cascade import CASES, arguments, logsumexp, random_cascade
 
 SIZES = ((1, 1, 13), (4, 1, 13), (3, 4, 13), (5, 1, 3), (64, 1, 13), (4, 1, 1), (2, 8, 16))
 """Chunks, a multiple of their elements, and elements."""
