@@ -24,7 +24,7 @@ from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
 from taskfuse.schedule.index_conditions import as_choice
 from taskfuse.schedule.masked_ends import constant_end
-from taskfuse.schedule.repairs import Repair
+from taskfuse.schedule.repairs import Emit, Repair, computed
 
 
 class CascadeChunks:
@@ -211,8 +211,7 @@ class CascadeChunks:
         """The factor by which sums change from one maximum to another: 1 if they are the same, and finite, as a sum of no terms is 0."""
         wide = top.dtype.compute
 
-        def emit(name: str, *operands: Operand) -> Operand:
-            return own(self._pointwise(name, shape, operands, top, ELEMENTWISE[name].result_dtype(wide)))
+        emit = self._emits(shape, top, wide)
 
         assert repair.factor is not None
         factor = emit("minimum", repair.factor(old, new, emit), Literal(float(wide.max_value), wide))
@@ -226,8 +225,7 @@ class CascadeChunks:
         shape = [a.extent for a in kept]
         at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p - 1) for p in range(k + 1, len(tv.root))}
 
-        def emit(name: str, *operands: Operand) -> Operand:
-            return own(self._pointwise(name, shape, operands, tv, ELEMENTWISE[name].result_dtype(tv.dtype)))
+        emit = self._emits(shape, tv, tv.dtype)
 
         found: list[Operand] = [Read(walk, point(len(shape)))]
         if plan.top is not None and plan.repair is not None:
@@ -247,8 +245,7 @@ class CascadeChunks:
         """What a sum changes by where its maximum is of nothing but -inf, of each element of the maximum; 1 elsewhere."""
         shape, last = [a.extent for a in top.logical], own(top)
 
-        def emit(name: str, *operands: Operand) -> Operand:
-            return own(self._pointwise(name, shape, operands, top, ELEMENTWISE[name].result_dtype(wide)))
+        emit = self._emits(shape, top, wide)
 
         assert repair.factor is not None
         factor = emit("minimum", repair.factor(Literal(0.0, top.dtype), last, emit), Literal(float(wide.max_value), wide))
@@ -264,6 +261,16 @@ class CascadeChunks:
         made = self.fusion.define(expr)
         self.made.append(made)
         return made
+
+    def _emits(self, shape: Sequence[Expr], like: TensorView, wide: DType) -> Emit:
+        """What makes tensors of some shape; functions of constants are constants."""
+
+        def emit(name: str, *operands: Operand) -> Operand:
+            if all(isinstance(o, Literal) for o in operands):
+                return computed(name, *operands)
+            return own(self._pointwise(name, shape, operands, like, ELEMENTWISE[name].result_dtype(wide)))
+
+        return emit
 
     def _pointwise(self, name: str, shape: Sequence[Expr], operands: tuple[Operand, ...], like: TensorView, dtype: DType) -> TensorView:
         """A function of tensors of the walk, each element at its own index, or of constants; made once."""
