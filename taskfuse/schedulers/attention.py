@@ -134,7 +134,9 @@ def find(fusion: Fusion) -> Attention:
     names = [] if end is None else [str(s) for s in iteration_point(len(top.output.root)) if str(s) in end.free]
     if any(name != str(iteration_point(m + 1)[m]) for name in names):
         end, names = None, []
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, end, names[0] if names else "")
+    is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
+    row = names[0] if names else ""
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row)
 
 
 def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
