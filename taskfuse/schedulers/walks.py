@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.expr import FirstValid, MathExpr, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import needed
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.repairs import depends
 
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
-    """The tensors of each walk, producers first: the first product, what it is read through, all reductions along the axis that the second product sums, and
-    what is computed of no input for them."""
+    """The tensors of each walk, producers first: the first product, all reductions along the axis that the second one sums, what is between them, what is
+    computed of no input, and the padding of inputs."""
     exprs = [e for e in needed(fusion) if not fusion.is_view(e.output)]
     products = [e.output for e in exprs if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix]
     if len(products) < 2:
@@ -31,8 +31,15 @@ def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
         if len(first) != 1:
             continue
         reductions = [e.output for e in exprs if isinstance(e, Reduction) and depends(fusion, e.output, first) and _is_along(keys, e.output, second)]
-        before = [e.output for e in exprs if any(depends(fusion, r, (e.output,)) for r in reductions)]
-        yield tuple(tv for tv in before if depends(fusion, tv, first) or not depends(fusion, tv, fusion.inputs))
+        if len(reductions) < 2:
+            continue
+        before = [e for e in exprs if any(depends(fusion, r, (e.output,)) for r in reductions)]
+        yield tuple(e.output for e in before if depends(fusion, e.output, first) or not depends(fusion, e.output, fusion.inputs) or _is_padding(fusion, e))
+
+
+def _is_padding(fusion: Fusion, expr: MathExpr) -> bool:
+    """True for an input that is padded."""
+    return isinstance(expr, FirstValid) and all(r.tensor.is_input for r in storage_reads(fusion, expr))
 
 
 def _is_along(keys: Keys, tv: TensorView, second: TensorView) -> bool:
