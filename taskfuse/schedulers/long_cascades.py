@@ -7,11 +7,10 @@ Chunks of the keys (:func:`taskfuse.chunk_cascade`), as a batch axis of both pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from taskfuse.errors import ScheduleError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.cascade_plan import CascadePlans
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
@@ -23,51 +22,60 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.walks import walks
 
 
+class Chunks(NamedTuple):
+    """The best chunks of the keys of a walk.
+
+    Attributes:
+        reductions: names of those of the walk.
+        n: how many chunks there are.
+        multiple: of which the keys of a chunk are one.
+        us: expected microseconds of both kernels.
+    """
+
+    reductions: tuple[str, ...]
+    n: int
+    multiple: int
+    us: float
+
+
 def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     """A copy of ``fusion`` with chunks of keys for the walks that gain; ``None`` if none does.
 
     Args:
         extent: numbers for extents.
     """
-    script: Script | None = None
-    for names, n, length in _found(fusion, extent):
-        script = script or Script(copy_fusion(fusion)[0])
-        try:
-            script.chunk_cascade([script.fusion.tensor(name) for name in names], n, length)
-        except ScheduleError:  # another walk has changed what it reads
-            continue
-    return script if script is not None and script.lines else None
+    found = [best for tensors in walks(fusion) if (best := chunks_of(Parts(fusion).extract(tensors, fusion.name), extent)) is not None]
+    if not found:
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    for chunks in found:
+        script.chunk_cascade([script.fusion.tensor(name) for name in chunks.reductions], chunks.n, chunks.multiple)
+    return script
 
 
-def _found(fusion: Fusion, extent: Sizes) -> Iterator[tuple[list[str], int, int]]:
-    """The reductions of each walk that gains, how many chunks it gains by, and a multiple of their lengths."""
-    for tensors in walks(fusion):
-        found = _best(fusion, tensors, extent)
-        if found is not None:
-            yield found
+def chunks_of(walk: Fusion, extent: Sizes) -> Chunks | None:
+    """The best chunks of a fusion that is a walk; ``None`` if it is none, or as fast without them.
 
-
-def _best(fusion: Fusion, tensors: Sequence[TensorView], extent: Sizes) -> tuple[list[str], int, int] | None:
-    """The best number of chunks of the walk that computes some tensors; ``None`` if it is none, or fastest as one."""
-    part = Parts(fusion).extract(tensors, fusion.name)
-    own = Sizes(part, {name: size for name, size in extent.values.items() if name in part.dims}, extent.target)
+    Args:
+        extent: numbers for extents of a fusion that it is part of.
+    """
+    own = Sizes(walk, {name: size for name, size in extent.values.items() if name in walk.dims}, extent.target)
     try:
-        walk = find(part)
-        whole = planned(part, walk, own)[0].us
-        CascadePlans(walk.reductions)
+        found = find(walk)
+        whole = planned(walk, found, own)[0].us
+        CascadePlans(found.reductions)
     except (UnsupportedError, ScheduleError):
         return None
-    target = extent.target
-    results = own.elements(walk.reductions[-1])
-
-    options = planned_chunks(part, walk, range(2, MOST_CHUNKS + 1), own)
+    target = own.target
+    results = own.elements(found.reductions[-1]) * found.reductions[-1].dtype.itemsize
+    options = planned_chunks(walk, found, range(2, MOST_CHUNKS + 1), own)
 
     def both(n: int) -> float:
-        moved = float((n + 1) * results * walk.reductions[-1].dtype.itemsize)
+        moved = float((n + 1) * results)
         joins = target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
         return options[n].us - target.overlap_us + joins
 
     best = min(options, key=both, default=None)
     if best is None or both(best) >= GAIN * whole:
         return None
-    return [tv.name for tv in walk.reductions], best, options[best].config.chunk
+    return Chunks(tuple(tv.name for tv in found.reductions), best, options[best].config.chunk, both(best))
