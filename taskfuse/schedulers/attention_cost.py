@@ -140,7 +140,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     target = extent.target
     if not target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
-    walk = Walk.of(fusion, found, extent)
+    walk = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, target) is None]
     options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)
     if not options:
@@ -150,7 +150,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
 
 def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
     """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit."""
-    whole, target = Walk.of(fusion, found, extent), extent.target
+    whole, target = WalkExtents.of(fusion, found, extent), extent.target
     fit = [c for c in _every(found, target) if _problem(fusion, found, c, whole.depth, target, is_whole=True) is None]
     made: dict[int, Option[AttentionConfig]] = {}
     for n in counts if fit else ():
@@ -162,7 +162,7 @@ def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], exte
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class WalkExtents:
     """The extents of walks, in numbers.
 
     Attributes:
@@ -180,7 +180,7 @@ class Walk:
     written: float
 
     @classmethod
-    def of(cls, fusion: Fusion, found: Attention, extent: Sizes) -> Walk:
+    def of(cls, fusion: Fusion, found: Attention, extent: Sizes) -> WalkExtents:
         """Those of a fusion."""
         root = found.scores.root
         m, n, depth = (extent(root[p].extent) for p in (found.m, found.n, found.d))
@@ -191,9 +191,7 @@ class Walk:
 def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     """Parameters that may be tried."""
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    if found.end is None:  # else some blocks have much more to do than others
-        every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
-    return every
+    return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
 
 
 def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, target: Target, *, is_whole: bool = False) -> str | None:
@@ -223,7 +221,7 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 
 
-def _us(found: Attention, config: AttentionConfig, walk: Walk, extent: Sizes) -> float:
+def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Sizes) -> float:
     """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes."""
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
@@ -238,7 +236,8 @@ def _us(found: Attention, config: AttentionConfig, walk: Walk, extent: Sizes) ->
     waves = walk.batch * tiles / (config.blocks or target.sms)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
-        total = figures.block_cycles + waves * (each + figures.turn_cycles[config.query_stages - 1])
+        turn = figures.turn_cycles[config.query_stages - 1] if found.end is None else figures.claimed_cycles
+        total = figures.block_cycles + waves * (each + turn)
     else:
         total = waves * (each + figures.block_cycles)
     return target.kernel_us(total / target.clock_mhz, target.dram_us(walk.moved))

@@ -22,7 +22,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.walks import walks
 
 
-class Chunks(NamedTuple):
+class KeyChunks(NamedTuple):
     """The best chunks of the keys of a walk.
 
     Attributes:
@@ -53,7 +53,7 @@ def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     return script
 
 
-def chunks_of(walk: Fusion, extent: Sizes) -> Chunks | None:
+def chunks_of(walk: Fusion, extent: Sizes) -> KeyChunks | None:
     """The best chunks of a fusion that is a walk; ``None`` if it is none, or as fast without them.
 
     Args:
@@ -78,4 +78,4 @@ def chunks_of(walk: Fusion, extent: Sizes) -> Chunks | None:
     best = min(options, key=both, default=None)
     if best is None or both(best) >= GAIN * whole:
         return None
-    return Chunks(tuple(tv.name for tv in found.reductions), best, options[best].config.chunk, both(best))
+    return KeyChunks(tuple(tv.name for tv in found.reductions), best, options[best].config.chunk, both(best))
