@@ -172,7 +172,7 @@ BAD_ONE = {
     "never": (ONCE, "", "it is not rescaled"),
     "twice": (ONCE, ONCE + ONCE, "an accumulator is rescaled twice at one index"),
     "in a loop": (ONCE, "FOR r in 0..2:\n  " + ONCE, "an accumulator is rescaled twice at one index"),
-    "for each term": (ONCE + "FOR j in 0..N:\n", "FOR j in 0..N:\n  " + ONCE, "an accumulator is rescaled twice at one index"),
+    "for each term": (ONCE + "FOR j in 0..N:\n", "FOR j in 0..N:\n  " + ONCE, "how often it is rescaled is not known"),
     "behind the terms": (ONCE, "", "it is rescaled behind terms of the same index"),
     "another accumulator": (ONCE, ONCE.replace("t[0]", "t[1]"), ""),
     "by another thread's factor": ("d[threadIdx.x, 0])", "d[(threadIdx.x + 1) % 4, 0])", "is not the wanted element"),
