@@ -13,7 +13,7 @@ from dataclasses import replace
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.axes import Axis, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import FirstValid, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, at_point
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, and_, const, le, lt, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands
@@ -84,8 +84,21 @@ class CascadeChunks:
 
     def _by_chunks(self, tv: TensorView, expr: Reduction, root: list[Axis]) -> tuple[Operand, ...]:
         """The operands of a reduction by chunks, which are neutral past the end."""
-        operands = tuple(self._moved(o, self.axes[tv], len(tv.root)) for o in storage_operands(self.fusion, expr))
+        operands = self._operands(expr, self.axes[tv], len(tv.root))
         return operands if self.is_whole else tuple(self._masked(o, expr, root, self.axes[tv]) for o in operands)
+
+    def _operands(self, expr: MathExpr, along: int | None, rank: int) -> tuple[Operand, ...]:
+        """The operands of a tensor of some rank, as its chunked form reads them: what has no element of the axis as before, through views."""
+        at: dict[str, Expr] = {}
+        if along is not None:
+            at = {str(iteration_symbol(p)): iteration_symbol(p + self.depth) for p in range(along + 1, rank)}
+        operands: list[Operand] = []
+        for given, o in zip(expr.operands, storage_operands(self.fusion, expr), strict=True):
+            moved = self._moved(o, along, rank)
+            is_same = isinstance(o, Read) and isinstance(moved, Read) and moved.tensor is o.tensor
+            is_apart = isinstance(o, Read) and not any(f"i{along}" in e.free for e in o.index)
+            operands.append(at_point(given, at) if is_same and is_apart else moved)
+        return tuple(operands)
 
     def _root(self, tv: TensorView, instead: list[Axis]) -> list[Axis]:
         """Axes like those of a reduction, with others in the place of the reduced one."""
@@ -193,8 +206,7 @@ class CascadeChunks:
                 return self._chunked[tv, place]
             assert isinstance(expr, Pointwise | FirstValid | Reduction)
             expr = as_choice(self.fusion, expr) if isinstance(expr, Pointwise) else expr
-            operands = tuple(self._moved(o, along, len(tv.root)) for o in storage_operands(self.fusion, expr))
-            operands = tuple(self._of_padded(o) for o in operands)
+            operands = tuple(self._of_padded(o) for o in self._operands(expr, along, len(tv.root)))
             if isinstance(expr, Reduction) and expr.body is MUL and along is not None and not self.is_whole and not self.parts:
                 operands = tuple(self._masked(o, expr, root, along) for o in operands)  # copies of whole tiles fill up with zeros
             self._chunked[tv, place] = self._define(replace(expr, output=self._new(root, tv), operands=operands))

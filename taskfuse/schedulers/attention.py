@@ -120,6 +120,10 @@ def find(fusion: Fusion) -> Attention:
     if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not _is_given(fusion, other.b):
         raise refuse(fusion, "attention", "a product has several axes of rows or of columns, or the last factor is not an input")
     (m,), (n,), (c,) = sides.rows, own, other.columns
+    if sum(f"i{m}" in e.free for e in sides.a.index) > 1:
+        raise refuse(
+            fusion, "attention", f"rows of {first.output.name} are digits of several axes of {sides.a.tensor.name}", "pass the reshaped tensor as an input"
+        )
     batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
     sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
     for e in sizes:

@@ -19,6 +19,7 @@ from taskfuse.schedulers.attention_cost import planned, planned_chunks
 from taskfuse.schedulers.long_products import CACHED, GAIN, MOST_CHUNKS
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.segment_ways import RowViews
 from taskfuse.schedulers.walks import walks
 
 
@@ -44,7 +45,9 @@ def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     Args:
         extent: numbers for extents.
     """
-    found = [best for tensors in walks(fusion) if (best := chunks_of(Parts(fusion).extract(tensors, fusion.name), extent)) is not None]
+    parts, rows = Parts(fusion), RowViews(fusion)
+    alone = (parts.extract(tensors, fusion.name, rows.of(tensors)) for tensors in walks(fusion))
+    found = [chunks for walk in alone if (chunks := chunks_of(walk, extent)) is not None]
     if not found:
         return None
     script = Script(copy_fusion(fusion)[0])

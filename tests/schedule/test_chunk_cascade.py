@@ -129,6 +129,19 @@ def test_random_cascades_give_what_the_math_gives_where_that_is_a_number() -> No
             np.testing.assert_allclose(a[known], b[known], rtol=3e-4, atol=1e-5 * most, err_msg=f"seed {seed}")
 
 
+def test_what_has_no_element_of_the_axis_is_read_through_its_view() -> None:
+    """So the view may be an input of a kernel."""
+    with tf.Fusion() as fusion:
+        q, k = tf.define_tensor([6, 5, 4]), tf.define_tensor([2, "N", 4])
+        rows = tf.reshape(q, [2, 15, 4])
+        scores = tf.matmul(rows, tf.permute(k, (0, 2, 1)))
+        top = tf.max(scores, axis=2)
+        total = tf.sum(tf.exp(scores - tf.expand_dims(top, 2)), axis=2)
+        fusion.add_output(tf.log(total) + top)
+    tf.chunk_cascade([top, total], 3)
+    assert [use.output.root[-1].extent for use in rows.uses] == [const(4)]
+
+
 def test_what_it_refuses() -> None:
     def refused(make: Callable[[], object]) -> str:
         with pytest.raises(ScheduleError) as error:

@@ -130,6 +130,7 @@ def scaled_first() -> tf.Fusion:
         (scaled_first, "not inputs"),
         (lambda: attention(40), "heads of 40"),
         (lambda: attention(heads=("A", "B", "C", "D")), "4 batch axes"),
+        (lambda: attention(heads=(4,), key_heads=(2,), sizes=(3, "N"), enable_gqa=True), "digits of several axes"),
     ],
 )
 def test_what_it_refuses(make: Callable[[], tf.Fusion], reason: str) -> None:

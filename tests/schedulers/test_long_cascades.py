@@ -44,6 +44,15 @@ def test_any_number_of_keys() -> None:
     np.testing.assert_allclose(found.fusion.evaluate(*args)[0].astype(np.float64), fusion.evaluate(*args)[0].astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4])
+def test_few_queries_of_heads_that_have_keys_together_are_one_product(rows: int) -> None:
+    """They are read as the rows of a view; a result that is one is a copy, or what the second kernel stores."""
+    found = choose_segments(attention(128, heads=(1, 32), key_heads=(1, 8), sizes=(rows, 32768), enable_gqa=True))
+    assert [step.schedule.scheduler for step in found.steps][:2] == ["attention", "normalization"]
+    assert len(found.steps[0].views) == (rows > 1)
+    assert [str(e) for e in found.steps[0].fusion.outputs[-1].shape[1:]] == ["1", "8", str(4 * rows), "128"]
+
+
 def test_what_has_no_walk_stays() -> None:
     fusion = attention(40, heads=(2,), sizes=(1, 32768))  # not a multiple of 32
     assert chunk_long_cascades(fusion, Sizes(fusion, None, DEFAULT)) is None
