@@ -7,6 +7,7 @@ Chunks of the keys (:func:`taskfuse.chunk_cascade`), as a batch axis of both pro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from taskfuse.errors import ScheduleError, UnsupportedError
@@ -45,15 +46,20 @@ def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     Args:
         extent: numbers for extents.
     """
-    parts, rows = Parts(fusion), RowViews(fusion)
-    alone = (parts.extract(tensors, fusion.name, rows.of(tensors)) for tensors in walks(fusion))
-    found = [chunks for walk in alone if (chunks := chunks_of(walk, extent)) is not None]
+    found = [chunks for walk in walks_alone(fusion) if (chunks := chunks_of(walk, extent)) is not None]
     if not found:
         return None
     script = Script(copy_fusion(fusion)[0])
     for chunks in found:
         script.chunk_cascade([script.fusion.tensor(name) for name in chunks.reductions], chunks.n, chunks.multiple)
     return script
+
+
+def walks_alone(fusion: Fusion) -> Iterator[Fusion]:
+    """Each walk as a fusion of its own, of views that a kernel may take as arrays of rows."""
+    parts, rows = Parts(fusion), RowViews(fusion)
+    for tensors in walks(fusion):
+        yield parts.extract(tensors, fusion.name, rows.of(tensors))
 
 
 def chunks_of(walk: Fusion, extent: Sizes) -> KeyChunks | None:

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import taskfuse as tf
 from taskfuse.schedulers.attention import offer
 from taskfuse.schedulers.roofline import bytes_of
 from taskfuse.schedulers.schedule import Sizes
@@ -63,3 +64,17 @@ def test_attention_of_few_queries_is_expected_in_chunks_of_keys(rows: int, keys:
     assert whole >= gain * ours
     least = DEFAULT.dram_us(bytes_of(fusion, Sizes(fusion, None, DEFAULT)))
     assert min(ours, theirs) > least
+
+
+def test_queries_of_heads_that_have_keys_together_are_known_as_rows() -> None:
+    fusion = attention(128, heads=(1, 32), key_heads=(1, 8), sizes=(3, 32768), enable_gqa=True)
+    found = attention_times(fusion, "_scaled_dot_product_cudnn_attention", False)
+    assert found is not None
+    assert found[0] < 50
+
+
+def test_what_is_no_attention_has_no_time() -> None:
+    with tf.Fusion() as fusion:
+        a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
+        fusion.add_output(a @ b)
+    assert attention_times(fusion, "_scaled_dot_product_cudnn_attention", False) is None
