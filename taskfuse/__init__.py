@@ -40,6 +40,7 @@ from taskfuse.runtime.readers import KernelReaders
 from taskfuse.schedule import layouts
 from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.cascade import cascade
+from taskfuse.schedule.chunk_cascade import chunk_cascade
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.schedule.segment import SegmentedFusion, segment
@@ -78,6 +79,7 @@ __all__: list[str] = [
     "bfloat16",
     "bool_",
     "cascade",
+    "chunk_cascade",
     "compile",
     "copy_fusion",
     "errors",

@@ -121,19 +121,19 @@ class Native:
         neutral = combine.neutral(dtype)
         with np.errstate(all="ignore"):
             if dtype.is_float:
-                return _reduce(combine.op.function, array.astype(np.float64), axis, np.dtype(np.float64), neutral).astype(dtype.numpy)
+                return _reduce(combine.op.function, array.astype(np.float64), axis, np.dtype(np.float64), neutral).astype(self.storage(dtype))
             return _reduce(combine.op.function, array, axis, dtype.numpy, neutral)
 
     def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
         with np.errstate(all="ignore"):
             if dtype.is_float:
-                return _accumulate(combine.op.function, array.astype(np.float64), axis, np.dtype(np.float64)).astype(dtype.numpy)
+                return _accumulate(combine.op.function, array.astype(np.float64), axis, np.dtype(np.float64)).astype(self.storage(dtype))
             return _accumulate(combine.op.function, array, axis, dtype.numpy)
 
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         with np.errstate(all="ignore"):
             if dtype.is_float:
-                return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64))).astype(dtype.numpy)
+                return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64))).astype(self.storage(dtype))
             return np.asarray(np.matmul(a, b))
 
 

@@ -9,7 +9,7 @@ from taskfuse.dtypes import bool_, float32
 from taskfuse.ir.axes import axis, iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
-from taskfuse.ir.scalar import ONE, Const, ge
+from taskfuse.ir.scalar import Const, ge
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
@@ -23,6 +23,8 @@ from taskfuse.ops.views import permute, reshape, squeeze
 __all__ = ["scaled_dot_product_attention"]
 
 LOG2_E = math.log2(math.e)
+MOST_ROWS = 64
+"""Of so many queries the heads that have keys together are one product: the rows of an instruction of tensor cores."""
 
 
 @op(OpKind.COMPOSITE, floating_only, torch="scaled_dot_product_attention")
@@ -91,9 +93,10 @@ def _attention(
     shape = (*query.shape[:-1], value.shape[-1])
     with fusion.call():
         is_shared = enable_gqa and _heads_per_key(name, query, key) > 1 and _heads_per_key(name, query, value) == _heads_per_key(name, query, key)
-        is_grouped = is_shared and query.shape[-2] is ONE and attn_mask is None and not is_causal
-        if is_grouped:  # heads that have keys together are the rows of one product
-            query = reshape(query, (*query.shape[:-3], key.shape[-3], _heads_per_key(name, query, key), query.shape[-1]))
+        rows = query.shape[-2] * (_heads_per_key(name, query, key) if is_shared else 1)
+        is_grouped = is_shared and attn_mask is None and not is_causal and isinstance(rows, Const) and rows.value <= MOST_ROWS
+        if is_grouped:  # the few queries of heads that have keys together are the rows of one product
+            query = reshape(query, (*query.shape[:-3], key.shape[-3], rows, query.shape[-1]))
         elif enable_gqa:
             key, value = (_repeated(name, tv, query) for tv in (key, value))
         wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32

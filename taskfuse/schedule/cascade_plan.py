@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read, Reduction
@@ -16,7 +18,8 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedule.call import Call
+from taskfuse.location import caller
+from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.repairs import Repair, Repairs, depends, product_of
 
 COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
@@ -41,6 +44,9 @@ class CascadePlan:
 class CascadePlans:
     """The plans of the reductions of one call, in their order; nothing is changed.
 
+    Args:
+        name: of the call, for errors.
+
     Attributes:
         exprs: the definitions of the reductions.
         axes: where in its iteration space each has the reduced axis.
@@ -52,8 +58,9 @@ class CascadePlans:
         ScheduleError: they cannot share a walk.
     """
 
-    def __init__(self, reductions: tuple[TensorView, ...]) -> None:
+    def __init__(self, reductions: tuple[TensorView, ...], name: str = "cascade") -> None:
         self.reductions = reductions
+        self.name = name
         self.fusion = reductions[0].fusion
         self.exprs = {tv: self._checked(tv) for tv in reductions}
         self.axes = {tv: next(k for k, a in enumerate(tv.root) if a.is_reduction) for tv in reductions}
@@ -63,10 +70,10 @@ class CascadePlans:
         self.every = tuple(self._plan(tv, reductions[:k]) for k, tv in enumerate(reductions))
 
     def _checked(self, tv: TensorView) -> Reduction:
-        call = Call("cascade", tv)
+        call = Call(self.name, tv)
         expr = call.reduction()
         if tv.loop != tv.root or sum(a.is_reduction for a in tv.root) != 1:
-            raise call.error(f"{tv.name} does not reduce one axis, or has a schedule", "call cascade before split, merge, reorder and rfactor")
+            raise call.error(f"{tv.name} does not reduce one axis, or has a schedule", f"call {self.name} before split, merge, reorder and rfactor")
         first = self.reductions[0]
         mine, other = (next(a.extent for a in t.root if a.is_reduction) for t in (tv, first))
         if mine is not other:
@@ -77,7 +84,7 @@ class CascadePlans:
         return expr
 
     def _plan(self, tv: TensorView, earlier: Sequence[TensorView]) -> CascadePlan:
-        call, expr = Call("cascade", tv), self.exprs[tv]
+        call, expr = Call(self.name, tv), self.exprs[tv]
         later = self.reductions[len(earlier) :]
         early = next((r for r in later if r is not tv and depends(self.fusion, tv, (r,))), None)
         if early is not None:
@@ -122,7 +129,7 @@ class CascadePlans:
 
     def _trace(self, tv: TensorView, earlier: Sequence[TensorView]) -> None:
         """Where the axis of the walk is in each tensor between a reduction and earlier ones, and where these are read. Raises :class:`ScheduleError`."""
-        call = Call("cascade", tv)
+        call = Call(self.name, tv)
         stack: list[tuple[TensorView, int | None, tuple[Expr, ...]]] = [(tv, self.axes[tv], tuple(iteration_symbol(p) for p in range(len(tv.root))))]
         while stack:
             t, along, point = stack.pop()
@@ -148,3 +155,15 @@ class CascadePlans:
                 if not isinstance(self.fusion.definition(o.tensor), Pointwise):
                     raise call.error(f"{o.tensor.name}, between {tv.name} and a reduction that it reads, is not elementwise")
                 stack.append((o.tensor, place, index))
+
+
+def given_reductions(name: str, given: object) -> tuple[TensorView, ...]:
+    """The tensors that a call is given. Raises :class:`ScheduleError`: there are none, or one twice."""
+    every = cast("Sequence[object]", given) if is_list(given) else ()
+    found = tuple(tv for tv in every if isinstance(tv, TensorView))
+    if not found or len(found) != len(every):
+        raise ScheduleError(call=name, tensor="", reason="no tensors are given", help="give the reductions of one axis", location=caller())
+    again = next((tv for k, tv in enumerate(found) if among(tv, found[:k])), None)
+    if again is not None:
+        raise Call(name, again).error(f"{again.name} is given twice", "give each reduction once")
+    return found

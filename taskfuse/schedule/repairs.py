@@ -100,7 +100,7 @@ class Repairs:
         """The repair of what is a function of the reduction alone: its own difference, or quotient. A sum is put off as if it were 1, so it must be a
         factor there."""
         if self.as_factor:
-            one = value(Literal(1.0, self.reduction.dtype), _computed)
+            one = value(Literal(1.0, self.reduction.dtype), computed)
             if not isinstance(one, Literal) or not math.isfinite(one.value) or one.value == 0:
                 return None
             return Repair(factor=lambda old, new, emit: emit("div", value(new, emit), value(old, emit)))
@@ -127,7 +127,7 @@ class Repairs:
                 return None
 
 
-def _computed(name: str, *operands: Operand) -> Operand:
+def computed(name: str, *operands: Operand) -> Operand:
     """A function of constants; one of something else as it is."""
     values = [o.value for o in operands if isinstance(o, Literal)]
     if len(values) < len(operands):

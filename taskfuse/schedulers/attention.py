@@ -21,7 +21,7 @@ from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import Axis, iteration_point
 from taskfuse.ir.contraction import Factors, factors
-from taskfuse.ir.expr import Pointwise, Read, Reduction
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -48,8 +48,8 @@ def attention(
 
     The fusion has two products of 16-bit factors with float32 sums. The first one's factors are inputs, ``[..., M, D]`` and ``[..., N, D]`` as it reads them.
     The second one sums over N what elementwise math and reductions over N make of the first, times an input ``[..., N, C]``. The reductions form a cascade
-    (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to two batch axes, of which keys and values may
-    lack some or have fewer elements (grouped queries).
+    (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which keys and values
+    may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -103,34 +103,44 @@ def find(fusion: Fusion) -> Attention:
     one, two = _matrices(fusion, first), _matrices(fusion, second)
     assert one is not None
     assert two is not None
-    inputs = [resolve(fusion, o).tensor for o in first.operands if isinstance(o, Read)]
-    if not all(t.is_input for t in inputs) or len(one.summed) != 1 or len(two.summed) != 1:
+    if not all(_is_given(fusion, o) for o in first.operands) or len(one.summed) != 1 or len(two.summed) != 1:
         raise refuse(fusion, "attention", f"the factors of {first.output.name} are not inputs, or it sums over several axes")
-    wanted = second.output.root[two.summed[0]].extent
+    key = second.output.root[two.summed[0]]
+    wanted = key.extent
     reductions = tuple(e.output for e in exprs if isinstance(e, Reduction) and e is not first and depends(fusion, e.output, (first.output,)))
     for r in reductions:
         reduced = [a.extent for a in r.root if a.is_reduction]
         if len(reduced) != 1 or reduced[0] is not wanted:
             raise refuse(fusion, "attention", f"{r.name} reduces another axis than that of {second.output.name}")
-    sides = one if _is_along(fusion, first.output, one.columns, wanted) else one.swapped()
-    other = two if any(resolve(fusion, o).tensor.is_input for o in (two.b,)) else two.swapped()
-    if len(sides.rows) != 1 or len(sides.columns) != 1 or len(other.columns) != 1 or not resolve(fusion, other.b).tensor.is_input:
+    keys = Keys(fusion)
+    along = [p for p, a in enumerate(first.output.root) if keys.equal(a, key)]
+    sides = one if one.columns.intersection(along) else one.swapped()
+    other = two if _is_given(fusion, two.b) else two.swapped()
+    own = [p for p in sides.columns if p in along]
+    if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not _is_given(fusion, other.b):
         raise refuse(fusion, "attention", "a product has several axes of rows or of columns, or the last factor is not an input")
-    (m,), (n,), (c,) = sides.rows, sides.columns, other.columns
+    (m,), (n,), (c,) = sides.rows, own, other.columns
+    if sum(f"i{m}" in e.free for e in sides.a.index) > 1:
+        raise refuse(
+            fusion, "attention", f"rows of {first.output.name} are digits of several axes of {sides.a.tensor.name}", "pass the reshaped tensor as an input"
+        )
+    batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
     sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
     for e in sizes:
         if not isinstance(e, Const) or e.value % 32 or not 32 <= e.value <= 256:
             raise refuse(fusion, "attention", f"heads of {e} elements", "use constant multiples of 32 up to 256")
-    if len(one.batch) > 2:
-        raise refuse(fusion, "attention", f"it has {len(one.batch)} batch axes", "merge them, with a reshape")
+    if len(batch) > 3:
+        raise refuse(fusion, "attention", f"it has {len(batch)} batch axes", "merge them, with a reshape")
     assert isinstance(sizes[1], Const)
     top = fusion.definition(reductions[0])
     assert isinstance(top, Reduction)
     end = masked_end(fusion, top, next(k for k, a in enumerate(top.output.root) if a.is_reduction))
     names = [] if end is None else [str(s) for s in iteration_point(len(top.output.root)) if str(s) in end.free]
-    return Attention(
-        first.output, reductions, one.batch, m, n, one.summed[0], sizes[1].value, *sides.places, end if len(names) < 2 else None, names[0] if names else ""
-    )
+    if any(name != str(iteration_point(m + 1)[m]) for name in names):
+        end, names = None, []
+    is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
+    row = names[0] if names else ""
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row)
 
 
 def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
@@ -138,10 +148,16 @@ def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
     return found if found is not None and found.make_a_matrix else None
 
 
-def _is_along(fusion: Fusion, scores: TensorView, positions: frozenset[int], extent: object) -> bool:
-    """True if the axis of the reductions is that of the columns: one of the same extent, that of the rows only if it has another."""
-    (p,) = positions if len(positions) == 1 else (None,)
-    return p is not None and scores.root[p].extent is extent
+def _is_given(fusion: Fusion, operand: Operand) -> bool:
+    """True for an input, also one that is padded with zeros, as chunks of keys are."""
+    if not isinstance(operand, Read):
+        return False
+    tensor = resolve(fusion, operand).tensor
+    match fusion.definition(tensor):
+        case FirstValid(operands=(Read() as read, Literal(value=value))):
+            return value == 0 and resolve(fusion, read).tensor.is_input
+        case _:
+            return tensor.is_input
 
 
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
@@ -153,7 +169,9 @@ class _Walk:
     def __init__(self, script: Script, found: Attention, config: AttentionConfig) -> None:
         self.script, self.fusion, self.found, self.config = script, script.fusion, found, config
         self.is_clustered = config.cluster > 1
-        self.head = (2 if config.blocks else len(found.batch) + 1) + self.is_clustered
+        self.batch = min(len(found.batch), 2)
+        """Axes of blocks beside the rows."""
+        self.head = (2 if config.blocks else self.batch + 1) + self.is_clustered
         """The place of the loop over the chunks."""
 
     def apply(self) -> None:
@@ -210,6 +228,9 @@ class _Walk:
         assert isinstance(first, Reduction)
         assert isinstance(second, Reduction)
         last = next(k for k, o in enumerate(second.terms) if isinstance(o, Read) and not depends(fusion, o.tensor, (self.scores,)))
+        for out in fusion.outputs:
+            if out.uses:  # results that others read are copies of what these read
+                script.new(out, "cache_fork")
         self.outs = [tv for tv in fusion.outputs if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
         self.stored = [(script.new(tv, "cache_before"), tv) for tv in self.outs]
         self.queries = self._copied(self.scores, self.found.queries)
@@ -290,7 +311,9 @@ class _Walk:
 
     def _blocks(self, call: Recorded) -> None:
         """[batch.., rows, ..] to [batch.., blocks, (rank,) rows of a block, ..]; the last rows come first where masks leave them more keys than others."""
-        rows = len(self.found.batch)
+        rows = self.batch
+        for _ in range(rows, len(self.found.batch)):
+            call.merge(0)
         call.split(rows, self.config.rows)
         if self.is_clustered:
             call.split(rows, self.config.cluster)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
+from taskfuse.dtypes import float32
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
@@ -14,6 +16,7 @@ from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.roofline import bytes_of
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import Target
 
@@ -109,6 +112,7 @@ class Attention:
         batch, m, n, d: positions of axes in the iteration space of ``scores``.
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
+        is_padded: keys, or values, are inputs that are padded with zeros.
         end: the key from which on a mask leaves nothing, over ``row``, the symbol of a row; ``None``: no such key is known.
     """
 
@@ -121,6 +125,7 @@ class Attention:
     columns: int
     queries: int
     keys: int
+    is_padded: bool
     end: Expr | None
     row: str
 
@@ -135,29 +140,70 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     target = extent.target
     if not target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
-    root = found.scores.root
-    depth = extent(root[found.d].extent)
-    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    if found.end is None:  # else some blocks have much more to do than others
-        every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
-    fit = [c for c in every if _problem(fusion, found, c, depth, target) is None]
-    m, n = extent(root[found.m].extent), extent(root[found.n].extent)
-    batch = 1
-    for p in found.batch:
-        batch *= extent(root[p].extent)
-    options = sorted((Option(c, _us(found, c, batch, m, n, depth, extent)) for c in fit), key=lambda o: o.us)
+    walk = WalkExtents.of(fusion, found, extent)
+    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, target) is None]
+    options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)
     if not options:
-        raise refuse(fusion, "attention", f"tiles of {depth} and {found.columns} columns do not fit a multiprocessor")
+        raise refuse(fusion, "attention", f"tiles of {walk.depth} and {found.columns} columns do not fit a multiprocessor")
     return tuple(options)
 
 
-def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, target: Target) -> str | None:
-    """Why parameters do not fit; ``None`` if they do."""
+def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
+    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit."""
+    whole, target = WalkExtents.of(fusion, found, extent), extent.target
+    fit = [c for c in _every(found, target) if _problem(fusion, found, c, whole.depth, target, is_whole=True) is None]
+    made: dict[int, Option[AttentionConfig]] = {}
+    for n in counts if fit else ():
+        written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
+        walk = replace(whole, batch=n * whole.batch, moved=whole.moved - whole.written + written, written=written)
+        options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in fit)
+        made[n] = min(options, key=lambda o: o.us)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class WalkExtents:
+    """The extents of walks, in numbers.
+
+    Attributes:
+        batch: products with rows, and keys, of their own.
+        m, n, depth: rows, keys, and elements of each.
+        moved: bytes of inputs and outputs.
+        written: those of outputs.
+    """
+
+    batch: int
+    m: int
+    n: int
+    depth: int
+    moved: float
+    written: float
+
+    @classmethod
+    def of(cls, fusion: Fusion, found: Attention, extent: Sizes) -> WalkExtents:
+        """Those of a fusion."""
+        root = found.scores.root
+        m, n, depth = (extent(root[p].extent) for p in (found.m, found.n, found.d))
+        written = float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs))
+        return cls(prod(extent(root[p].extent) for p in found.batch), m, n, depth, bytes_of(fusion, extent), written)
+
+
+def _every(found: Attention, target: Target) -> list[AttentionConfig]:
+    """Parameters that may be tried."""
+    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
+    return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
+
+
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, target: Target, *, is_whole: bool = False) -> str | None:
+    """Why parameters do not fit; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
     if config.cluster > 1 and found.end is not None:
         return "the walks of a cluster's blocks end at their own rows"
     if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
         return "blocks that claim rows, as walks are unequally long, have one stage of queries, and the number of rows is constant"
-    masks = 2 * (found.end is not None) or int(not is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts()))
+    is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
+    if found.is_padded and not is_whole:
+        return "chunks of keys that are padded end with steps of their walks"
+    masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:
         return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
@@ -175,23 +221,26 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 
 
-def _us(found: Attention, config: AttentionConfig, batch: int, m: int, n: int, depth: int, extent: Sizes) -> float:
-    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks."""
+def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Sizes) -> float:
+    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes."""
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
-    products = scores * (depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
+    products = scores * (walk.depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
     cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
     cycles += 0 if found.end is None else figures.masked_cycles
-    tiles = -(-m // config.rows)
-    each = _chunks(found, config, tiles, n, extent) * cycles
+    tiles = -(-walk.m // config.rows)
+    each = _chunks(found, config, tiles, walk.n, extent) * cycles
     each += 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
-    waves = batch * tiles / (config.blocks or target.sms)
+    waves = walk.batch * tiles / (config.blocks or target.sms)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
-        return target.kernel_us((figures.block_cycles + waves * (each + figures.turn_cycles[config.query_stages - 1])) / target.clock_mhz)
-    return target.kernel_us(waves * (each + figures.block_cycles) / target.clock_mhz)
+        turn = figures.turn_cycles[config.query_stages - 1] if found.end is None else figures.claimed_cycles
+        total = figures.block_cycles + waves * (each + turn)
+    else:
+        total = waves * (each + figures.block_cycles)
+    return target.kernel_us(total / target.clock_mhz, target.dram_us(walk.moved))
 
 
 def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:

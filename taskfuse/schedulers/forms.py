@@ -22,6 +22,7 @@ from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Trial, result
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
 from taskfuse.schedulers.ragged_tiles import as_rows
@@ -67,6 +68,7 @@ class Forms:
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
+        self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)

@@ -201,7 +201,10 @@ class RowSchedule:
         self._check_axes(ref)
         others = [tv for tv in self.code if tv is not ref]
         self.wide = {tv for tv in self.code if tv in wide}
-        r.propagate([tv for tv in others if tv in wide], len(ref.loop))
+        vectors = set(others) if space.is_inner or space.width == 1 else space.having(self.fusion, [space.contiguous])
+        r.propagate([tv for tv in others if tv in wide and tv in vectors], len(ref.loop))
+        if once := [tv for tv in others if tv in wide and tv not in vectors]:  # of a whole vector, such as a factor of all elements of a row
+            r.propagate(once, len(ref.loop) - 1)
         if narrow := [tv for tv in others if tv in rows - wide]:
             r.propagate(narrow)
         if alone := [tv for tv in others if tv not in rows | wide]:

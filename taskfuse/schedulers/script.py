@@ -15,6 +15,7 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.cascade import cascade
+from taskfuse.schedule.chunk_cascade import chunk_cascade
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.propagate import parallelize_like, propagate_with
 
@@ -104,6 +105,11 @@ class Script:
         by = "" if rows is None else f", rows={rows}"
         self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
         return cascade(reductions, chunk, *more, rows=rows)
+
+    def chunk_cascade(self, reductions: Sequence[TensorView], n: int, multiple: int) -> tuple[TensorView, ...]:
+        """:func:`taskfuse.chunk_cascade`."""
+        call = f"tf.chunk_cascade({self.spell(list(reductions))}, {n}, {multiple})"
+        return self._made(chunk_cascade(reductions, n, multiple), call)
 
     def through_view(self, tv: TensorView, operand: int) -> TensorView:
         """:meth:`TensorView.through_view`."""

@@ -30,6 +30,7 @@ from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, RowViews, Ways
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
+from taskfuse.schedulers.walks import walks
 from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
@@ -84,7 +85,7 @@ class Search:
         self._trusted: set[Segment] = set()
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Segment, frozenset[TensorView]] = {}
-        self._segments = self._sorted(self._joined(self._start()))
+        self._segments = self._sorted(self._joined(self._walked_together(self._start())))
 
     @property
     def us(self) -> float:
@@ -170,6 +171,17 @@ class Search:
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
                 segments = moved
             segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
+        return segments
+
+    def _walked_together(self, segments: list[Segment]) -> list[Segment]:
+        """``segments``, those of a walk as one where that is faster: no two of them need be."""
+        for walk in walks(self.fusion):
+            parts = [p for p in segments if any(tv in p for tv in walk)]
+            whole = frozenset[TensorView]().union(*parts)
+            if len(parts) < 2 or not self._is_convex(segments, whole):
+                continue
+            if self._way(whole).us <= sum(self._way(p).us for p in parts) and self._step(whole) is not None:
+                segments = [*(p for p in segments if p not in parts), whole]
         return segments
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:

@@ -18,6 +18,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.canonical import canonical
+from taskfuse.schedulers.long_cascades import chunks_of, walks_alone
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
@@ -51,14 +52,20 @@ CUDNN_REACHED: Final = 0.74
 
 
 def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
-    """The expected times of attention, in microseconds: as a fusion, and by an op of torch; ``None`` if there is no schedule that keeps scores in registers."""
+    """The expected times of attention, in microseconds: as a fusion, in one walk over the keys or in chunks of them, and by an op of torch, which moves all
+    bytes, too; ``None`` if there is no schedule that keeps scores in registers."""
     target = present()
+    extent = Sizes(fusion, None, target)
+    walk = next(walks_alone(fusion), None)
+    if walk is None:
+        return None
     try:
-        ours = attention_offer(fusion, target=target).us
+        ours = attention_offer(walk, target=target).us
     except UnsupportedError:
         return None
-    products = products_us(fusion, Sizes(fusion, None, target))
-    return ours, target.kernel_us(products * (0.5 if is_causal else 1.0) / ATTENTION_REACHED.get(op, CUDNN_REACHED))
+    chunks = chunks_of(walk, extent)
+    products = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / ATTENTION_REACHED.get(op, CUDNN_REACHED)
+    return ours if chunks is None else chunks.us, target.kernel_us(products, target.dram_us(bytes_of(fusion, extent)))
 
 
 def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool) -> tuple[float, float] | None:

@@ -35,3 +35,16 @@ def test_the_choice_of_compile() -> None:
     out = poisoned(wanted.shape, fusion.outputs[0].dtype)
     run(*map(to_torch, args), out=out)
     np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(("heads", "key_heads", "rows", "keys"), [((1, 8), (1, 8), 4, 32768), ((2, 32), (2, 8), 3, 8200), ((1, 32), (1, 32), 1, 9000)])
+def test_chunks_of_keys(heads: tuple[int, ...], key_heads: tuple[int, ...], rows: int, keys: int) -> None:
+    """Few queries: of chunks side by side, and joined."""
+    fusion = attention(128, heads=heads, key_heads=key_heads, sizes=(rows, keys), enable_gqa=True)
+    args = arrays(fusion, rows, keys)
+    (wanted,) = fusion.evaluate(*args)
+    run = tf.compile(fusion, backend="cuda")
+    assert len(run.kernels) > 1
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    run(*map(to_torch, args), out=out)
+    np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)

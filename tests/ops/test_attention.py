@@ -42,6 +42,7 @@ def torches(*arrays: NDArray[Any], **options: object) -> NDArray[Any]:
         ((1, 2, 4, 8), (1, 2, 9, 8), (1, 2, 9, 8), {"is_causal": True}),
         ((2, 6, 4, 8), (2, 2, 5, 8), (2, 2, 5, 8), {"enable_gqa": True}),
         ((2, 6, 1, 8), (2, 2, 5, 8), (2, 2, 5, 4), {"enable_gqa": True}),
+        ((2, 4, 33, 8), (2, 2, 5, 8), (2, 2, 5, 4), {"enable_gqa": True}),
         ((6, 1, 8), (2, 5, 8), (3, 5, 8), {"enable_gqa": True}),
     ],
 )

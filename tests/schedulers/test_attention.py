@@ -8,9 +8,11 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers import AttentionConfig
 from taskfuse.schedulers.attention import find, offer
-from tests.schedulers.attentions import CASES, arrays, attention
+from tests.schedulers.attentions import CASES, arrays, attention, softcapped
 from tests.testing.ptx.compiled import compared
 
 
@@ -66,6 +68,38 @@ def test_the_machine_code_does_what_the_kernel_says() -> None:
     assert len(re.findall(r"^\s*COMMIT wgmma$", str(kernel), re.M)) == 2
 
 
+def chunks_of(fusion: tf.Fusion, n: int, multiple: int) -> tf.Fusion:
+    """The walks over chunks of its keys, side by side."""
+    made = tf.chunk_cascade(find(fusion).reductions, n, multiple)
+    return Parts(fusion).extract([e.output for e in fusion.exprs() if any(depends(fusion, tv, (e.output,)) for tv in made)], "chunks")
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [
+        (lambda: attention(heads=("B", 2)), (5, 300)),
+        (lambda: attention(32, 64, heads=(2,), sizes=(1, 400)), (1, 400)),
+        (lambda: attention(is_causal=True), (70, 130)),
+        (softcapped, (3, 33)),
+    ],
+)
+def test_chunks_of_keys_side_by_side(make: Callable[[], tf.Fusion], sizes: tuple[int, int]) -> None:
+    """Also those that are empty, or that a mask excludes."""
+    fusion = chunks_of(make(), 3, 64)
+    args = arrays(fusion, *sizes)
+    wanted = fusion.evaluate(*args)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    for found, expected in zip(kernel.simulate(*args, seed=2), wanted, strict=True):
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+def test_chunks_of_keys_end_with_steps_of_their_walks() -> None:
+    with pytest.raises(UnsupportedError, match="end with steps"):
+        tf.schedulers.attention(chunks_of(attention(), 3, 64), AttentionConfig(1, 96, 2))
+
+
 def single() -> tf.Fusion:
     with tf.Fusion() as fusion:
         a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
@@ -95,7 +129,8 @@ def scaled_first() -> tf.Fusion:
         (chained, "16-bit floats"),
         (scaled_first, "not inputs"),
         (lambda: attention(40), "heads of 40"),
-        (lambda: attention(heads=("A", "B", "C")), "3 batch axes"),
+        (lambda: attention(heads=("A", "B", "C", "D")), "4 batch axes"),
+        (lambda: attention(heads=(4,), key_heads=(2,), sizes=(3, "N"), enable_gqa=True), "digits of several axes"),
     ],
 )
 def test_what_it_refuses(make: Callable[[], tf.Fusion], reason: str) -> None:

@@ -8,7 +8,10 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.figures import AttentionFigures
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.target import H100
+from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.attention_cost import planned, planned_chunks
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import H100, H200
 from tests.schedulers.attentions import attention
 
 
@@ -58,3 +61,31 @@ def test_the_fastest_stands_first() -> None:
     for options in (many, few):
         assert [o.us for o in options] == sorted(o.us for o in options)
     assert many[0].config.rows > few[0].config.rows
+
+
+def test_causal_rows_are_claimed_where_blocks_have_many() -> None:
+    """Of a constant number; a block for each has no rows to claim."""
+    many, few, any_number = (
+        tf.schedulers.attention(attention(128, heads=(4, 16), sizes=(m, m), is_causal=True), sizes={"M": 4096} if m == "M" else {}).config
+        for m in (4096, 128, "M")
+    )
+    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132)
+    assert few.blocks == any_number.blocks == 0
+
+
+def test_a_walk_takes_as_long_as_its_bytes() -> None:
+    """One query of many heads: products of a chunk are over before the next one is there."""
+    fusion = attention(128, heads=(16, 132), sizes=(1, 32768))
+    moved = 2 * 2 * 16 * 132 * 32768 * 128
+    assert tf.schedulers.attention(fusion).us >= H200.dram_us(moved)
+
+
+def test_chunks_of_keys_fill_the_gpu() -> None:
+    fusion = attention(128, heads=(1, 8), sizes=(4, 32768))
+    found = find(fusion)
+    extent = Sizes(fusion, None, H200)
+    options = planned_chunks(fusion, found, (2, 8, 16, 64), extent)
+    whole = planned(fusion, found, extent)[0].us
+    assert whole > 1.5 * options[2].us > 2 * options[16].us
+    assert options[16].us >= H200.dram_us(2 * 2 * 8 * 32768 * 128)
+    assert not planned_chunks(fusion, replace(found, columns=1024), (2,), extent)

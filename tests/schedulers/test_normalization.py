@@ -153,3 +153,19 @@ def test_rows_may_have_axes_of_extent_one_that_their_statistics_lack() -> None:
     assert kernel.verify().is_proved
     values = np.random.default_rng(0).normal(size=(2, 8, 4, 4)).astype(np.float32)
     assert np.allclose(kernel.simulate(values)[0], fusion.evaluate(values)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [RowConfig(4, 8, 2, keep=Keep.REGISTERS), RowConfig(2, 8, 2, keep=Keep.NOTHING)])
+def test_weights_of_all_elements_of_a_row_are_reduced_with_them(config: RowConfig) -> None:
+    """A maximum and a sum of ``w[s, m]`` beside sums of ``x[s, m, d]``, whose vectors lie along d: once for each vector."""
+    with tf.Fusion("joined") as fusion:
+        w, x = tf.define_tensor([7, 10], name="w"), tf.define_tensor([7, 10, 32], name="x")
+        p = tf.exp(w - tf.max(w, 0))
+        fusion.add_output(tf.sum(tf.expand_dims(p, 2) * x, 0) / tf.expand_dims(tf.sum(p, 0), 1))
+    rng = np.random.default_rng(7)
+    args = [rng.standard_normal(shape).astype(np.float32) for shape in ((7, 10), (7, 10, 32))]
+    (wanted,) = fusion.evaluate(*args)
+    tf.schedulers.normalization(fusion, config)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    np.testing.assert_allclose(kernel.simulate(*args, seed=3)[0], wanted, rtol=1e-5, atol=1e-6)

@@ -29,6 +29,7 @@ NOT_DRAWN = {
     **{f"Fusion.{name}": BUILDS for name in ("set_owner", "remove_unread", "set_written", "restate")},
     "Fusion.partition": "proposes task() and group() calls, which are drawn; tests/schedulers/test_partition.py applies its proposals",
     "Fusion.set_strides": "says how arrays lie; tests/runtime/test_results.py and test_memory_order.py run such fusions",
+    "tf.chunk_cascade": "makes other math of several reductions before anything is scheduled; tests/schedule/test_chunk_cascade.py compares the results",
     "tf.cascade": "makes other math of several reductions before anything is scheduled; tests/schedule/test_cascade.py compares the results",
     "TensorView.chunk_product": "takes products of constant extents; tests/schedule/test_chunk_product.py simulates and proves its kernels",
     **dict.fromkeys(("tf.tiles.stream_k", "tf.tiles.split_k"), "orders of chunk_product, which is not drawn; tests/tiles/ compares them with what they mean"),

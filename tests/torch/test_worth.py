@@ -8,10 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import taskfuse as tf
+from taskfuse.schedulers.attention import offer
+from taskfuse.schedulers.roofline import bytes_of
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import DEFAULT
 from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.importer import SLOWER
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.reports import Report
+from taskfuse.torch.worth import attention_times
+from tests.schedulers.attentions import attention
 from tests.torch.graphs import report, traced
 
 
@@ -44,3 +51,30 @@ def test_reports_say_what_could_be() -> None:
     found = Report((report(lambda x: x @ x, torch.randn(4, 4)),))
     assert (found.coverage, found.could) == (0, 1)
     assert "100% could be" in str(found)
+
+
+@pytest.mark.parametrize(("rows", "keys", "gain"), [(4, 32768, 4.0), (4096, 4096, 1.0)])
+def test_attention_of_few_queries_is_expected_in_chunks_of_keys(rows: int, keys: int, gain: float) -> None:
+    """torch's op moves as many bytes; neither is faster than these."""
+    fusion = attention(128, heads=(1, 8), sizes=(rows, keys))
+    found = attention_times(fusion, "_scaled_dot_product_cudnn_attention", False)
+    assert found is not None
+    ours, theirs = found
+    whole = offer(fusion).us
+    assert whole >= gain * ours
+    least = DEFAULT.dram_us(bytes_of(fusion, Sizes(fusion, None, DEFAULT)))
+    assert min(ours, theirs) > least
+
+
+def test_queries_of_heads_that_have_keys_together_are_known_as_rows() -> None:
+    fusion = attention(128, heads=(1, 32), key_heads=(1, 8), sizes=(3, 32768), enable_gqa=True)
+    found = attention_times(fusion, "_scaled_dot_product_cudnn_attention", False)
+    assert found is not None
+    assert found[0] < 50
+
+
+def test_what_is_no_attention_has_no_time() -> None:
+    with tf.Fusion() as fusion:
+        a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
+        fusion.add_output(a @ b)
+    assert attention_times(fusion, "_scaled_dot_product_cudnn_attention", False) is None

@@ -2,6 +2,7 @@
 
 One loop runs over all indices in order, around all statements that take terms or rescale. In an iteration, the statements that rescale come first. Each
 accumulator that takes a term in it is multiplied by one of them, for the same element, and by no other. A thread's part of a sum is rescaled like the whole.
+An axis of one index needs no loop: then the same holds of all that is done to the accumulators.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, maximum, minimum, substitute, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, const, evaluate, maximum, minimum, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -47,9 +48,10 @@ class Rescaling:
             if factors:
                 raise Open("an accumulator is multiplied, and its sum is not rescaled", factors[0].node)
             return
-        loop = self._loop(first, scope, definition, rule.rescaled)
+        loop = None if definition.space[rule.rescaled] is ONE else self._loop(first, scope, definition, rule.rescaled)
         for t in (*group[1:], *factors):
-            if loop not in t.node.loops or [n for n in t.node.loops if n in scope] != list(scope) or t.point[rule.rescaled] is not first.point[rule.rescaled]:
+            is_around = loop is None or loop in t.node.loops
+            if not is_around or [n for n in t.node.loops if n in scope] != list(scope) or t.point[rule.rescaled] is not first.point[rule.rescaled]:
                 raise Open("its terms and factors are not taken in one loop", first.node, t.node)
         if not factors:
             raise Open("it is not rescaled", first.node)
@@ -60,7 +62,7 @@ class Rescaling:
         joined = next((n for n in parts if loop in n.loops), None)
         if joined is not None:
             raise Open("its partial results are joined between the indices at which it is rescaled", joined)
-        self._once(factors, loop)
+        self._once(factors, [*scope, *([] if loop is None else [loop])])
         for t in group:
             self._each(t, factors)
 
@@ -88,11 +90,11 @@ class Rescaling:
         return equal(around, stop, minimum(extent, maximum(end, 0)))
 
     @staticmethod
-    def _once(factors: Sequence[Term], loop: Node) -> None:
-        """In an iteration no accumulator is multiplied twice."""
+    def _once(factors: Sequence[Term], around: Sequence[Node]) -> None:
+        """In an iteration of some loops no accumulator is multiplied twice."""
         seen: set[tuple[int, ...]] = set()
         for f in factors:
-            own = [n.stmt for n in f.node.loops[f.node.loops.index(loop) + 1 :] if isinstance(n.stmt, For)]
+            own = [n.stmt for n in f.node.loops if n not in around and isinstance(n.stmt, For)]
             spans: list[range] = []
             for s in own:
                 match s.start, s.stop, s.step:

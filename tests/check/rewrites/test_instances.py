@@ -1,9 +1,11 @@
 """Both lists of definitions, computed at small extents."""
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check.rewrites.instances import MOST, WORK, Instance, instance
+from taskfuse.check.rewrites.instances import MOST, WIDE, WORK, Instance, instance
+from taskfuse.ir.evaluate import evaluate
 from taskfuse.kir import Kernel
 from tests.check.rewrites.rewritten import changed, rewritten
 
@@ -57,3 +59,16 @@ def test_what_is_too_large_is_said() -> None:
     result = found(kernel(4, 4 * WORK))
     assert result.output is None
     assert "too large" in result.reason
+
+
+def test_float64_rounds_no_sum_to_a_narrower_type() -> None:
+    """Else results that differ by rounding alone would refute what was rewritten."""
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor([3], dtype=tf.float16)
+        fusion.add_output(tf.sum(x, axis=0))
+        fusion.add_output(tf.cumsum(x, axis=0))
+        fusion.add_output(tf.matmul(tf.expand_dims(x, 0), tf.expand_dims(x, 1)))
+    values = np.array([1.0, 2.0**-12, 2.0**-13], np.float16)
+    total, sums, product = evaluate(fusion, [values], WIDE)
+    assert total == sums[-1] == 1 + 2.0**-12 + 2.0**-13
+    assert product == 1 + 2.0**-24 + 2.0**-26

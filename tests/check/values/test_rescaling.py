@@ -151,3 +151,49 @@ def test_definitions_that_are_refused(old: str, new: str, reason: str) -> None:
     kernel = tf.parse_kernel(changed(KERNEL, old, new))
     with pytest.raises(tf.errors.VerifyError, match=reason):
         kernel.check_ir()
+
+
+ONE = """\
+KERNEL k(x: float32[4, 1, N], d: float32[4, 1]) -> (y: float32[4])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[2]
+  DEFINE y: float32[4] over (4, 1, N) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
+
+t[0] = copy(0.0)  ~ start y
+t[0] = mul(t[0], d[threadIdx.x, 0])  ~ rescaled y[threadIdx.x, 0, 0]
+FOR j in 0..N:
+  t[0] = add(t[0], x[threadIdx.x, 0, j])  ~ term y[threadIdx.x, 0, j]
+y[threadIdx.x] = copy(t[0])  ~ value y[threadIdx.x]
+"""
+"""An axis of one index: there is no loop over it."""
+ONCE = "t[0] = mul(t[0], d[threadIdx.x, 0])  ~ rescaled y[threadIdx.x, 0, 0]\n"
+BAD_ONE = {
+    "never": (ONCE, "", "it is not rescaled"),
+    "twice": (ONCE, ONCE + ONCE, "an accumulator is rescaled twice at one index"),
+    "in a loop": (ONCE, "FOR r in 0..2:\n  " + ONCE, "an accumulator is rescaled twice at one index"),
+    "for each term": (ONCE + "FOR j in 0..N:\n", "FOR j in 0..N:\n  " + ONCE, "how often it is rescaled is not known"),
+    "behind the terms": (ONCE, "", "it is rescaled behind terms of the same index"),
+    "another accumulator": (ONCE, ONCE.replace("t[0]", "t[1]"), ""),
+    "by another thread's factor": ("d[threadIdx.x, 0])", "d[(threadIdx.x + 1) % 4, 0])", "is not the wanted element"),
+    "by some threads": (ONCE, "IF threadIdx.x < 3:\n  " + ONCE, "not every accumulator is rescaled before it takes terms"),
+}
+
+
+def test_one_index_holds() -> None:
+    assert gaps(ONE) == []
+    assert finding(ONE, N=3) == ""
+    rng = np.random.default_rng(4)
+    x, d = rng.standard_normal((4, 1, 3)).astype(np.float32), rng.standard_normal((4, 1)).astype(np.float32)
+    np.testing.assert_allclose(tf.parse_kernel(ONE).simulate(x, d, seed=1)[0], x.sum((1, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", BAD_ONE)
+def test_one_index_is_open(name: str) -> None:
+    old, new, reason = BAD_ONE[name]
+    text = changed(ONE, old, new)
+    text = text.replace("y[threadIdx.x] = copy", ONCE + "y[threadIdx.x] = copy") if name == "behind the terms" else text
+    found = gaps(text)
+    assert found
+    assert any(reason in gap for gap in found) or reason == "is not the wanted element"
+    assert finding(text, N=3) != ""

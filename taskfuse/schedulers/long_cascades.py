@@ -1,0 +1,90 @@
+"""Walks of few rows over many keys (split-KV): the keys are split into chunks, which fill the GPU, and a second kernel joins their results.
+
+A walk over the keys occupies one block for some rows. Where there are few, as while a model writes its answer token by token, most multiprocessors have none.
+Chunks of the keys (:func:`taskfuse.chunk_cascade`), as a batch axis of both products, make more walks, each shorter; their results go through memory once more
+(Dao et al., "Flash-Decoding for long-context inference", 2023). The cost model of :mod:`taskfuse.schedulers.attention_cost` decides whether that is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from taskfuse.errors import ScheduleError, UnsupportedError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.schedule.cascade_plan import CascadePlans
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.attention_cost import planned, planned_chunks
+from taskfuse.schedulers.long_products import CACHED, GAIN, MOST_CHUNKS
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.segment_ways import RowViews
+from taskfuse.schedulers.walks import walks
+
+
+class KeyChunks(NamedTuple):
+    """The best chunks of the keys of a walk.
+
+    Attributes:
+        reductions: names of those of the walk.
+        n: how many chunks there are.
+        multiple: of which the keys of a chunk are one.
+        us: expected microseconds of both kernels.
+    """
+
+    reductions: tuple[str, ...]
+    n: int
+    multiple: int
+    us: float
+
+
+def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy of ``fusion`` with chunks of keys for the walks that gain; ``None`` if none does.
+
+    Args:
+        extent: numbers for extents.
+    """
+    found = [chunks for walk in walks_alone(fusion) if (chunks := chunks_of(walk, extent)) is not None]
+    if not found:
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    for chunks in found:
+        script.chunk_cascade([script.fusion.tensor(name) for name in chunks.reductions], chunks.n, chunks.multiple)
+    return script
+
+
+def walks_alone(fusion: Fusion) -> Iterator[Fusion]:
+    """Each walk as a fusion of its own, of views that a kernel may take as arrays of rows."""
+    parts, rows = Parts(fusion), RowViews(fusion)
+    for tensors in walks(fusion):
+        yield parts.extract(tensors, fusion.name, rows.of(tensors))
+
+
+def chunks_of(walk: Fusion, extent: Sizes) -> KeyChunks | None:
+    """The best chunks of a fusion that is a walk; ``None`` if it is none, or as fast without them.
+
+    Args:
+        extent: numbers for extents of a fusion that it is part of.
+    """
+    own = Sizes(walk, {name: size for name, size in extent.values.items() if name in walk.dims}, extent.target)
+    try:
+        found = find(walk)
+        whole = planned(walk, found, own)[0].us
+        CascadePlans(found.reductions)
+    except (UnsupportedError, ScheduleError):
+        return None
+    target = own.target
+    results = own.elements(found.reductions[-1]) * found.reductions[-1].dtype.itemsize
+    options = planned_chunks(walk, found, range(2, MOST_CHUNKS + 1), own)
+
+    def both(n: int) -> float:
+        moved = float((n + 1) * results)
+        joins = target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
+        return options[n].us - target.overlap_us + joins
+
+    best = min(options, key=both, default=None)
+    if best is None or both(best) >= GAIN * whole:
+        return None
+    return KeyChunks(tuple(tv.name for tv in found.reductions), best, options[best].config.chunk, both(best))

@@ -1,0 +1,65 @@
+"""The tensors of walks: two products with reductions between them, whatever else a fusion computes."""
+
+import taskfuse as tf
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.segmenter import choose_segments
+from taskfuse.schedulers.walks import walks
+from tests.schedulers.attentions import attention
+
+
+def projected() -> tf.Fusion:
+    """Queries are a product, and so is what follows."""
+    with tf.Fusion("projected") as fusion:
+        x, w, o = (tf.define_tensor([e, 64], dtype=tf.bfloat16) for e in (512, 64, 64))
+        k, v = (tf.define_tensor([4096, 64], dtype=tf.bfloat16) for _ in range(2))
+        found = tf.scaled_dot_product_attention(x @ w, k, v)
+        fusion.add_output(found @ o)
+    return fusion
+
+
+def test_a_walk_ends_at_its_products() -> None:
+    fusion = projected()
+    (found,) = walks(fusion)
+    part = Parts(fusion).extract(found, "walk")
+    assert [len(part.inputs), len(part.outputs)] == [3, 2]  # sums, and sums of products
+    assert len(find(part).reductions) == 3
+
+
+def test_positions_that_masks_compare_belong_to_it() -> None:
+    with tf.Fusion() as fusion:
+        q, k, v = (tf.define_tensor([e, 64], dtype=tf.bfloat16) for e in ("M", "N", "N"))
+        near = tf.expand_dims(tf.arange(k.shape[0]), 0) - 40 <= tf.expand_dims(tf.arange(q.shape[0]), 1)
+        fusion.add_output(tf.scaled_dot_product_attention(q, k, v, attn_mask=near))
+    (found,) = walks(fusion)
+    assert len(Parts(fusion).extract(found, "walk").inputs) == 3
+
+
+def test_products_without_reductions_between_are_none() -> None:
+    with tf.Fusion() as fusion:
+        a, b, c = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(3))
+        fusion.add_output(tf.matmul(tf.matmul(a, b), c))
+    assert not list(walks(fusion))
+    assert not list(walks(attention_of_one_product()))
+
+
+def attention_of_one_product() -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        q, k = (tf.define_tensor([e, 64], dtype=tf.bfloat16) for e in ("M", "N"))
+        fusion.add_output(tf.softmax(tf.matmul(q, k.T, dtype=tf.float32), 1))
+    return fusion
+
+
+def test_a_search_finds_a_walk_between_other_products() -> None:
+    """No two parts of it are worth a kernel of their own."""
+    found = choose_segments(projected())
+    assert [step.schedule.scheduler for step in found.steps][1] == "attention"
+
+
+def test_padded_keys_belong_to_it() -> None:
+    fusion = attention(heads=(2,))
+    tf.chunk_cascade(find(fusion).reductions, 4, 32)
+    (found,) = walks(fusion)
+    part = Parts(fusion).extract(found, "walk")
+    assert [tv.name for tv in part.inputs] == [tv.name for tv in fusion.inputs]
+    assert find(part).is_padded
