@@ -13,7 +13,7 @@ from taskfuse.ir.scalar import sym
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
-from taskfuse.runtime.kernel import Maker
+from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
