@@ -178,7 +178,7 @@ class Search:
         for walk in walks(self.fusion):
             parts = [p for p in segments if any(tv in p for tv in walk)]
             whole = frozenset[TensorView]().union(*parts)
-            if len(parts) < 2 or not self._is_convex(segments, whole):
+            if len(parts) < 2 or not self._is_convex({tv: p for p in segments for tv in p}, whole):
                 continue
             if self._way(whole).us <= sum(self._way(p).us for p in parts) and self._step(whole) is not None:
                 segments = [*(p for p in segments if p not in parts), whole]
