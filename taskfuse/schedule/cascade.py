@@ -16,7 +16,7 @@ from typing import cast
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
-from taskfuse.ir.scalar import Expr, ceildiv, const, ge, is_multiple, maximum, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, Expr, ceildiv, const, ge, is_multiple, maximum, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call, is_list
@@ -77,7 +77,7 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
-        ends = {tv: None if rows is None else self._end(tv, rows) for tv in reductions}
+        ends = {tv: None if rows is None or steps is ONE else self._end(tv, rows) for tv in reductions}  # one step is taken by all
         self.ends = {tv: e for tv, e in ends.items() if e is not None} if None not in ends.values() else {}
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}

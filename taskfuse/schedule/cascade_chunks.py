@@ -15,7 +15,7 @@ from taskfuse.ir.axes import Axis, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, at_point
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Expr, and_, const, le, lt, prove, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Expr, Sym, and_, const, le, lt, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -124,8 +124,10 @@ class CascadeChunks:
         inside = substitute(lt(self._element(k), self.extent), place)
         index = tuple(substitute(e, place) for e in operand.index)
         if not self.parts:
-            facts = self.facts.with_range(f"i{mine.index(k)}", 0, self.steps - 1).with_assumption(inside)
-            index = tuple(simplify(e, facts) for e in index)
+            facts = self.facts.with_range(f"i{mine.index(k)}", 0, self.steps - 1)
+            inside = simplify(inside, facts)
+            facts = facts.with_assumption(inside)
+            index = tuple(e if isinstance(e, Sym) else simplify(e, facts) for e in index)  # an axis of one chunk remains one
         made = self._new([axis(root[p].extent) for p in mine], operand.tensor)
         there = Read(operand.tensor, index, and_(inside, substitute(operand.valid, place)))
         if there.index == point(operand.tensor.ndim) == point(len(mine)) and operand.valid is TRUE:

@@ -53,6 +53,8 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "any lengths": (attention, AttentionConfig(2, 32, 2), (130, 70)),
     "one query, one key": (attention, AttentionConfig(1, 16, 3), (1, 1)),
     "one chunk of keys": (lambda: attention(sizes=("M", 32)), AttentionConfig(1, 32, 2), (70, 32)),
+    "one short chunk of keys": (lambda: attention(heads=("B",), sizes=("M", 30)), AttentionConfig(1, 32, 2), (70, 30)),
+    "one chunk of causal keys": (lambda: attention(sizes=(30, 30), is_causal=True), AttentionConfig(1, 32, 2), (30, 30)),
     "other columns": (lambda: attention(96, 64, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
     "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
