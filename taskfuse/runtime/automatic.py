@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,9 +65,10 @@ def _searched(
     known: Segmentation | None,
     progress: Callable[[str], None],
 ) -> Executable:
-    """The executable of the schedule that a search finds. Machine code is made of its kernels alone; if one is refused, the search is repeated without it."""
+    """The executable of the schedule that a search finds. Machine code is made of its kernels alone; if one is refused, the search is repeated without it, and
+    each kernel compiled when it is made."""
     budget = begin()
-    refused: list[tuple[Executable, str]] = []
+    code = _MachineCode(make)
     runs: dict[tuple[Fusion, str], Executable] = {}
     alike: dict[str, tuple[Executable, Count | None]] = {}
 
@@ -86,9 +87,8 @@ def _searched(
             if key is not None:
                 alike[key] = known
         runs[scheduled, scheduled.name], counted = run, _ = known
-        for other, reason in refused:
-            if run is other or run.kernels == other.kernels:
-                raise UnsupportedError(what=f"machine code of kernel '{scheduled.name}'", reason=reason)
+        if code.refuses and (reason := code.refusal(run)) is not None:
+            raise UnsupportedError(what=f"machine code of kernel '{scheduled.name}'", reason=reason)
         return counted
 
     while True:
@@ -96,10 +96,8 @@ def _searched(
             known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
         found = known
         made = [runs[step.fusion, step.fusion.name] for step in found.steps]
-        wrong = _refused(made, make)
-        if wrong is None:
+        if code.suits(made):
             break
-        refused.append(wrong)
         known, budget = None, begin()
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
@@ -109,18 +107,37 @@ def _searched(
     return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
 
 
-def _refused(made: Sequence[Executable], make: Maker) -> tuple[Executable, str] | None:
-    """The first kernel that a GPU does not run, and why: the compiler refuses it, or it does not fit. Several are compiled side by side."""
-    runs = [run for run in dict.fromkeys(made) if isinstance(run, CompiledKernel) and run.is_for_gpu]
-    if len(runs) > 1:
-        from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
+class _MachineCode:
+    """Which kernels a GPU runs that is there, or asked for: the compiler takes them, and they fit it."""
 
-        compile_ahead([run.kernel for run in runs], make.options.target, make.arch, make.fast_math)
-    for run in runs:
-        reason = failure(partial(run.check_code, make.options.target))
-        if reason is not None:
-            return run, reason
-    return None
+    def __init__(self, make: Maker) -> None:
+        self._make = make
+        self._reasons: dict[Executable, str | None] = {}
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a kernel was refused."""
+        return any(self._reasons.values())
+
+    def suits(self, runs: Iterable[Executable]) -> bool:
+        """Whether kernels are all taken; several are compiled side by side."""
+        new = [run for run in dict.fromkeys(runs) if run not in self._reasons and isinstance(run, CompiledKernel) and run.is_for_gpu]
+        if len(new) > 1:
+            from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
+
+            compile_ahead([run.kernel for run in new], self._make.options.target, self._make.arch, self._make.fast_math)
+        for run in new:
+            self._reasons[run] = failure(partial(run.check_code, self._make.options.target))
+            if self._reasons[run] is not None:
+                return False
+        return True
+
+    def refusal(self, run: Executable) -> str | None:
+        """Why a kernel is refused, or an equal one was."""
+        known = next((reason for other, reason in self._reasons.items() if reason and other.kernels == run.kernels), None)
+        if known is None and not self.suits([run]):
+            known = self._reasons[run]
+        return known
 
 
 def assumed(part: Fusion, sizes: Mapping[str, int] | None, target: Target) -> dict[str, int]:
