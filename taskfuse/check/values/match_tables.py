@@ -14,7 +14,7 @@ from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, le, lt, private, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, conjuncts, const, eq, ge, le, lt, private, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 
@@ -185,11 +185,46 @@ def _compare(
             pair.constraints.tables.left[key] = left
     if left is read:
         return None
+    left = _possible(pair, left)
     if not left.count:
         return Found(tuple(residual))
     if residual:
         raise Open("only some of the elements are written there", pair.claim.node)
     return Found((), left)
+
+
+def _possible(pair: WriteAndRead, left: ValueTable) -> ValueTable:
+    """The points of a table of the read that all conditions around it admit for some values of what the table does not list."""
+    for assumption in pair.constraints.assumptions:
+        for part in conjuncts(assumption) if isinstance(assumption, Expr) else ():
+            needed = part if part.free <= left.names else None if part.free.isdisjoint(left.names) else _needed(pair, part, left.names)
+            if needed is not None and left.count:
+                holds = left.values(needed) != 0
+                left = left if holds.all() else left.some(holds)
+    return left
+
+
+def _needed(pair: WriteAndRead, condition: Expr, names: frozenset[str]) -> Expr | None:
+    """What a comparison asks of some symbols, whatever values the others have: ``2*i + t < 7`` asks ``2*i < 7`` of ``i`` if ``t >= 0``; ``None``: nothing."""
+    match condition:
+        case Compare(op=CompareOp.LT, a=a, b=b):
+            form = b - a - 1
+        case Compare(op=CompareOp.LE, a=a, b=b):
+            form = b - a
+        case _:
+            return None
+    most: Expr = const(0)
+    terms, constant = terms_of(form)
+    for term, k in terms:
+        if term.free <= names:
+            most = most + term * k
+            continue
+        lo, hi = pair.constraints.ranges.of(term)
+        bound = hi if k > 0 else lo
+        if bound is None:
+            return None
+        constant += k * bound
+    return ge(most + constant, 0)
 
 
 def _left(pair: WriteAndRead, write: ValueTable, read: ValueTable, shared: list[str], differences: list[Expr], elements: list[Expr]) -> ValueTable:

@@ -207,9 +207,9 @@ class CheckedStatements:
         if not isinstance(source, Access):
             raise Open(f"what it writes past the end of {w.holds.tensor} may be other than zero", node)
         shape = self.writes.shape(source.buffer)
-        for k, n in enumerate(definition.shape):
-            if all(proves(around, c) for c in inside(w.place.element[k : k + 1], (n,))):
-                continue  # where the element does not exist, that is for another axis
+        for k, (at, n) in enumerate(zip(w.place.element, definition.shape, strict=True)):
+            if all(proves(around, c) for c in inside((at,), (n,))):
+                continue  # what does not exist lies past the end of another axis
             if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):
                 raise Open(f"{source.buffer} does not end where {w.holds.tensor} does on axis {k}", node)
         self.operands.copied(w, source, (), past=True)
