@@ -9,7 +9,7 @@ than its bytes from DRAM. Measured: clusters that load shared operands once are 
 that ask for the same data at once; but their blocks begin and end together.
 
 The figures are those of the target (:class:`taskfuse.figures.ProductFigures`). The model differs from 321 times of given tiles on an H200 by 5% (root mean
-square of the logarithm), at most by 21%: ``benchmarks/results/matmul.txt``, ``matmul_random.txt`` and a sweep of 16 sizes of 29 November 2026 (``matmul.py
+square of the logarithm), at most by 21%: ``benchmarks/results/matmul.txt``, random sizes of 28 and a sweep of 16 sizes of 29 November 2026 (``matmul.py
 --at``). Copies by threads were measured at two sizes, reads and arithmetic of epilogues at one; the cost of reductions is assumed.
 """
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import taskfuse as tf
+from taskfuse.check import Verdict
+from taskfuse.ir.scalar import minimum, sym
+from taskfuse.ir.scalar.expr import Min
+from taskfuse.kir.nodes import Stmt, VectorCopy
+from taskfuse.kir.walk import map_stmts
 from taskfuse.schedulers import MatmulConfig
+from tests.schedulers.products import Product
 from tests.schedulers.scaled import ONE, symbolic
 
 
@@ -82,3 +90,22 @@ def test_what_meets_no_tile_is_guarded() -> None:
         fusion.add_output(x + y)
     tf.schedulers.pointwise(fusion)
     assert not any("N - 1)" in line for line in str(tf.lower(fusion)).splitlines())
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(2, Verdict.PROVED), (4, Verdict.REFUTED), (1, Verdict.REFUTED)])
+def test_what_stands_for_columns_that_do_not_exist_is_proved(last: int, verdict: Verdict) -> None:
+    """The last two columns do; two columns before them are those of others, too, and one later the second is outside."""
+    fusion = Product("bias relu").fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(64, 64, 64, 1, 2, 0, 2, 2))
+    kernel = tf.lower(fusion)
+
+    def clamped(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, VectorCopy) or stmt.source.buffer != "bias":
+            return stmt
+        (index,) = stmt.source.index
+        assert isinstance(index, Min)
+        assert sym("N") - 2 in index.args
+        place = minimum(*(sym("N") - last if e == sym("N") - 2 else e for e in index.args))
+        return replace(stmt, source=replace(stmt.source, index=(place,)))
+
+    assert replace(kernel, body=map_stmts(kernel.body, clamped)).verify().verdict is verdict
