@@ -7,9 +7,8 @@ from difflib import get_close_matches
 
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import LaunchError
-from taskfuse.ir.scalar import Expr, evaluate, simplify, substitute
+from taskfuse.ir.scalar import evaluate, simplify
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import HostParam
 from taskfuse.reports.resources import LaunchShape
 
 
@@ -22,21 +21,13 @@ def launch_shape(source: Source, extents: Mapping[str, int]) -> LaunchShape:
     kernel = source.kernel
     check_extents(kernel, extents)
     shape = (*kernel.grid, *kernel.block, *kernel.cluster, source.shared_bytes)
-    values = [in_extents(kernel, e) for e in shape]
+    values = [simplify(e) for e in shape]
     missing = sorted({name for e in values for name in e.free} - extents.keys())
     if missing:
         names = ", ".join(missing)
         raise LaunchError(kernel=kernel.name, reason=f"its launch shape depends on {names}", help=f"give the extents {', '.join(f'{n}=...' for n in missing)}")
     gx, gy, gz, bx, by, bz, cx, cy, cz, shared = (int(evaluate(e, extents)) for e in values)
     return LaunchShape((gx, gy, gz), (bx, by, bz), (cx, cy, cz), shared)
-
-
-def in_extents(kernel: Kernel, expr: Expr) -> Expr:
-    """``expr`` without host parameters: over the extents alone."""
-    for param in reversed(kernel.params):
-        if isinstance(param, HostParam):
-            expr = substitute(expr, {param.name: param.value})
-    return simplify(expr)
 
 
 def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:

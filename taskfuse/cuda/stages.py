@@ -11,12 +11,12 @@ from taskfuse.cuda.disassembly import sass as disassembled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_ptx
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import occupancy
-from taskfuse.cuda.shape import check_extents, in_extents
+from taskfuse.cuda.shape import check_extents
 from taskfuse.cuda.shape import launch_shape as shape_of
 from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.scalar import Const, const, substitute
+from taskfuse.ir.scalar import Const, const, simplify, substitute
 from taskfuse.kir import Kernel
 from taskfuse.kir.variant import Variant
 from taskfuse.options import read_options
@@ -63,7 +63,7 @@ def resources(
     check_extents(kernel, extents or {})
     values = {name: const(value) for name, value in (extents or {}).items()}
     x, y, z = kernel.block
-    threads, shared = (substitute(in_extents(kernel, e), values) for e in (x * y * z, made.shared_bytes))
+    threads, shared = (substitute(simplify(e), values) for e in (x * y * z, made.shared_bytes))
     blocks = None
     if isinstance(threads, Const) and isinstance(shared, Const):
         with suppress(UnsupportedError):  # no limits are known for the architecture

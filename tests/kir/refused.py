@@ -7,7 +7,6 @@ from taskfuse.kir import Kernel, parse_kernel, verify_kernel
 
 DECLARATIONS = """\
   DIM N, S multiple_of 8
-  HOST half = N//2
   TENSORMAP map_x = x box (8, 64) swizzle 128
   TENSORMAP map_y = y box (8, 64) swizzle 128
   GRID (N, 1, 1)  BLOCK (32, 4, 1)

@@ -17,7 +17,7 @@ STATEMENTS = [
     ("acc[i] = neg(b[0])", "'i' is not in scope", "acc[3] = neg(b[0])"),
     ("r = neg(b[i])", "'i' is not in scope", "FOR i in 0..S:\n  r = neg(b[i])"),
     ("FOR i in i..4:\n  PASS", "'i' is not in scope", "FOR i in 0..4:\n  PASS"),
-    ("IF i < 3:\n  PASS", "'i' is not in scope", "IF half < 3:\n  PASS"),
+    ("IF i < 3:\n  PASS", "'i' is not in scope", "IF N < 3:\n  PASS"),
     ("p.advance(1)", "cursor 'p' is not initialized here", "p = CURSOR(slots 2, slot 0, parity 0)\np.advance(1)"),
     ("WAIT full[p.slot] parity 0", "cursor 'p' is not initialized here", "p = CURSOR(slots 2, slot 0, parity 0)\nWAIT full[p.slot] parity p.parity"),
     (
