@@ -37,7 +37,7 @@ def test_numbers() -> None:
     assert found.values == {"N": 6}
     assert (found.grid, found.block, found.cluster) == ((2, 2, 1), (32, 1, 1), (1, 1, 1))
     assert (found.threads, found.blocks) == (32, 4)
-    assert found.number(parse_expr("N*8 + tiles % 2")) == 48
+    assert found.number(parse_expr("N*8 + ceildiv(N, 4) % 2")) == 48
 
 
 def test_places() -> None:
