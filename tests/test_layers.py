@@ -50,7 +50,7 @@ LAYERS = {
 # Four readers of kernel IR, each of which must be right without the others.
 INDEPENDENT = {"sim", "check", "count", "cuda"}
 
-# Modules whose classes refer to each other: a cycle that type annotations close has no module outside of one of these.
+# Modules whose classes refer to each other: a cycle that type annotations close lies inside one of these.
 TOGETHER = tuple(
     frozenset(f"taskfuse.{package}.{module}" for module in modules.split())
     for package, modules in (
