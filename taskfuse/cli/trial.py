@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.cli.load import Loaded
-from taskfuse.cuda.shape import check_extents
+from taskfuse.cuda.stages import check_extents
 from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate

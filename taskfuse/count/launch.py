@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.places import places
 from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.tables import places
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer

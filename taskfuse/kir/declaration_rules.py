@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.dims import circular
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.places import KEY
 from taskfuse.ir.scalar import Const, Expr, UpperBound, const, is_multiple, le, prove
 from taskfuse.ir.shared_layouts import SWIZZLES
+from taskfuse.ir.tables import KEY
 from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.clusters import constant_shape
 from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, TensorMapParam, TensorParam

@@ -53,7 +53,7 @@ class Join:
     parked: list[Agent] = field(default_factory=lambda: list[Agent]())
 
 
-class Scheduler(Protocol):
+class AgentHost(Protocol):
     """The interface of the machine to agents (:class:`taskfuse.sim.machine.Machine`)."""
 
     def block(self, agent: Agent, pc: int, description: Callable[[], str]) -> Signal:
@@ -73,17 +73,17 @@ class Agent:
     """Threads of one block with one program counter.
 
     Attributes:
-        scheduler: who lets it run.
+        host: the machine, which lets it run.
         order: position among all agents: (block, first thread).
         env: uniform symbols: extents, block indices, loop variables, cursors.
         missing: warps (or warpgroups) that must be complete before it continues.
         torn: it continued with a part of a warp, because no other agent could run.
     """
 
-    __slots__ = ("block", "detours", "env", "joins", "lanes", "missing", "order", "pc", "scheduler", "torn")
+    __slots__ = ("block", "detours", "env", "host", "joins", "lanes", "missing", "order", "pc", "torn")
 
-    def __init__(self, scheduler: Scheduler, block: Block, lanes: Lanes, pc: int, env: Env, joins: tuple[Join, ...] = ()) -> None:
-        self.scheduler = scheduler
+    def __init__(self, host: AgentHost, block: Block, lanes: Lanes, pc: int, env: Env, joins: tuple[Join, ...] = ()) -> None:
+        self.host = host
         self.block = block
         self.lanes = lanes
         self.pc = pc
@@ -96,7 +96,7 @@ class Agent:
 
     def part(self, lanes: Lanes, pc: int, joins: tuple[Join, ...]) -> Agent:
         """An agent for some of the threads."""
-        return Agent(self.scheduler, self.block, lanes, pc, dict(self.env), joins)
+        return Agent(self.host, self.block, lanes, pc, dict(self.env), joins)
 
 
 Instruction = Callable[[Agent], Signal | None]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.observer import Observer
 
 
-class Host(Protocol):
+class BlockHost(Protocol):
     """The interface of the machine to a block and its engines (:class:`taskfuse.sim.machine.Machine`).
 
     Attributes:
@@ -103,7 +103,7 @@ class Block:
     __slots__ = ("barrier", "cluster", "engines", "exited", "index", "machine", "mbarriers", "memory", "named", "number", "place", "threads", "warps")
 
     def __init__(
-        self, machine: Host, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
+        self, machine: BlockHost, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
     ) -> None:
         self.machine = machine
         self.number = number

@@ -110,7 +110,7 @@ class _KernelCompiler:
 
         def part(agent: Agent) -> Signal | None:
             parts = groups(codes, agent.lanes, agent.env, agent.block.machine.table)
-            return None if len(parts) == 1 else agent.scheduler.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+            return None if len(parts) == 1 else agent.host.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
         self._emit(make(), point, guard)
@@ -130,7 +130,7 @@ class _KernelCompiler:
                 agent.lanes = detour.everyone
             for name in dead:
                 agent.env.pop(name, None)
-            return agent.scheduler.reconverge(agent, here) if agent.joins else None
+            return agent.host.reconverge(agent, here) if agent.joins else None
 
         target.pc = self._emit(join)
 
@@ -161,7 +161,7 @@ class _KernelCompiler:
                 agent.detours.append(Detour(end.pc, agent.lanes, [(no, otherwise.pc)]))
                 agent.lanes = yes
                 return None
-            return agent.scheduler.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
+            return agent.host.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
 
         def skip(agent: Agent) -> None:
             agent.pc = end.pc
@@ -191,7 +191,7 @@ class _KernelCompiler:
                 agent.detours.append(Detour(end.pc, agent.lanes, parts[:0:-1]))
                 agent.lanes = parts[0][0]
                 return None
-            return agent.scheduler.split(agent, parts, end.pc)
+            return agent.host.split(agent, parts, end.pc)
 
         def begin(agent: Agent) -> None:
             lanes, env = agent.lanes, agent.env
@@ -269,7 +269,7 @@ class _KernelCompiler:
 
         def part(agent: Agent) -> Signal | None:
             parts = collectives.by_warps(agent.lanes, agent.block.machine.table)
-            return None if len(parts) == 1 else agent.scheduler.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+            return None if len(parts) == 1 else agent.host.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
         self._emit(collectives.shuffle(self.compiled, stmt, tuple(self._path)), point=True)

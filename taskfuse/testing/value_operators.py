@@ -21,10 +21,9 @@ from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Branch, Choose, Compute,
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
-from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS
+from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS, RESCALE_OPERATORS
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
-from taskfuse.testing.rescale_operators import RESCALE_OPERATORS
 from taskfuse.testing.tile_operators import TILE_OPERATORS
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
 
