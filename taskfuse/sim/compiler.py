@@ -317,17 +317,18 @@ def _advance(stmt: Advance, count: CompiledExpr, slots: int, phased: bool) -> In
     return advance
 
 
-_compiled: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
+kept_kernels: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
+"""The kernels that were compiled last, by identity and value mode."""
 
 
 def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
     """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
     key = (id(kernel), values.name)
-    found = _compiled.get(key)
+    found = kept_kernels.get(key)
     if found is None:
-        found = _compiled[key] = _KernelCompiler(SimulatedKernel(kernel, values)).run()
-        if len(_compiled) > _CACHED_KERNELS:
-            _compiled.popitem(last=False)
+        found = kept_kernels[key] = _KernelCompiler(SimulatedKernel(kernel, values)).run()
+        if len(kept_kernels) > _CACHED_KERNELS:
+            kept_kernels.popitem(last=False)
     else:
-        _compiled.move_to_end(key)
+        kept_kernels.move_to_end(key)
     return found

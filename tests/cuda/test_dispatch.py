@@ -70,7 +70,8 @@ def test_symbolic_boxes() -> None:
 
 @pytest.mark.parametrize("spoil", ["few", "gap", "overlap", "more"])
 def test_other_chains_stay(spoil: str) -> None:
-    extents, starts = [2] * FEWEST, [const(2 * k) for k in range(FEWEST)]
+    extents = [2] * FEWEST
+    starts: list[Expr] = [const(2 * k) for k in range(FEWEST)]
     if spoil == "few":
         extents, starts = extents[:-1], starts[:-1]
     if spoil == "gap":

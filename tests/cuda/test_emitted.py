@@ -32,7 +32,7 @@ KERNELS = {"scalars": parse_kernel(SCALARS.lstrip("\n"))} | {
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
-    monkeypatch.setattr(cache, "_state", cache._State())
+    monkeypatch.setattr(cache, "process_cache", cache.ProcessCache())
     return read_options({"HOME": "/nowhere", "TASKFUSE_CACHE_DIR": str(tmp_path / "cache")})
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from taskfuse import dtypes
 from taskfuse.errors import VerifyError
-from taskfuse.ir.scalar import const
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.declarations import ScalarParam, TensorParam
+from taskfuse.kir.declarations import Param, ScalarParam, TensorParam
+from taskfuse.kir.kernel import ONE
 from tests.kir.refused import DECLARATIONS, SIGNATURE, message
 
 # what to replace in the header, the bad and the good replacement, message, line
@@ -86,9 +86,14 @@ def test_tma_has_five_axes_at_most() -> None:
     verify_kernel(parse_kernel(header.format("N", "4")))
 
 
+def empty(*params: Param) -> Kernel:
+    """A kernel with some parameters that does nothing."""
+    return Kernel("k", (), params, ONE, ONE, (), (), (), ())
+
+
 def test_names_that_cannot_be_read_back() -> None:
     def named(name: str) -> Kernel:
-        return Kernel("k", (), (ScalarParam(name, dtypes.float32),), *[(const(1),) * 3] * 2, (), (), (), ())
+        return empty(ScalarParam(name, dtypes.float32))
 
     for bad in ("a b", "2d", "", "SYNC", "min", "threadIdx.x"):
         text = NO_NAME.format(bad)
@@ -98,10 +103,9 @@ def test_names_that_cannot_be_read_back() -> None:
 
 def test_params_are_in_order() -> None:
     x, y = TensorParam("x", dtypes.float32, (), is_output=False), TensorParam("y", dtypes.float32, (), is_output=True)
-    launch = [(const(1),) * 3] * 2
     text = "'x' is out of order: inputs and scalars come first, then outputs, then tensor maps"
-    assert message(Kernel("k", (), (y, x), *launch, (), (), (), ()))[0] == text
-    verify_kernel(Kernel("k", (), (x, y), *launch, (), (), (), ()))
+    assert message(empty(y, x))[0] == text
+    verify_kernel(empty(x, y))
 
 
 def test_integers_are_extents() -> None:

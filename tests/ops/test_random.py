@@ -32,7 +32,7 @@ def test_elements_follow_the_threads_of_a_grid() -> None:
     for i in range(40):
         sequence, turn = i % 3, i // 3
         words = made(
-            lambda s=sequence, t=turn: tf.philox(*(tf.full([4], n, "uint64") for n in (7, 2 + t // 4)), tf.cast(tf.arange(s * 4, s * 4 + 4), "uint64"))
+            lambda s=sequence, t=turn: tf.philox(tf.full([4], 7, "uint64"), tf.full([4], 2 + t // 4, "uint64"), tf.cast(tf.arange(s * 4, s * 4 + 4), "uint64"))
         )
         assert whole[i] == words[turn % 4]
     assert (made(lambda: tf.rand([40], 7, 8, threads=3)) == np.float32(whole) * np.float32(2**-32) + np.float32(2**-33)).all()

@@ -1,7 +1,7 @@
 """Elements in other places, against NumPy: over dtypes, extents 0 and 1, negative axes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -118,7 +118,14 @@ def test_symbolic_extents() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-MODES = {"edge": "edge", "replicate": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap", "circular": "wrap"}
+MODES: dict[str, Literal["edge", "reflect", "symmetric", "wrap"]] = {
+    "edge": "edge",
+    "replicate": "edge",
+    "reflect": "reflect",
+    "symmetric": "symmetric",
+    "wrap": "wrap",
+    "circular": "wrap",
+}
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,7 +141,7 @@ def test_pad_modes(mode: str, dims: Sequence[tuple[int, int, int]], data: st.Dat
 def test_widths_as_numpy_takes_them() -> None:
     x = numbers((2, 3), "float32")
     for widths in (1, (1, 2), [(1, 2)] * 2, np.int64(2), (0, np.int32(1))):
-        same(lambda t, widths=widths: tf.pad(t, widths), np.pad(x, widths), x)
+        same(lambda t, widths=widths: tf.pad(t, widths), np.pad(x, np.asarray(widths)), x)
     same(lambda t: tf.pad(t, 1, np.float32(2.5)), np.pad(x, 1, constant_values=2.5), x)
 
 

@@ -111,7 +111,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "addcmul": lambda a, b: tf.addcmul(a, b, b),
     "addcdiv": lambda a, b: tf.addcdiv(a, b, b),
     "convolve": lambda a, b: tf.convolve(a[0], b[0]),
-    "cross": lambda a, b: tf.cross(*(tf.cat([x, x], 0)[:3] for x in (a, b)), 0),
+    "cross": lambda a, b: tf.cross(tf.cat([a, a], 0)[:3], tf.cat([b, b], 0)[:3], 0),
     "addmm": lambda a, b: tf.addmm(a, b, b),
     "baddbmm": lambda a, b: tf.baddbmm(*(tf.reshape(x, [1, 2, 2]) for x in (a, b, b))),
     "nll_loss": lambda x, t: tf.nll_loss(x, t[0]),
@@ -129,7 +129,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
     "grouped_matmul": lambda a, b: tf.grouped_matmul(a, tf.reshape(b, [1, 2, 2]), tf.table("offsets", 2, 2, rising=True)),
-    "grouped_matmul_masked": lambda a, b: tf.grouped_matmul_masked(*(tf.reshape(x, [1, 2, 2]) for x in (a, b)), tf.table("counts", 1, 2)),
+    "grouped_matmul_masked": lambda a, b: tf.grouped_matmul_masked(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2]), tf.table("counts", 1, 2)),
     "grouped_matmul_tiled": lambda a, b: tf.grouped_matmul_tiled(a, tf.reshape(b, [1, 2, 2]), tf.table("groups", 2, 0, low=-1), tile=2),
     "grouped_matmul_aligned": lambda a, b: tf.grouped_matmul_aligned(a, tf.reshape(b, [1, 2, 2]), tf.table("ends", 2, 2), tile=2),
 }

@@ -71,7 +71,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what this process has in memory."""
     monkeypatch.setattr(proof, "_known", {})
-    monkeypatch.setattr(compiled, "_state", compiled._State())
+    monkeypatch.setattr(compiled, "process_cache", compiled.ProcessCache())
 
 
 def arguments(fusion: tf.Fusion) -> list[np.ndarray]:
