@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     return found
 
 
-def made(kernel: Kernel, *rest: object) -> Source:
+def made(kernel: Kernel, *rest: Any) -> Source:
     return emitted.emitted(interface_of(kernel), *rest)
 
 

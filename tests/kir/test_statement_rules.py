@@ -7,7 +7,7 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.nodes import Bind, Choose, If
+from taskfuse.kir.nodes import Bind, Choose, If, Stmt
 from taskfuse.kir.synchronization import Barrier, BarrierScope
 from tests.kir.refused import WGMMA, body_of, is_refused, kernel, message
 
@@ -110,7 +110,7 @@ NODES = [
 
 
 @pytest.mark.parametrize(("stmt", "text"), NODES, ids=[n[1] for n in NODES])
-def test_nodes_that_text_cannot_say(stmt: object, text: str) -> None:
+def test_nodes_that_text_cannot_say(stmt: Stmt, text: str) -> None:
     found = body_of(stmt)
     with pytest.raises(VerifyError) as caught:
         verify_kernel(found)

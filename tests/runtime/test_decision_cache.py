@@ -228,7 +228,9 @@ def test_an_entry_that_makes_no_sense_is_none(work: list[str], tmp_path: Path, m
     tf.compile(one(), backend="sim")
     (entry,) = entries(tmp_path)
     disk = compiled.DiskCache(entry.parent, 1 << 30)
-    content = json.loads(disk.get(entry.stem))
+    held = disk.get(entry.stem)
+    assert held is not None
+    content = json.loads(held)
     FORMS[form](content)
     disk.put(entry.stem, json.dumps(content).encode())
     work.clear()
