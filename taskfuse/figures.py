@@ -36,6 +36,9 @@ class ProductFigures:
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
             product of all rows, in tiles of 128 x 256 on an H100.
+        columns_factor: bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves, where groups of tiles
+            of ragged rows are chosen: these in groups of 16 took up to 1.2 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer
+            in tiles of 128 x 256, on an H100.
         runs_per_us: runs of contiguous bytes, 128 or more, that all blocks together load where they do not keep step: the same, and 4 groups by 4096 x 7168, in
             tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step got 63,000.
         promotion_cycles: for a warpgroup to wait for the products of a block and to begin the next, besides its sums; half of it again for each 64 rows
@@ -81,6 +84,7 @@ class ProductFigures:
     narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
     rows_factor: float = 1.8
+    columns_factor: int = 3
     runs_per_us: float = 43_000
     promotion_cycles: float = 240
     block_load_cycles: float = 25
@@ -125,6 +129,8 @@ class RowFigures:
         instructions, copy_instructions, function_instructions: per element: of a phase; to have it from memory again; of a function.
         overhead_instructions: per thread and phase.
         others: the share of the other times that does not overlap with the greatest.
+        warp_vectors: the most vectors of a row that one warp walks by itself: longer rows were 3 to 10 % slower by warps than by blocks
+            (``benchmarks/online.py``, on an H100).
     """
 
     load_cycles: float = 600
@@ -142,6 +148,41 @@ class RowFigures:
     function_instructions: float = 4
     overhead_instructions: float = 20
     others: float = 0.18
+    warp_vectors: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFigures:
+    """Elements that a thread of an elementwise kernel takes: figures of :mod:`taskfuse.schedulers.pointwise`.
+
+    Attributes:
+        flat: where all axes are one: exp of 8192 x 4095 float32 takes 66.7 us with 4, 68.1 with 8, 68.8 with 16, on an H200.
+        apart: side by side, where loads are not vectors: by counted times of stencils of 9 and 7 taps in bfloat16, 16 and 179 us; with vectors of 8, 55 and
+            460, on an H100.
+    """
+
+    flat: int = 4
+    apart: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFigures:
+    """Rates that torch's own kernels reach: figures of :mod:`taskfuse.torch.worth` and :mod:`taskfuse.torch.padding`.
+
+    Attributes:
+        products: of the rate of the tensor cores, what products reach: 0.77 to 0.89 for extents from 1024 to 8192, on an H200
+            (``benchmarks/results/matmul.txt``).
+        flash: the same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products
+            count.
+        cudnn: the same for cuDNN's attention: 676 TFLOP/s, of causal attention 574.
+        unaligned_factor: times the time of a product of 16-bit floats whose rows are not multiples of 16 bytes: 6.6 ms against 0.87 for
+            [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100.
+    """
+
+    products: float = 0.85
+    flash: float = 0.39
+    cudnn: float = 0.74
+    unaligned_factor: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

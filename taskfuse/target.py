@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.figures import AssumedFigures, AttentionFigures, ProductFigures, RowFigures
+from taskfuse.figures import AssumedFigures, AttentionFigures, ElementFigures, ProductFigures, RowFigures, TorchFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ class Target:
         busy_threads: threads of a multiprocessor, each with one load of 16 bytes in flight, that saturate DRAM: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
-        products, rows, attention: further figures, for the cost models of matrix products, of rows, and of attention.
+        products, rows, elements, attention: further figures, for the cost models of matrix products, of rows, of elementwise kernels, and of attention.
+        torch: those of torch's own kernels.
         assumed: those that nobody measured.
     """
 
@@ -112,7 +113,9 @@ class Target:
     functions_per_cycle: int = 16
     products: ProductFigures = field(default_factory=ProductFigures)
     rows: RowFigures = field(default_factory=RowFigures)
+    elements: ElementFigures = field(default_factory=ElementFigures)
     attention: AttentionFigures = field(default_factory=AttentionFigures)
+    torch: TorchFigures = field(default_factory=TorchFigures)
     assumed: AssumedFigures = field(default_factory=AssumedFigures)
 
     def __post_init__(self) -> None:
@@ -168,7 +171,7 @@ H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 40
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
-figures of products, rows and attention that were fitted on an H200."""
+figures of kernels that were measured on an H200 or an H100, as :mod:`taskfuse.figures` says of each."""
 
 DEFAULT: Final = H200
 """The target if the machine has no GPU."""

@@ -80,15 +80,16 @@ def test_scheduling_calls(call: Callable[[Case], Any], expected: str) -> None:
 
 def test_integers_of_numpy_are_integers() -> None:
     case = Case()
-    one = np.int64(1)
-    case.b.split(one, np.int8(4)).axis(one).parallelize(P.TIDx)  # type checkers know them as SupportsIndex
-    case.a.circular_buffer(np.int32(2))
+    numbers: list[Any] = [np.int64(0), np.int64(1), np.int32(2), np.int8(4)]  # type checkers know them as SupportsIndex
+    zero, one, two, four = numbers
+    case.b.split(one, four).axis(one).parallelize(P.TIDx)
+    case.a.circular_buffer(two)
     assert [str(a.extent) for a in case.b.loop] == ["N", "8", "4"]
     assert case.a.schedule.stages == 2
     with case.fusion:
         shape: Any = [np.int64(4), "N"]
         assert repr(tf.define_tensor(shape, name="y")) == "y: float32[4, N]"
-    assert tf.sum(case.b, np.int64(0)).ndim == 1
+    assert tf.sum(case.b, zero).ndim == 1
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,12 @@ LAYERS = {
 # Four readers of kernel IR, each of which must be right without the others.
 INDEPENDENT = {"sim", "check", "count", "cuda"}
 
-# Modules whose classes refer to each other: a cycle that type annotations close has no module outside of one of these.
+# Modules whose classes refer to each other: a cycle that type annotations close lies inside one of these.
 TOGETHER = tuple(
     frozenset(f"taskfuse.{package}.{module}" for module in modules.split())
     for package, modules in (
         ("ir", "array_methods calls expr fusion task_tree tasks tensor"),  # a tensor has a definition, which reads tensors; both a fusion
-        ("sim", "agent barriers block engines observer"),  # an agent runs in a block, whose barriers and queues hold agents
+        ("sim", "block engines observer"),  # a block has engines, whose operations are of blocks; an observer is told of both
     )
 )
 

@@ -4,6 +4,7 @@ import copy
 import linecache
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,7 +65,7 @@ def test_a_caller_behind_the_package_is_found(monkeypatch: pytest.MonkeyPatch) -
     for module, is_user in (("taskfuse.ir.fusion", False), ("dataclasses", False), ("elsewhere", True), ("taskfuser.x", True)):
         scope = names | {"__name__": module}
         exec(compile("def call():\n    return caller()\n", "<string>", "exec"), scope)
-        found = cast("object", scope["call"]())
+        found = cast("Callable[[], object]", scope["call"])()
         assert isinstance(found, Location)
         assert found.file == ("<string>" if is_user else __file__), module
 

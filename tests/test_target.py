@@ -1,6 +1,7 @@
 """Targets: which one a GPU is, what follows from it, and that everything that depends on a machine hears of it."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import taskfuse as tf
+import taskfuse.target
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
 from taskfuse.schedulers.segmenter import choose_segments
@@ -179,6 +181,47 @@ def test_figures_of_machines_have_one_home() -> None:
     paths = [p for p in package.rglob("*.py") if p != own and not p.is_relative_to(package / "testing")]
     found = {name: n for p in paths if (n := elsewhere(name := p.relative_to(package).as_posix(), p.read_text(encoding="utf-8")))}
     assert found == {}, "take them from taskfuse.target"
+
+
+def measured(source: str) -> list[str]:
+    """Constants of a module that repeat one of :mod:`taskfuse.target`, and those whose docstring tells of a GPU or of a benchmark."""
+    found: list[str] = []
+    body = ast.parse(source).body
+    for node, after in zip(body, [*body[1:], ast.Pass()], strict=True):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+                repeats = hasattr(taskfuse.target, name) and isinstance(value, ast.Constant)
+                if repeats or re.search(r"\b([HA][12]00|benchmarks/)", str(text)):
+                    found.append(name)
+            case _:
+                pass
+    return found
+
+
+def test_what_was_measured_is_a_figure_of_the_target() -> None:
+    package = Path(tf.__file__).parent
+    homes = {package / "target.py", package / "figures.py"}
+    paths = [p for p in package.rglob("*.py") if p not in homes]
+    found = {p.relative_to(package).as_posix(): names for p in paths if (names := measured(p.read_text(encoding="utf-8")))}
+    assert found == {}, "make it an attribute of a class of taskfuse/figures.py, or say what it is if no machine decides"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "WARP = 32",
+        "WARP: Final = 32",
+        'REACHED: Final = 0.85\n"""Of the rate, on an H200."""',
+        'SHARE = {1: 0.5}\n"""``benchmarks/online.py``."""',
+    ],
+)
+def test_a_measured_constant_elsewhere_is_found(source: str) -> None:
+    assert measured(source)
+
+
+def test_other_constants_are_not_found() -> None:
+    assert measured('WARP = warp()\nLEAST = 16\n"""Choices from which on a copy pays."""\n"""On an H100."""') == []
 
 
 @pytest.mark.parametrize("source", ["LIMIT = 227 * 1024", "x = 232448", "f(228 << 10)", "MHZ = 1700", "BYTES = 4.3e6", "sms = 132", "return min(n, 255)"])

@@ -28,7 +28,6 @@ from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.channels import ring_text
 from taskfuse.kir.clusters import constant_shape, is_of_clusters
-from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
@@ -292,34 +291,30 @@ def _threads(threads: list[int], per: int) -> str:
 def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | None = None) -> Refuted | None:
     """A counterexample at some extents, or ``None``. Raises :class:`TooLarge`."""
     budget = budget or WorkBudget()
-    symbols = dict(extents)
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            symbols[p.name] = int(evaluate(p.value, symbols))
-    grid = [int(evaluate(e, symbols)) for e in kernel.grid]
+    grid = [int(evaluate(e, extents)) for e in kernel.grid]
     blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
         cluster = constant_shape(kernel.cluster) if is_of_clusters(kernel) else None
         if kernel.is_cooperative and cluster is not None:
             raise TooLarge  # which blocks meet where would be two questions at once
         if kernel.is_cooperative:
-            traces = [Trace(kernel, symbols, b, budget) for b in blocks[: BLOCKS + 1]]
+            traces = [Trace(kernel, extents, b, budget) for b in blocks[: BLOCKS + 1]]
             if len(blocks) > BLOCKS or sum(len(t.events) for t in traces) > MAX_THREADS:
                 raise TooLarge
-            Run(kernel, traces, symbols).run()
+            Run(kernel, traces, extents).run()
         elif cluster is not None:
             size = cluster[0] * cluster[1] * cluster[2]
             first = [b for b in blocks if all(i % n == 0 for i, n in zip(b, cluster, strict=True))]
             for b in first[:: max(1, -(-len(blocks) // BLOCKS))]:
                 ranks = [(b[0] + x, b[1] + y, b[2] + z) for z in range(cluster[2]) for y in range(cluster[1]) for x in range(cluster[0])]
-                traces = [Trace(kernel, symbols, r, budget) for r in ranks]
+                traces = [Trace(kernel, extents, r, budget) for r in ranks]
                 if size * traces[0].threads > MAX_THREADS:
                     raise TooLarge
-                Run(kernel, traces, symbols).run()
+                Run(kernel, traces, extents).run()
         else:
             step = max(1, -(-len(blocks) // BLOCKS))
             for b in blocks[::step]:
-                Run(kernel, [Trace(kernel, symbols, b, budget)], symbols).run()
+                Run(kernel, [Trace(kernel, extents, b, budget)], extents).run()
     except ZeroDivisionError:  # an index has no value at these extents
         raise TooLarge from None
     except Refuted as e:

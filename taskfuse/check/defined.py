@@ -38,7 +38,7 @@ from taskfuse.ir.scalar import (
     sym,
 )
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
-from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, For, GatherCopy, If, Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.synchronization import Advance, InitBarrier
@@ -264,18 +264,10 @@ def _operand(operand: Operand) -> Conditions:
 
 def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
     """What has to hold of the expressions that the host evaluates, what they belong to, and what is known then."""
-    context = declared(kernel, ())
-    known: list[HostParam] = []
+    context = declared(kernel)
     for p in kernel.params:
-        match p:
-            case HostParam(value=value):
-                yield from ((d, p.name, context) for d in demands(value))
-                known.append(p)
-                context = declared(kernel, known)
-            case TensorParam(shape=shape):
-                yield from ((d, p.name, context) for e in shape for d in demands(e))
-            case _:
-                pass
+        if isinstance(p, TensorParam):
+            yield from ((d, p.name, context) for e in p.shape for d in demands(e))
     for e in (*kernel.grid, *kernel.block, *kernel.cluster):
         yield from ((d, "the launch", context) for d in demands(e))
     for b in kernel.buffers:
@@ -319,9 +311,6 @@ def without_value(kernel: Kernel, extents: Mapping[str, int]) -> Obligation | No
     The kernel that runs asks for all of it: ``8//(M - 1) > 0 && M > 1`` divides by 0 if ``M`` is 1, and is false.
     """
     values: dict[str, Expr] = {name: const(n) for name, n in extents.items()}
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            values[p.name] = substitute(p.value, values)
     if not any(_loses(e, values) for e in _expressions(kernel)):
         return None
     known = tuple(replace(e, min=extents[e.name], max=extents[e.name], multiple_of=1, bound=None) for e in kernel.extents)

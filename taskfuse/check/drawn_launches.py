@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from taskfuse.check.refuted import TooLarge
 from taskfuse.ir.dims import nearest
 from taskfuse.ir.offsets import offsets, offsets_name
-from taskfuse.ir.places import places
 from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.tables import places
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.walk import looked_up

@@ -1,4 +1,4 @@
-"""Tables of places (:mod:`taskfuse.ir.places`): what is proved of a search holds of the read that stands for it.
+"""Tables of places (:mod:`taskfuse.ir.tables`): what is proved of a search holds of the read that stands for it.
 
 That an element of such a table is what a search finds is the caller's promise, which a certificate names. Bounds, waits and termination must not rest on
 it. They do not: with no such search left beside the reads, a read and the search that it stands for are one unknown function of the key to these layers,
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taskfuse.ir.places import KEY, of_keys
 from taskfuse.ir.scalar import ZERO, Element, Expr, UpperBound, lookups_of, rebuild, substitute
+from taskfuse.ir.tables import KEY, of_keys
 from taskfuse.kir import Kernel, map_expressions, map_stmts
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.walk import expressions, walk

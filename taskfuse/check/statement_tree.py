@@ -18,7 +18,6 @@ from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
-from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
 from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
@@ -191,7 +190,7 @@ class StatementTree:
     @staticmethod
     def of(kernel: Kernel) -> StatementTree:
         """The tree of a verified kernel."""
-        before = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+        before = declared(kernel)
         known = _outermost(before)
         tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block), before)
         body = in_blocks(kernel, known.facts, known.ranges)
@@ -333,17 +332,14 @@ def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
         reached = reached.under((not_(failed[0]) if len(failed) == 1 else not_(case.cond),))
 
 
-def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
-    """What is known of the extents, and of some parameters that the host has computed from them."""
+def declared(kernel: Kernel) -> Context:
+    """What is known of the extents."""
     facts, ranges = facts_of(kernel.extents), Ranges({})
     for e in kernel.extents:
         ranges = ranges.with_span(sym(e.name), (e.min, e.max))
     for e in kernel.extents:
         if e.bound is not None:
             facts, ranges = facts.with_assumption(le(sym(e.name), e.bound)), ranges.under(le(sym(e.name), e.bound))
-    for p in params:
-        facts = facts.with_range(p.name, p.value, p.value)
-        ranges = ranges.with_span(sym(p.name), ranges.of(p.value))
     return Context((), (), Constraints(ranges, facts), "", kernel)
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.cli.load import Loaded
-from taskfuse.cuda.shape import check_extents
+from taskfuse.cuda.stages import check_extents
 from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.sim import Exploration, Interleaving, Timeline
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ def random_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> lis
                 found.append(_random(rng, param.dtype, ()))
             case IntegerParam():
                 found.append(sizes[param.name])
-            case TensorParam() | HostParam() | TensorMapParam():
+            case TensorParam() | TensorMapParam():
                 pass
     return found
 

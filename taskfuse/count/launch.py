@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.places import places
 from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.tables import places
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
-from taskfuse.kir.declarations import Buffer, HostParam
+from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import If, Stmt
 from taskfuse.kir.walk import accesses, bodies, looked_up
 from taskfuse.target import REGISTERS, THREAD_REGISTERS, WARP, Target
@@ -41,7 +41,7 @@ class Launch:
     """The shape of a launch.
 
     Attributes:
-        symbols: values of the extents and the host parameters.
+        symbols: values of the extents.
         tables: the integers of inputs whose elements occur in expressions: offsets of rows of one length.
         grid, block, cluster: x, y, z.
         resident: blocks that a multiprocessor holds at once, as far as threads, Shared memory and the registers of buffers decide that.
@@ -73,9 +73,6 @@ class Launch:
     def of(kernel: Kernel, extents: Mapping[str, int], target: Target) -> Launch:
         """The launch for given extents."""
         symbols = dict(extents)
-        for p in kernel.params:
-            if isinstance(p, HostParam):
-                symbols[p.name] = integer(p.value, symbols)
 
         def three(e: tuple[Expr, Expr, Expr]) -> tuple[int, int, int]:
             x, y, z = (max(integer(v, symbols), 1) for v in e)

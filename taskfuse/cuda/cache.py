@@ -54,7 +54,7 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
 def compile_quietly(text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
     """What :func:`compiled` gives, and it alone warns of."""
     key = cache_key(text, name, options, None)
-    state = _state
+    state = process_cache
     binary = None if settings.always_compile else state.recall(key)
     if binary is None:
         with state.turn(key):
@@ -90,7 +90,7 @@ def _load_or_compile(text: str, name: str, options: CompileOptions, settings: Op
 
 def folder(settings: Options) -> DiskCache | None:
     """The folder of compiled kernels, if there is to be one."""
-    return _state.disk(settings)
+    return process_cache.disk(settings)
 
 
 def keep(disk: DiskCache, key: str, content: bytes) -> None:
@@ -98,7 +98,7 @@ def keep(disk: DiskCache, key: str, content: bytes) -> None:
     try:
         disk.put(key, content)
     except OSError as error:
-        if _state.first(f"folder {disk.folder}"):
+        if process_cache.first(f"folder {disk.folder}"):
             warn(
                 f"compiled kernels are kept in memory only: {disk.folder}: {error.strerror or error}\n"
                 "help: set TASKFUSE_CACHE_DIR to a folder that can be written, or TASKFUSE_CACHE_BYTES=0 for none"
@@ -136,7 +136,7 @@ class _Turn:
 
 
 @dataclass(slots=True)
-class _State:
+class ProcessCache:
     """What a process remembers. Safe for many threads."""
 
     kernels: OrderedDict[str, Binary] = field(default_factory=OrderedDict[str, Binary])  # the least recently used first
@@ -190,12 +190,12 @@ class _State:
                     del self.turns[key]
 
 
-_state = _State()
+process_cache = ProcessCache()
 
 
 def _forget() -> None:
-    global _state
-    _state = _State()
+    global process_cache
+    process_cache = ProcessCache()
 
 
 # a lock that another thread held at a fork would stay closed in the child

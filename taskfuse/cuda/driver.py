@@ -363,10 +363,11 @@ def driver() -> Driver:
     Raises:
         CudaUnavailableError: there is no driver, or no GPU.
     """
-    return Driver(_load())
+    return Driver(load_library())
 
 
-def _load() -> ctypes.CDLL:
+def load_library() -> ctypes.CDLL:
+    """The driver's library, its functions with their types. Raises :class:`CudaUnavailableError` as :func:`driver` does."""
     help = 'use backend="sim", or run on a machine with an NVIDIA GPU'
     try:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

@@ -88,8 +88,8 @@ def _bytes(
     match argument:
         case StrideArgument(tensor=name, axis=axis, wide=wide):
             return struct.pack("<q" if wide else "<i", views[name].layout.strides[axis])
-        case IntegerArgument(value=value, wide=wide):
-            return struct.pack("<q" if wide else "<i", integer(value, symbols))
+        case IntegerArgument(name=name, wide=wide):
+            return struct.pack("<q" if wide else "<i", symbols[name])
         case DivisorArgument(value=value):
             return divisor_bytes(integer(value, symbols))
         case ScalarArgument(dtype=dtype):

@@ -67,7 +67,7 @@ class Planner:
             symbols = bind_symbols(self.kernel, {name: v.layout.shape for name, v in views.items()}, integers=integers)
             shapes = {p.name: tuple(integer(e, symbols) for e in p.shape) for p in self._tensors}
         except (ZeroDivisionError, IndexError) as error:
-            raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
+            raise LaunchError(kernel=self.kernel.name, reason=f"an extent has no value: {error}") from None
         if self._admit is not None:
             self._admit(symbols)
         kind = kinds[0]

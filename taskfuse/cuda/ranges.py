@@ -34,7 +34,7 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
-from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.variant import ArgumentLayout, Variant
@@ -124,7 +124,7 @@ class IntegerRanges:
 
 
 def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limits: Range = INT32) -> IntegerRanges:
-    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents: others have any of their values."""
+    """Ranges of extents and hardware indices; with ``values``, for these extents: others have any of their values."""
     symbols: dict[str, Range] = {}
     for e in kernel.extents:
         if values is not None and e.name not in values:
@@ -134,9 +134,6 @@ def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limit
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
     ranges = IntegerRanges(symbols, limits=limits)
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            ranges = ranges.child({p.name: ranges.of(p.value)})
     indices: dict[str, Range] = {}
     for types, shape, most in (
         (BLOCK_TYPES, kernel.grid, MAX_GRID),
@@ -165,10 +162,8 @@ def dense(kernel: Kernel) -> Variant:
 def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bool:
     """True if for these extents, and all values of others, all integers are within the limits (32 bits), offsets in row-major tensors included."""
     ranges = kernel_ranges(kernel, values, limits)
-    low, high = limits
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
-    inside = all(low <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= high for p in kernel.params if isinstance(p, HostParam))
-    return inside and all(ranges.of(prod(s, start=ONE))[1] <= high for s in shapes.values()) and all(_fit(kernel.body, ranges))
+    return all(ranges.of(prod(s, start=ONE))[1] <= limits[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
 
 
 def _fit(body: tuple[Stmt, ...], ranges: IntegerRanges) -> Iterator[bool]:

@@ -29,10 +29,9 @@ class StrideArgument:
 
 @dataclass(frozen=True, slots=True)
 class IntegerArgument:
-    """The value of an expression over the kernel's extents and host parameters: 4 bytes, 8 if ``wide``."""
+    """The value of an extent: 4 bytes, 8 if ``wide``."""
 
     name: str
-    value: Expr
     wide: bool
 
 

@@ -36,7 +36,7 @@ from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, lookups_o
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
@@ -97,7 +97,7 @@ class _Emitter:
         self.helpers: set[Helper] = {ptx.STREAM_WAIT}
         self.ranges = kernel_ranges(kernel)
         self.places: dict[str, NamedStorage] = {}
-        uniform = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params if isinstance(p, HostParam)}
+        uniform = frozenset(e.name for e in kernel.extents)
         self.divisors = Divisors(uniform, self.names.reserve)
         wide = frozenset(n for n in uniform if not self._narrow(sym(n))) if variant.wide else frozenset[str]()
         ballots = frozenset(p.name for p in kernel.tables if p.search is PlaceSearch.BALLOT)
@@ -218,19 +218,18 @@ class _Emitter:
                     arguments.append(TensorMapArgument(p.name))
                     parameters.append(f"const __grid_constant__ TensorMap {self.names[p.name]}")
                     self.helpers.add(copy_instructions.TENSOR_MAP)
-                case HostParam() | IntegerParam():  # one that the text uses is among the integers
+                case IntegerParam():  # one that the text uses is among the integers
                     pass
         return arguments, parameters
 
     def _integers(self) -> tuple[list[Argument], list[str]]:
-        """Extents, host parameters and divisors that the text uses."""
+        """Extents and divisors that the text uses."""
         arguments: list[Argument] = []
         parameters: list[str] = []
-        values = {e.name: sym(e.name) for e in self.kernel.extents} | {p.name: p.value for p in self.kernel.params if isinstance(p, HostParam)}
-        for name, value in values.items():
+        for name in (e.name for e in self.kernel.extents):
             if name in self.used.names:
                 wide = name in self.wide_symbols
-                arguments.append(IntegerArgument(name, value, wide))
+                arguments.append(IntegerArgument(name, wide))
                 parameters.append(f"{'long long' if wide else 'int'} {self.names[name]}")
         for value, identifier in self.divisors.names.items():
             arguments.append(DivisorArgument(identifier, value))

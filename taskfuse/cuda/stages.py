@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.disassembly import sass as disassembled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_ptx
 from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import occupancy
-from taskfuse.cuda.shape import check_extents, in_extents
-from taskfuse.cuda.shape import launch_shape as shape_of
 from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
-from taskfuse.errors import UnsupportedError
-from taskfuse.ir.scalar import Const, const, substitute
+from taskfuse.errors import LaunchError, UnsupportedError
+from taskfuse.ir.scalar import Const, const, evaluate, simplify, substitute
 from taskfuse.kir import Kernel
 from taskfuse.kir.variant import Variant
 from taskfuse.options import read_options
@@ -63,17 +62,12 @@ def resources(
     check_extents(kernel, extents or {})
     values = {name: const(value) for name, value in (extents or {}).items()}
     x, y, z = kernel.block
-    threads, shared = (substitute(in_extents(kernel, e), values) for e in (x * y * z, made.shared_bytes))
+    threads, shared = (substitute(simplify(e), values) for e in (x * y * z, made.shared_bytes))
     blocks = None
     if isinstance(threads, Const) and isinstance(shared, Const):
         with suppress(UnsupportedError):  # no limits are known for the architecture
             blocks = occupancy(said, threads.value, shared.value, arch)
     return KernelResources(arch, said, threads, shared + said.static_shared, blocks)
-
-
-def launch_shape(kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape:
-    """The launch shape of ``kernel``; see :meth:`taskfuse.Kernel.launch_shape`."""
-    return shape_of(source(kernel), extents)
 
 
 def check_target(source: Source, arch: str) -> None:
@@ -95,3 +89,39 @@ def check_target(source: Source, arch: str) -> None:
 def _binary(source: Source, arch: str, fast_math: bool) -> Binary:
     check_target(source, arch)
     return compiled(source.text, source.name, CompileOptions(arch=arch, fast_math=fast_math), read_options())
+
+
+def launch_shape(kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape:
+    """The launch shape for given values of the extents, those on which it does not depend left out or not; see :meth:`taskfuse.Kernel.launch_shape`.
+
+    Raises:
+        LaunchError: an extent is missing or unknown, or its value breaks what the kernel declares of it.
+    """
+    check_extents(kernel, extents)
+    shape = (*kernel.grid, *kernel.block, *kernel.cluster, source(kernel).shared_bytes)
+    values = [simplify(e) for e in shape]
+    missing = sorted({name for e in values for name in e.free} - extents.keys())
+    if missing:
+        names = ", ".join(missing)
+        raise LaunchError(kernel=kernel.name, reason=f"its launch shape depends on {names}", help=f"give the extents {', '.join(f'{n}=...' for n in missing)}")
+    gx, gy, gz, bx, by, bz, cx, cy, cz, shared = (int(evaluate(e, extents)) for e in values)
+    return LaunchShape((gx, gy, gz), (bx, by, bz), (cx, cy, cz), shared)
+
+
+def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
+    """
+    Raises:
+        LaunchError: the kernel has no such extent, or its declaration excludes the value.
+    """
+    declared = {e.name: e for e in kernel.extents}
+    for name, value in extents.items():
+        if name not in declared:
+            raise LaunchError(kernel=kernel.name, reason=f"it has no extent {name}", help=_instead(name, declared))
+        extent = declared[name]
+        if not extent.admits(value, extents):
+            raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {extent.allowed}")
+
+
+def _instead(name: str, declared: Iterable[str]) -> str:
+    near = get_close_matches(name, declared, n=1)
+    return f"did you mean {near[0]}?" if near else f"its extents are {', '.join(declared) or 'none'}"

@@ -122,12 +122,13 @@ class StatementPrinter:
             self._say(stmt.location, scope)
         if self._chaos is not None and isinstance(stmt, _DELAYED):
             self._delay(scope)
-            self._print(stmt, scope)
+            self.print(stmt, scope)
             self._delay(scope)
         else:
-            self._print(stmt, scope)
+            self.print(stmt, scope)
 
-    def _print(self, stmt: Stmt, scope: TextScope) -> None:
+    def print(self, stmt: Stmt, scope: TextScope) -> None:
+        """The text of a statement, without delays and locations."""
         w = self._writer
         match stmt:
             case For():

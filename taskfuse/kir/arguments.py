@@ -9,7 +9,7 @@ from typing import cast
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import integer_argument, is_solvable, solve_extent
 from taskfuse.ir.scalar import Expr, Sym, UpperBound, const, evaluate, substitute
-from taskfuse.kir.declarations import Argument, Dim3, HostParam, IntegerParam, ScalarParam, TensorParam
+from taskfuse.kir.declarations import Argument, Dim3, IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
 
@@ -37,7 +37,7 @@ def check_rank(kernel: Kernel, index: int, param: TensorParam, ndim: int) -> Non
 def bind_symbols(
     kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Mapping[str, int] | None = None, integers: Mapping[str, object] | None = None
 ) -> dict[str, int]:
-    """Values of the extents and the host parameters.
+    """Values of the extents.
 
     Args:
         shapes: shape of each input, by name; their ranks are right.
@@ -46,7 +46,7 @@ def bind_symbols(
 
     Raises:
         InputError: an extent has two values, or none, or one that breaks its facts; an integer argument is not an integer.
-        ZeroDivisionError, IndexError: an expression of a shape or of a host parameter has no value.
+        ZeroDivisionError, IndexError: an expression of a shape has no value.
     """
     symbols = dict(given or {})
     places = {p.name: index for index, p in enumerate(wanted(kernel)) if isinstance(p, IntegerParam)}
@@ -79,9 +79,6 @@ def bind_symbols(
             if size != expected:
                 reason = f"axis {axis} of '{param.name}' has extent {size}, not {extent}" + (f" = {expected}" if extent.free else "")
                 raise InputError(index=index, fusion=kernel.name, reason=reason)
-    for param in kernel.params:
-        if isinstance(param, HostParam):
-            symbols[param.name] = integer(param.value, symbols)
     return symbols
 
 
@@ -105,7 +102,7 @@ def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mappin
 
 
 def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
-    """``kernel`` with its extents, and the host parameters, replaced by their values. An expression that has no value at these extents (``8//0``) stays one.
+    """``kernel`` with its extents replaced by their values. An expression that has no value at these extents (``8//0``) stays one.
 
     Args:
         extents: a value for every extent of the kernel; other names do not count.
@@ -120,11 +117,6 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
             reason = f"extent {e.name} is not given" if size is None else f"{size} is not a value of extent {e.name}"
             raise InputError(index=0, fusion=kernel.name, reason=reason)
         values[e.name] = const(size)
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            values[p.name] = substitute(p.value, values)
-
-    known = HostParam, IntegerParam
 
     def at(e: Expr) -> Expr:
         return substitute(e, values) if e.free else e
@@ -143,7 +135,7 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
     return replace(
         kernel,
         extents=(),
-        params=tuple(tensor(p) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, known)),
+        params=tuple(tensor(p) if isinstance(p, TensorParam) else p for p in kernel.params if not isinstance(p, IntegerParam)),
         grid=cast("Dim3", shape(kernel.grid)),
         block=cast("Dim3", shape(kernel.block)),
         cluster=cast("Dim3", shape(kernel.cluster)),

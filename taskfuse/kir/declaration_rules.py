@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.dims import circular
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.places import KEY
 from taskfuse.ir.scalar import Const, Expr, UpperBound, const, is_multiple, le, prove
 from taskfuse.ir.shared_layouts import SWIZZLES
+from taskfuse.ir.tables import KEY
 from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.clusters import constant_shape
-from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
@@ -83,7 +83,7 @@ def integers_are_extents(d: Declarations) -> Problem | None:
 
 
 def params_are_in_order(d: Declarations) -> Problem | None:
-    """Arguments in the order of a call, then what the host derives."""
+    """Arguments in the order of a call, then tensor maps."""
     last = 0
     for param in d.kernel.params:
         match param:
@@ -91,10 +91,10 @@ def params_are_in_order(d: Declarations) -> Problem | None:
                 rank = 0
             case TensorParam():
                 rank = int(param.is_output)
-            case HostParam() | TensorMapParam():
+            case TensorMapParam():
                 rank = 2
         if rank < last:
-            return param.name, f"'{param.name}' is out of order: inputs and scalars come first, then outputs, then derived parameters"
+            return param.name, f"'{param.name}' is out of order: inputs and scalars come first, then outputs, then tensor maps"
         last = rank
     return None
 
@@ -164,22 +164,10 @@ def outputs_go_into_inputs(d: Declarations) -> Problem | None:
     return None
 
 
-def host_values_are_known(d: Declarations) -> Problem | None:
-    """The host computes parameters in their order."""
-    known = d.extents
-    for param in d.kernel.params:
-        if isinstance(param, HostParam):
-            name = _foreign((param.value,), known)
-            if name is not None:
-                return param.name, f"host parameter '{param.name}' uses '{name}', which is neither an extent nor an earlier host parameter"
-            known |= {param.name}
-    return None
-
-
 def launch_is_known(d: Declarations) -> Problem | None:
-    """Grid, block and cluster depend on extents and host parameters only."""
-    name = _foreign((*d.kernel.grid, *d.kernel.block, *d.kernel.cluster), d.launch_symbols)
-    return None if name is None else (LAUNCH, f"the launch shape uses '{name}', which is neither an extent nor a host parameter")
+    """Grid, block and cluster depend on extents only."""
+    name = _foreign((*d.kernel.grid, *d.kernel.block, *d.kernel.cluster), d.extents)
+    return None if name is None else (LAUNCH, f"the launch shape uses '{name}', which is not an extent")
 
 
 def launch_is_possible(d: Declarations) -> Problem | None:
@@ -231,9 +219,9 @@ def buffers_have_known_shapes(d: Declarations) -> Problem | None:
             variable = next((e for e in b.shape if not isinstance(e, Const)), None)
             if variable is not None:
                 return b.name, f"Local '{b.name}' has the extent {variable}, which is not a constant"
-        name = _foreign(b.shape, d.launch_symbols)
+        name = _foreign(b.shape, d.extents)
         if name is not None:
-            return b.name, f"the shape of '{b.name}' uses '{name}', which is neither an extent nor a host parameter"
+            return b.name, f"the shape of '{b.name}' uses '{name}', which is not an extent"
     return None
 
 
@@ -252,9 +240,9 @@ def offsets_are_shared_and_aligned(d: Declarations) -> Problem | None:
             continue
         if not MEDIA[b.memory].is_placed:
             return b.name, f"'{b.name}' has an offset, which only a Shared buffer can have"
-        name = _foreign((b.offset,), d.launch_symbols)
+        name = _foreign((b.offset,), d.extents)
         if name is not None:
-            return b.name, f"the offset of '{b.name}' uses '{name}', which is neither an extent nor a host parameter"
+            return b.name, f"the offset of '{b.name}' uses '{name}', which is not an extent"
         if isinstance(b.offset, Const) and b.offset.value < 0:
             return b.name, f"the offset {b.offset} of '{b.name}' is negative"
         if not is_multiple(b.offset, b.align, d.facts):
@@ -300,9 +288,9 @@ def mbarriers_have_slots(d: Declarations) -> Problem | None:
 def semaphores_are_known(d: Declarations) -> Problem | None:
     """Shape and count of a semaphore are known at launch, and a phase takes at least one release."""
     for s in d.kernel.semaphores:
-        name = _foreign((*s.shape, s.count), d.launch_symbols)
+        name = _foreign((*s.shape, s.count), d.extents)
         if name is not None:
-            return s.name, f"semaphore '{s.name}' uses '{name}', which is neither an extent nor a host parameter"
+            return s.name, f"semaphore '{s.name}' uses '{name}', which is not an extent"
         if isinstance(s.count, Const) and s.count.value < 1:
             return s.name, f"a phase of semaphore '{s.name}' takes {s.count} releases; it needs at least 1"
     return None
@@ -311,9 +299,9 @@ def semaphores_are_known(d: Declarations) -> Problem | None:
 def queues_are_known(d: Declarations) -> Problem | None:
     """The size of a queue is known at launch; the blocks that claim from it are those of a grid along x, without clusters."""
     for q in d.kernel.queues:
-        name = _foreign((q.size,), d.launch_symbols)
+        name = _foreign((q.size,), d.extents)
         if name is not None:
-            return q.name, f"queue '{q.name}' uses '{name}', which is neither an extent nor a host parameter"
+            return q.name, f"queue '{q.name}' uses '{name}', which is not an extent"
         if d.kernel.grid[1:] != ONE[1:] or d.kernel.cluster != ONE:
             return q.name, f"queue '{q.name}' is for a grid of blocks along x, without clusters"
     return None
@@ -330,7 +318,6 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     lengths_are_of_groups,
     tables_hold_places,
     outputs_go_into_inputs,
-    host_values_are_known,
     launch_is_known,
     launch_is_possible,
     tensor_maps_are_possible,

@@ -58,14 +58,6 @@ class IntegerParam:
 
 
 @dataclass(frozen=True, slots=True)
-class HostParam:
-    """An integer argument that the host computes from the extents at launch."""
-
-    name: str
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
 class TensorMapParam:
     """A TMA descriptor of a tensor argument.
 
@@ -81,7 +73,7 @@ class TensorMapParam:
     swizzle: int
 
 
-Param = TensorParam | ScalarParam | IntegerParam | HostParam | TensorMapParam
+Param = TensorParam | ScalarParam | IntegerParam | TensorMapParam
 Argument = TensorParam | ScalarParam | IntegerParam
 
 

@@ -119,7 +119,6 @@ class KernelKeyword(Enum):
 
     KERNEL = "KERNEL"
     DIM = "DIM"
-    HOST = "HOST"
     TENSORMAP = "TENSORMAP"
     GRID = "GRID"
     BLOCK = "BLOCK"

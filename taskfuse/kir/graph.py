@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from taskfuse.ir.scalar import Const, Expr
 from taskfuse.kir.channels import channels
-from taskfuse.kir.declarations import HostParam, IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Choose, Compute, If, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.operands import Operand, ScalarValue
@@ -65,7 +65,7 @@ def _add_names(graph: nx.DiGraph[str | int], kernel: Kernel) -> None:
                 graph.add_node(p.name, kind=kind, shape=_shape(p.shape), dtype=p.dtype.name, memory="Global", channel=None)
             case ScalarParam():
                 graph.add_node(p.name, kind="scalar", shape=(), dtype=p.dtype.name, memory=None, channel=None)
-            case HostParam() | TensorMapParam() | IntegerParam():
+            case TensorMapParam() | IntegerParam():
                 pass
     for b in kernel.buffers:
         graph.add_node(b.name, kind="buffer", shape=_shape(b.shape), dtype=b.dtype.name, memory=b.memory.value, channel=member.get(b.name))

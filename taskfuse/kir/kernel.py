@@ -37,7 +37,7 @@ class Kernel:
     Attributes:
         extents: symbols of the tensors' shapes.
         params: arguments in order: inputs, scalars, outputs, derived.
-        grid, block, cluster: launch shape (x, y, z), integer expressions over extents and host parameters.
+        grid, block, cluster: launch shape (x, y, z), integer expressions over extents.
         residents: resident blocks of a multiprocessor that the registers of a thread must allow.
         buffers: Local, Shared and workspace storage.
         definitions: the math that it computes, if it has a witness (:mod:`taskfuse.kir.witness`).

@@ -16,7 +16,6 @@ from taskfuse.kir.declarations import (
     Buffer,
     Counter,
     Dim3,
-    HostParam,
     IntegerParam,
     Mbarrier,
     Param,
@@ -181,11 +180,6 @@ class _Header:
                 case KernelKeyword.DIM:
                     reader.advance()
                     self.extents += self.line(self.extent)
-                case KernelKeyword.HOST:
-                    reader.advance()
-                    name = reader.name("a host parameter")
-                    reader.expect("=")
-                    self.params.append(HostParam(name, reader.expression()))
                 case KernelKeyword.TENSORMAP:
                     reader.advance()
                     self.params.append(self.tensor_map())

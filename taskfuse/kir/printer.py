@@ -14,7 +14,7 @@ from taskfuse.ir.tables import BY, LENGTHS, RISING
 from taskfuse.ir.types import PlaceSearch
 from taskfuse.kir.arguments import wanted
 from taskfuse.kir.clusters import cluster_threads
-from taskfuse.kir.declarations import Argument, Buffer, Dim3, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Argument, Buffer, Dim3, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import FROM, HOLDS, INTEGER, INTO, TF32, KernelKeyword, OptionalPart, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
@@ -116,8 +116,6 @@ class _KernelPrinter(OperandPrinter):
             self.declare(f"{INDENT}DIM {', '.join(map(_extent, kernel.extents))}", (e.name for e in kernel.extents))
         for param in kernel.params:
             match param:
-                case HostParam():
-                    self.declare(f"{INDENT}HOST {param.name} = {param.value}", (param.name,))
                 case TensorMapParam():
                     box = ", ".join(map(str, param.box))
                     self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}) swizzle {param.swizzle}", (param.name,))

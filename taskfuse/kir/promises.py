@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import InputError
-from taskfuse.ir.places import places
+from taskfuse.ir.tables import places
 from taskfuse.kir.arguments import integer, wanted
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.kernel import Kernel

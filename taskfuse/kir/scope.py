@@ -9,7 +9,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.dims import circular, facts_of
 from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts, eq, integers_of, lookups_of, prove
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType
-from taskfuse.kir.declarations import Buffer, HostParam, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.forms import RESERVED
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import For
@@ -28,7 +28,7 @@ class Declarations:
     Attributes:
         storage: what an access may name.
         mbarriers: number of slots.
-        launch_symbols: extents and host parameters: the symbols that are known at launch.
+        extents: the symbols that are known at launch.
         cursors: slots of the ring that each cursor moves in, as it is first initialized.
         facts: what is known about the extents.
         definitions: of tensors, by their names.
@@ -43,7 +43,6 @@ class Declarations:
     counters: frozenset[str]
     semaphores: Mapping[str, Semaphore]
     extents: frozenset[str]
-    launch_symbols: frozenset[str]
     cursors: Mapping[str, int]
     facts: Facts
     definitions: Mapping[str, Definition]
@@ -55,7 +54,6 @@ class Declarations:
         storage: dict[str, TensorParam | Buffer] = {}
         scalars: dict[str, ScalarParam] = {}
         maps: dict[str, TensorMapParam] = {}
-        host: set[str] = set()
         for param in kernel.params:
             match param:
                 case TensorParam():
@@ -64,8 +62,6 @@ class Declarations:
                     scalars[param.name] = param
                 case TensorMapParam():
                     maps[param.name] = param
-                case HostParam():
-                    host.add(param.name)
                 case IntegerParam():
                     pass
         storage |= {b.name: b for b in kernel.buffers}
@@ -81,7 +77,7 @@ class Declarations:
                 cursors.setdefault(s.name, s.slots)
         definitions = {d.tensor: d for d in kernel.definitions}
         tables = {p.name: p for p in kernel.tables}
-        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts, definitions, tables)
+        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, cursors, facts, definitions, tables)
 
     def misread(self, e: Expr) -> str | None:
         """What is wrong with the elements of tensors in an expression, or with a tensor that stands for an integer."""
@@ -91,7 +87,7 @@ class Declarations:
                 return f"'{found.tensor}' is not an input of one axis of integers that the kernel leaves as it is, whose elements may stand in expressions"
             if table.shape[0] is not found.size and not prove(eq(table.shape[0], found.size), self.facts):
                 return f"'{table.name}' has {table.shape[0]} elements, not {found.size}"
-        wrong = self.tables.keys() & integers_of(e) - self.launch_symbols
+        wrong = self.tables.keys() & integers_of(e) - self.extents
         return f"'{min(wrong)}' is a tensor, not an integer" if wrong else None
 
     def memory(self, name: str) -> MemoryType | None:
@@ -126,7 +122,7 @@ class Declarations:
 
     def is_declared(self, name: str) -> bool:
         """True for the name of a parameter, an extent, a buffer, an mbarrier array, a counter or a semaphore."""
-        kinds = (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.semaphores, self.launch_symbols, self.tables)
+        kinds = (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.semaphores, self.extents, self.tables)
         return any(name in names for names in kinds)
 
 
@@ -148,7 +144,7 @@ class Scope:
     @staticmethod
     def outermost(declarations: Declarations) -> Scope:
         """The scope of the first statement."""
-        return Scope(declarations, declarations.launch_symbols | INDEX_SYMBOLS | declarations.tables.keys())
+        return Scope(declarations, declarations.extents | INDEX_SYMBOLS | declarations.tables.keys())
 
     def with_loop(self, var: str, *, unroll: bool) -> Scope:
         """The scope inside a loop over ``var``."""

@@ -60,7 +60,7 @@ def names_are_declared(subject: Stmt, scope: Scope) -> str | None:
 
 
 def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
-    """Extents, host parameters, block and thread indices, variables of enclosing loops, initialized cursors."""
+    """Extents, block and thread indices, variables of enclosing loops, initialized cursors."""
     known = scope.symbols
     match subject:
         case Branch(cond=cond):

@@ -1,7 +1,7 @@
 """Searches that a table of places answers: reads of it.
 
 Requires a verified kernel. Ensures the same behaviour, for tables that keep their promises, with a read of a table of places
-(:mod:`taskfuse.ir.places`) instead of each search that it holds, if the key of every such search is known to be among its elements; else it leaves all
+(:mod:`taskfuse.ir.tables`) instead of each search that it holds, if the key of every such search is known to be among its elements; else it leaves all
 of them. Exists because what a kernel computes is defined by searches, and how they are done is scheduled: ``search_by`` declares such tables.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from taskfuse.ir.places import of_keys
 from taskfuse.ir.scalar import ZERO, Expr, Facts, UpperBound, and_, element, le, lookups_of, lt, prove, rebuild, sym
+from taskfuse.ir.tables import of_keys
 from taskfuse.kir import Kernel, map_expressions, map_stmts
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.scope import loop_facts

@@ -41,10 +41,10 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, accesses, bodies, map_stmts, with_bodies
 from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt
 from taskfuse.kir.scope import kernel_facts
+from taskfuse.target import WARP
 
 LEAST = 16
 """Choices of a thread in a nest from which on a second copy pays."""
-WARP = 32
 
 Body = tuple[Stmt, ...]
 

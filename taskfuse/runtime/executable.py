@@ -153,34 +153,37 @@ class ResultAdapter(Executable):
     Args:
         fusion: what it computes.
         run: the other one.
+
+    Attributes:
+        inner: the other one.
     """
 
-    __slots__ = ("_fusion", "_run")
+    __slots__ = ("_fusion", "inner")
 
     def __init__(self, fusion: Fusion, run: Executable) -> None:
         super().__init__(run.backend, run.schedule)
         self._fusion = fusion
-        self._run = run
+        self.inner = run
 
     @property
     def kernel(self) -> Kernel:
-        return self._run.kernel
+        return self.inner.kernel
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        return self._run.kernels
+        return self.inner.kernels
 
     @property
     def certificate(self) -> Certificate:
-        return self._run.certificate
+        return self.inner.certificate
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        return self._run.certificates
+        return self.inner.certificates
 
     @property
     def specializations(self) -> tuple[Specialization, ...]:
-        return self._run.specializations
+        return self.inner.specializations
 
     @property
     def name(self) -> str:
@@ -198,7 +201,7 @@ class ResultAdapter(Executable):
         self._run.check_open(extents)
 
     def at(self, sizes: Mapping[str, int]) -> Executable:
-        return self._run.at(sizes)
+        return self.inner.at(sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -218,7 +218,7 @@ class CompiledKernel(Executable):
         try:
             return bind_symbols(self.kernel, shapes, integers=integers)
         except (ZeroDivisionError, IndexError) as error:
-            raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
+            raise LaunchError(kernel=self.kernel.name, reason=f"an extent has no value: {error}") from None
 
     def _to_numpy(self, index: int, param: TensorParam, array: Any) -> Any:
         try:

@@ -153,7 +153,7 @@ class Viewed(ResultAdapter):
             if self._stored is None:
                 self._stored = self._storing(self._fusion)
             return self._stored(*args, out=out, stream=stream, seed=seed)
-        made = self._run(*args, stream=stream, seed=seed)
+        made = self.inner(*args, stream=stream, seed=seed)
         results: list[Any] = []
         for is_argument, position, place in steps:
             array = args[position] if is_argument else made[position]
@@ -208,7 +208,7 @@ class Viewed(ResultAdapter):
         return tuple(steps)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Viewed, (self._fusion, self._run, self._sources, self._storing)
+        return Viewed, (self._fusion, self.inner, self._sources, self._storing)
 
     def __repr__(self) -> str:
-        return f"Viewed({self._run!r})"
+        return f"Viewed({self.inner!r})"

@@ -62,16 +62,16 @@ class Arranged(ResultAdapter):
         fusion = self._fusion
         arrays = {name: self._array(args[k]) for name, k in self._inputs.items() if k < len(args)}
         if len(arrays) < len(self._inputs) or not all(hasattr(a, "shape") for a in arrays.values()):
-            return self._run(*args, stream=stream, seed=seed)  # which says what is wrong
+            return self.inner(*args, stream=stream, seed=seed)  # which says what is wrong
         if len(args) != len(fusion.arguments):
-            return self._run(*args, stream=stream, seed=seed)
+            return self.inner(*args, stream=stream, seed=seed)
         sizes = bind_shapes(fusion, [tuple(a.shape) for a in arrays.values()], args[len(args) - len(fusion.integers) :])
         for tv, wanted in fusion.strides.items():
             self._check_strides(tv, arrays[tv.name], [number(e, sizes) for e in wanted])
         given = self._given(out, arrays)
         targets: dict[str, Any] = {}
         own: dict[str, Any] = {}  # what the kernels write, where that is not what is returned
-        run = self._run.at(sizes) if fusion.dims else self._run
+        run = self.inner.at(sizes) if fusion.dims else self.inner
         for name, (shape, dtype) in self._shapes.items():
             extents, result = [number(e, sizes) for e in shape], self._results[name]
             strides = None if result.strides is None else [number(e, sizes) for e in result.strides]
@@ -176,10 +176,10 @@ class Arranged(ResultAdapter):
         self._copies(*own.values(), out=tuple(targets[name] for name in own), stream=stream, seed=seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Arranged, (self._fusion, self._run, self._orders)
+        return Arranged, (self._fusion, self.inner, self._orders)
 
     def __repr__(self) -> str:
-        return f"Arranged({self._run!r})"
+        return f"Arranged({self.inner!r})"
 
 
 class Nothing(Executable):

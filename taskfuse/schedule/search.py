@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from taskfuse.dtypes import int32
 from taskfuse.ir.axes import axis
-from taskfuse.ir.places import held_places
 from taskfuse.ir.scalar import ZERO, Const, ge, prove, sym
-from taskfuse.ir.tables import TableRange
+from taskfuse.ir.tables import TableRange, held_places
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import PlaceSearch
 from taskfuse.location import caller

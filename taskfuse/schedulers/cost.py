@@ -90,9 +90,6 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
 nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
-RUNS = 3
-"""Bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves: ragged rows in groups of 16 took up to 1.2
-times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer in tiles of 128 x 256, on an H100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,7 +454,7 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
 
     def touched(group: int) -> int:
         rows, columns = _read_at_once(problem, config, blocks, group)
-        weight = RUNS if problem.ragged is not None and problem.columns_contiguous else 1
+        weight = problem.target.products.columns_factor if problem.ragged is not None and problem.columns_contiguous else 1
         of_columns = problem.counts.columns * columns * config.tile_n * problem.matrices_of(ceil(rows / height))
         return problem.counts.rows * rows * tile_m * weight + of_columns
 

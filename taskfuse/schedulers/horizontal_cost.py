@@ -14,7 +14,6 @@ from math import prod
 
 from taskfuse.count.launch import SPARE_REGISTERS
 from taskfuse.cuda.resources import occupancy
-from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
@@ -148,7 +147,7 @@ def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) ->
     kernel = lower(fusion)
 
     def number(e: Expr) -> int:
-        return int(evaluate(in_extents(kernel, e), sizes))
+        return int(evaluate(e, sizes))
 
     def numbers(shape: Dim3) -> Block:
         x, y, z = map(number, shape)

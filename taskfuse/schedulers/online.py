@@ -41,8 +41,8 @@ from taskfuse.target import DEFAULT, VECTOR_BYTES, Target
 UNVERIFIED = LoweringOptions(verify=False)
 NORMALIZATION = "tf.schedulers.normalization takes rows in several passes"
 GAIN = {1: 0.95, 2: 0.93}
-"""The most time, by the number of walks, relative to rows that are kept or read again, for it to be preferred. Where rows fit registers both take as long
-(``benchmarks/results/online.txt``)."""
+"""The most time, by the number of walks, relative to rows that are kept or read again, for it to be preferred: a margin for the error of both estimates, since
+both take as long where rows fit registers."""
 
 
 @tries_parameters

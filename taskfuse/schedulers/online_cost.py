@@ -19,8 +19,6 @@ from taskfuse.target import MAX_THREADS, WARP
 
 MOST_ELEMENTS = 32
 """The most elements of all inputs that a thread loads at once."""
-LONG = 1024
-"""The most vectors of a row that one warp walks by itself: longer rows were 3 to 10 % slower by warps than by blocks (``benchmarks/online.py``, an H100)."""
 REPAIR_INSTRUCTIONS = 24
 """Instructions of a thread after each chunk: the running maximum, the factor of the sums, and their products."""
 
@@ -96,7 +94,7 @@ def candidates(problem: RowProblem, walks: int) -> Iterator[OnlineEstimate]:
     for threads in (n for k in range(5 if inner else 0, 11) for n in sorted({1 << k, 3 << (k - 1) if k > 5 else 1 << k})):
         if threads > max(vectors // 2, WARP if inner else 1) or threads > MAX_THREADS:
             continue
-        if inner and threads == WARP and vectors > LONG:
+        if inner and threads == WARP and vectors > problem.target.rows.warp_vectors:
             continue
         rows = [1] if threads > WARP else [4, 8]
         rows = rows if inner else [n for n in (8, 16, 32, 64) if n <= max(problem.row_vectors, 1) and n * threads <= MAX_THREADS]

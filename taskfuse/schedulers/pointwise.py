@@ -53,11 +53,6 @@ MAX_CODE = 256
 LEAST_BYTES, BUSY = 4, 1024
 """Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
 down to :data:`LEAST_BYTES`."""
-FLAT_UNROLL = 4
-"""Elements of a thread where all axes are one: exp of 8192 x 4095 float32 on an H200 takes 66.7 us with 4, 68.1 with 8, 68.8 with 16."""
-APART = 2
-"""Elements of a thread side by side where loads are not vectors. By counted times of stencils of 9 and 7 taps in bfloat16, on an H100: 16 and 179 us; with
-vectors of 8, 55 and 460."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -192,8 +187,9 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     facts = fusion.facts()
     while vector > 1 and not (out.ndim and divides(vector, out.shape[-1], facts)):
         vector //= 2
-    if _most_are_apart(fusion, leaves, vector):
-        vector = min(vector, APART)
+    figures = extent.target.elements
+    if vector > figures.apart and _most_are_apart(fusion, leaves, vector):
+        vector = figures.apart
     costs, points = sum(cost(e) for e in needed(fusion)), extent.elements(out)
     while vector * widest(fusion, leaves) > LEAST_BYTES and vector * costs > MAX_CODE and points < BUSY * extent.target.sms * vector:
         vector //= 2
@@ -202,7 +198,7 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
     flat = vector == 1 and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
     if flat:
-        unroll = min(unroll, FLAT_UNROLL)
+        unroll = min(unroll, figures.flat)
     first = 0 if flat else first_column(out)
     columns = prod(extent(out.shape[d]) for d in range(first, out.ndim))
     rows = prod(extent(out.shape[d]) for d in range(first))
@@ -238,7 +234,7 @@ def _most_are_apart(fusion: Fusion, leaves: Sequence[Leaf], vector: int) -> bool
     vector of results then load from as many lines of memory as there are threads."""
     last = {leaf: iteration_symbol(len(leaf.tensor.root) - 1) for leaf in leaves if leaf.tensor.root}
     moving = [leaf for leaf, s in last.items() if any(s.free & e.free for r in leaf.reads for e in r.index)]
-    return vector > APART and 2 * sum(vector_fits(fusion, leaf, vector) for leaf in moving) < len(moving)
+    return 2 * sum(vector_fits(fusion, leaf, vector) for leaf in moving) < len(moving)
 
 
 def _is_in_order(read: Read, out: TensorView) -> bool:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from taskfuse.sim.block import Block
 from taskfuse.sim.lanes import Env, Lanes
-
-if TYPE_CHECKING:
-    from taskfuse.sim.block import Block
 
 
 class Signal(Enum):
@@ -55,19 +53,37 @@ class Join:
     parked: list[Agent] = field(default_factory=lambda: list[Agent]())
 
 
+class AgentHost(Protocol):
+    """The interface of the machine to agents (:class:`taskfuse.sim.machine.Machine`)."""
+
+    def block(self, agent: Agent, pc: int, description: Callable[[], str]) -> Signal:
+        """An agent waits at the statement at ``pc`` until it is woken."""
+        ...
+
+    def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
+        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
+        ...
+
+    def reconverge(self, agent: Agent, pc: int) -> Signal | None:
+        """An agent reaches the join at ``pc``: it continues, or waits for the agents from which it was split."""
+        ...
+
+
 class Agent:
     """Threads of one block with one program counter.
 
     Attributes:
+        host: the machine, which lets it run.
         order: position among all agents: (block, first thread).
         env: uniform symbols: extents, block indices, loop variables, cursors.
         missing: warps (or warpgroups) that must be complete before it continues.
         torn: it continued with a part of a warp, because no other agent could run.
     """
 
-    __slots__ = ("block", "detours", "env", "joins", "lanes", "missing", "order", "pc", "torn")
+    __slots__ = ("block", "detours", "env", "host", "joins", "lanes", "missing", "order", "pc", "torn")
 
-    def __init__(self, block: Block, lanes: Lanes, pc: int, env: Env, joins: tuple[Join, ...] = ()) -> None:
+    def __init__(self, host: AgentHost, block: Block, lanes: Lanes, pc: int, env: Env, joins: tuple[Join, ...] = ()) -> None:
+        self.host = host
         self.block = block
         self.lanes = lanes
         self.pc = pc
@@ -80,7 +96,7 @@ class Agent:
 
     def part(self, lanes: Lanes, pc: int, joins: tuple[Join, ...]) -> Agent:
         """An agent for some of the threads."""
-        return Agent(self.block, lanes, pc, dict(self.env), joins)
+        return Agent(self.host, self.block, lanes, pc, dict(self.env), joins)
 
 
 Instruction = Callable[[Agent], Signal | None]

@@ -1,17 +1,31 @@
 """The state of barriers: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers),
-semaphores."""
+semaphores; and what they know of those that wait."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Lanes
 
-if TYPE_CHECKING:
-    from taskfuse.sim.agent import Agent
 
-Wake = Callable[[list["Agent"]], None]
+class Waiter(Protocol):
+    """Threads that wait together (:class:`taskfuse.sim.agent.Agent`).
+
+    Attributes:
+        order: (number of their block, first thread).
+        pc: the statement that they execute next.
+        missing: warps (or warpgroups) that must be complete before they continue.
+    """
+
+    lanes: Lanes
+    order: tuple[int, int]
+    pc: int
+    missing: int
+
+
+Wake = Callable[[list[Waiter]], None]
 
 
 class MbarrierCell:
@@ -39,7 +53,7 @@ class MbarrierCell:
         self.phases = 0
         self.fenced = False
         self.initializer = -1
-        self.waiters: list[Agent] = []
+        self.waiters: list[Waiter] = []
 
     @property
     def parity(self) -> int:
@@ -108,9 +122,9 @@ class BarrierCell:
         self.needed = 0
         self.arrived = 0
         self.pc = -1
-        self.agents: list[Agent] = []
+        self.agents: list[Waiter] = []
 
-    def arrive(self, agent: Agent, needed: int, pc: int, wake: Wake) -> bool:
+    def arrive(self, agent: Waiter, needed: int, pc: int, wake: Wake) -> bool:
         """True if the barrier is complete; the agents that waited are then awake. Else ``agent`` waits."""
         if self.agents and needed != self.needed:
             raise Fault(f"{self.name}: {needed} threads expected here, {self.needed} where others wait")
@@ -146,7 +160,7 @@ class SemaphoreCell:
         self.name = name
         self.count = count
         self.released = 0
-        self.waiters: list[tuple[Agent, int]] = []
+        self.waiters: list[tuple[Waiter, int]] = []
 
     @property
     def phases(self) -> int:

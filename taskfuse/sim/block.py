@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import Int3, peers
-from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreArray
+from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreArray, Waiter
 from taskfuse.sim.engines import Action, Engines
 from taskfuse.sim.fault import Fault
-from taskfuse.sim.lanes import Lanes, LaneTable
+from taskfuse.sim.lanes import LaneTable
 from taskfuse.sim.memory import Memory, Store
 from taskfuse.sim.published import GlobalFences
 
 if TYPE_CHECKING:
-    from taskfuse.sim.agent import Agent, Signal
     from taskfuse.sim.observer import Observer
 
 
-class Host(Protocol):
-    """The interface of the machine to instructions and engines of a block (:class:`taskfuse.sim.machine.Machine`).
+class BlockHost(Protocol):
+    """The interface of the machine to a block and its engines (:class:`taskfuse.sim.machine.Machine`).
 
     Attributes:
         table: sets of the threads of a block.
@@ -39,24 +38,12 @@ class Host(Protocol):
     fences: GlobalFences
     observer: Observer | None
 
-    def block(self, agent: Agent, pc: int, description: Callable[[], str]) -> Signal:
-        """An agent waits at the statement at ``pc`` until it is woken."""
-        ...
-
     def claimed(self, queue: str, block: int, position: int) -> int:
         """The number at a position of a block's claims from a queue."""
         ...
 
-    def wake(self, agents: list[Agent]) -> None:
+    def wake(self, agents: list[Waiter]) -> None:
         """Let blocked agents continue."""
-        ...
-
-    def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
-        ...
-
-    def reconverge(self, agent: Agent, pc: int) -> Signal | None:
-        """An agent reaches the join at ``pc``: it continues, or waits for the agents from which it was split."""
         ...
 
     def post(self, action: Action) -> None:
@@ -116,7 +103,7 @@ class Block:
     __slots__ = ("barrier", "cluster", "engines", "exited", "index", "machine", "mbarriers", "memory", "named", "number", "place", "threads", "warps")
 
     def __init__(
-        self, machine: Host, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
+        self, machine: BlockHost, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
     ) -> None:
         self.machine = machine
         self.number = number

@@ -109,9 +109,8 @@ class _KernelCompiler:
         join = Label()
 
         def part(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            parts = groups(codes, agent.lanes, agent.env, machine.table)
-            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+            parts = groups(codes, agent.lanes, agent.env, agent.block.machine.table)
+            return None if len(parts) == 1 else agent.host.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
         self._emit(make(), point, guard)
@@ -131,7 +130,7 @@ class _KernelCompiler:
                 agent.lanes = detour.everyone
             for name in dead:
                 agent.env.pop(name, None)
-            return agent.block.machine.reconverge(agent, here) if agent.joins else None
+            return agent.host.reconverge(agent, here) if agent.joins else None
 
         target.pc = self._emit(join)
 
@@ -152,8 +151,7 @@ class _KernelCompiler:
         body, otherwise = Label(), Label()
 
         def test(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            yes, no = cond.split(agent.lanes, agent.env, machine.table)
+            yes, no = cond.split(agent.lanes, agent.env, agent.block.machine.table)
             if no is None:
                 return None
             if yes is None:
@@ -163,7 +161,7 @@ class _KernelCompiler:
                 agent.detours.append(Detour(end.pc, agent.lanes, [(no, otherwise.pc)]))
                 agent.lanes = yes
                 return None
-            return machine.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
+            return agent.host.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
 
         def skip(agent: Agent) -> None:
             agent.pc = end.pc
@@ -186,15 +184,14 @@ class _KernelCompiler:
         enter, body, end = Label(), Label(), Label()
 
         def part(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            parts = [(lanes, enter.pc) for lanes in groups(diverges, agent.lanes, agent.env, machine.table)]
+            parts = [(lanes, enter.pc) for lanes in groups(diverges, agent.lanes, agent.env, agent.block.machine.table)]
             if len(parts) == 1:
                 return None
             if inline:
                 agent.detours.append(Detour(end.pc, agent.lanes, parts[:0:-1]))
                 agent.lanes = parts[0][0]
                 return None
-            return machine.split(agent, parts, end.pc)
+            return agent.host.split(agent, parts, end.pc)
 
         def begin(agent: Agent) -> None:
             lanes, env = agent.lanes, agent.env
@@ -271,9 +268,8 @@ class _KernelCompiler:
         join = Label()
 
         def part(agent: Agent) -> Signal | None:
-            machine = agent.block.machine
-            parts = collectives.by_warps(agent.lanes, machine.table)
-            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+            parts = collectives.by_warps(agent.lanes, agent.block.machine.table)
+            return None if len(parts) == 1 else agent.host.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
         self._emit(collectives.shuffle(self.compiled, stmt, tuple(self._path)), point=True)
@@ -321,17 +317,18 @@ def _advance(stmt: Advance, count: CompiledExpr, slots: int, phased: bool) -> In
     return advance
 
 
-_compiled: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
+kept_kernels: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
+"""The kernels that were compiled last, by identity and value mode."""
 
 
 def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
     """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
     key = (id(kernel), values.name)
-    found = _compiled.get(key)
+    found = kept_kernels.get(key)
     if found is None:
-        found = _compiled[key] = _KernelCompiler(SimulatedKernel(kernel, values)).run()
-        if len(_compiled) > _CACHED_KERNELS:
-            _compiled.popitem(last=False)
+        found = kept_kernels[key] = _KernelCompiler(SimulatedKernel(kernel, values)).run()
+        if len(kept_kernels) > _CACHED_KERNELS:
+            kept_kernels.popitem(last=False)
     else:
-        _compiled.move_to_end(key)
+        kept_kernels.move_to_end(key)
     return found

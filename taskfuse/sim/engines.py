@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.kir.operands import Queue
-from taskfuse.sim.agent import Agent
+from taskfuse.sim.barriers import MbarrierCell, Waiter
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Lanes
 from taskfuse.sim.memory import Proxy, check_incoming
@@ -24,7 +24,6 @@ from taskfuse.sim.region import Region
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
-    from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.observer import Observer
 
@@ -170,7 +169,7 @@ class Engines:
         self.tensor: dict[int, list[Action]] = {}
         self.loads = 0
         self.arrivals: list[Arrival] = []
-        self.waiters: list[Agent] = []
+        self.waiters: list[Waiter] = []
         self.fences = np.zeros(block.threads, np.int64)
 
     def fence(self, lanes: Lanes) -> None:

@@ -51,7 +51,7 @@ from taskfuse.sim.observer import Observer
 from taskfuse.sim.region import Region
 
 if TYPE_CHECKING:
-    from taskfuse.sim.barriers import BarrierCell
+    from taskfuse.sim.barriers import BarrierCell, Waiter
     from taskfuse.sim.block import Block
     from taskfuse.sim.engines import Action, Operation
     from taskfuse.sim.memory import Memory, Region
@@ -350,7 +350,7 @@ class HappensBefore(Observer):
 
     # -- barriers of threads, exit ----------------------------------------------------------------------------------------------------
 
-    def arrive(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
+    def arrive(self, agent: Waiter, barrier: BarrierCell, complete: bool) -> None:
         number, step, rounds = len(self.steps) - 1, self.steps[-1], self._rounds[barrier]
         self._earlier(rounds.complete, number)
         step.past |= self._past(rounds.complete)
@@ -359,7 +359,7 @@ class HappensBefore(Observer):
             arrived = self._past(rounds.current & ~(1 << number))
             step.prior |= arrived
             step.past |= arrived
-            self._woken += [(other.block.number, other.lanes.ids.tolist()) for other in barrier.agents]
+            self._woken += [(other.order[0], other.lanes.ids.tolist()) for other in barrier.agents]
             rounds.complete, rounds.current = rounds.current, 0
 
     def reach(self, block: Block) -> None:

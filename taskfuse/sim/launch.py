@@ -71,11 +71,11 @@ def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tupl
 
 
 def _bind(kernel: Kernel, tensors: dict[str, Array], integers: dict[str, object], extents: Mapping[str, int]) -> dict[str, int]:
-    """Values of extents and host parameters."""
+    """Values of extents."""
     try:
         return bind_symbols(kernel, {name: array.shape for name, array in tensors.items()}, extents, integers)
     except (ZeroDivisionError, IndexError) as e:
-        raise SimulationError(kernel=kernel.name, reason=f"an extent or a host parameter has no value: {e}") from None
+        raise SimulationError(kernel=kernel.name, reason=f"an extent has no value: {e}") from None
 
 
 def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
@@ -139,7 +139,7 @@ class SimulatedLaunch:
         return machine
 
     def value(self, expr: Expr) -> int:
-        """The value of an expression over extents and host parameters."""
+        """The value of an expression over extents."""
         return _value(self.kernel, expr, self.symbols)
 
     def _layout(self) -> list[Region]:

@@ -13,7 +13,7 @@ from taskfuse.errors import DeadlockError, SimulationError
 from taskfuse.kir.channels import ring_text
 from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Join, Signal
-from taskfuse.sim.barriers import BarrierCell, SemaphoreArray
+from taskfuse.sim.barriers import BarrierCell, SemaphoreArray, Waiter
 from taskfuse.sim.block import Block
 from taskfuse.sim.compiled_kernel import SimulatedKernel
 from taskfuse.sim.engines import Action
@@ -37,12 +37,11 @@ class Machine:
         alive: agents whose threads have not exited.
         preempted: the agent that runs has woken one that might go first.
         parked: joins where agents wait for the others.
-        waiting: agents that wait for anything else: the statement, and what they wait for, as text.
+        waiting: agents that wait for anything else: the agent, the statement, and what it waits for, as text.
         scalars: values of the run-time scalars, as stored.
         counters: grid barriers.
         semaphores: counters in Global memory, by name (set by the launch).
         fences: proxy fences for Global memory.
-        code: the kernel's instructions, or those of the observer.
         observer: the observer of the run, if any.
     """
 
@@ -57,7 +56,6 @@ class Machine:
         observer: Observer | None = None,
     ) -> None:
         self.observer = observer
-        self.code = compiled.code if observer is None else observer.code(compiled.code, compiled.sources)
         self.compiled = compiled
         self.table = table
         self.policy = policy
@@ -69,7 +67,7 @@ class Machine:
         self.ready: list[Agent] = []
         self.actions: list[Action] = []
         self.parked: dict[Join, None] = {}
-        self.waiting: dict[Agent, tuple[int, Description]] = {}
+        self.waiting: dict[Waiter, tuple[Agent, int, Description]] = {}
         self.counters = {c.name: BarrierCell(f"grid barrier '{c.name}'") for c in compiled.kernel.counters}
         self.semaphores: dict[str, SemaphoreArray] = {}
         self._claims: dict[tuple[str, int], list[int]] = {}
@@ -84,14 +82,14 @@ class Machine:
         unit = self.compiled.unit
         points = [unit * c for c in self.policy.split_points(-(-threads // unit))]
         for first, last in zip([0, *points], [*points, threads], strict=True):
-            self.ready.append(Agent(block, self.table.span(first, last), 0, dict(env)))
+            self.ready.append(Agent(self, block, self.table.span(first, last), 0, dict(env)))
             self.alive += 1
 
     def block(self, agent: Agent, pc: int, description: Description) -> Signal:
         """An agent waits at the statement at ``pc`` until it is woken."""
         if self.observer is not None:
             self.observer.block(agent, pc)
-        self.waiting[agent] = (pc, description)
+        self.waiting[agent] = (agent, pc, description)
         return Signal.BLOCKED
 
     def claimed(self, queue: str, block: int, position: int) -> int:
@@ -102,13 +100,12 @@ class Machine:
             self._claimed[queue] += 1
         return mine[position]
 
-    def wake(self, agents: list[Agent]) -> None:
+    def wake(self, agents: list[Waiter]) -> None:
         """Let blocked agents continue."""
         if self.observer is not None:
             self.observer.wake(agents)
         for agent in agents:
-            del self.waiting[agent]
-            self.ready.append(agent)
+            self.ready.append(self.waiting.pop(agent)[0])
             self.preempted = self.policy.preempts
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
@@ -277,7 +274,7 @@ class Machine:
                 return
 
     def _execute(self, agent: Agent, quantum: int) -> Signal:
-        code = self.code
+        code = self.compiled.code
         steps = self.steps
         limit = self.max_steps
         left = quantum
@@ -310,7 +307,7 @@ class Machine:
         agent.pc = pc + 1
         self.steps += 1
         try:
-            return self.code[pc](agent)
+            return self.compiled.code[pc](agent)
         except Fault as fault:
             return self._fault(fault, agent, pc)
 
@@ -323,7 +320,7 @@ class Machine:
 
     def _reunite(self, agent: Agent, pc: int, reason: str) -> Signal:
         """Parts of a warp that went on alone are one agent again at an instruction that takes all of it: those that come first wait for the last."""
-        rest = [a for a, (at, _) in self.waiting.items() if at == pc and a.block is agent.block and a.joins == agent.joins and a.env == agent.env]
+        rest = [a for a, at, _ in self.waiting.values() if at == pc and a.block is agent.block and a.joins == agent.joins and a.env == agent.env]
         lanes = self.table.union([agent.lanes, *(a.lanes for a in rest)])
         if agent.detours or any(a.detours or not a.torn for a in rest) or not lanes.has_whole_units(WARP):
             return self.block(agent, pc, lambda: reason)
@@ -354,8 +351,7 @@ class Machine:
     def deadlock(self) -> DeadlockError:
         """The error for a run in which the remaining threads cannot continue."""
         notes: list[str] = []
-        for agent in sorted(self.waiting, key=lambda a: a.order):
-            pc, description = self.waiting[agent]
+        for agent, pc, description in sorted(self.waiting.values(), key=lambda w: w[0].order):
             stmt, label = self.compiled.sources[pc], self.compiled.labels[pc]
             assert stmt is not None
             where = f"block {agent.block.index}, {threads_text(agent.lanes)}" + (f" in {label}" if label else "")

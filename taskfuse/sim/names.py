@@ -10,7 +10,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.values import Values
-from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Operand
@@ -37,8 +37,7 @@ class Names:
         self.scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
         self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         self.numbers = {name: number for number, name in enumerate(self.dtypes)}
-        host = (p.name for p in kernel.params if isinstance(p, HostParam))
-        self.fixed = frozenset((*(e.name for e in kernel.extents), *host, *(p.name for p in kernel.tables)))
+        self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.tables)))
         visible = {p.name for p in tensors if p.is_output} | {*kernel.in_place.values()} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
         self._visible = frozenset(visible)
         self._codes: dict[Expr, CompiledExpr] = {}

@@ -6,13 +6,11 @@ timelines (:mod:`taskfuse.sim.recording`) override what they need.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from taskfuse.kir.nodes import Stmt
-    from taskfuse.sim.agent import Agent, Instruction
-    from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreCell
+    from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreCell, Waiter
     from taskfuse.sim.block import Block
     from taskfuse.sim.engines import Action, Operation
     from taskfuse.sim.memory import Memory
@@ -22,18 +20,10 @@ if TYPE_CHECKING:
 class Observer:
     """Does nothing."""
 
-    def code(self, code: list[Instruction], sources: Sequence[Stmt | None]) -> list[Instruction]:
-        """The instructions that the machine executes: those of the kernel, or others that call them.
-
-        Args:
-            sources: the statement of each.
-        """
-        return code
-
-    def block(self, agent: Agent, pc: int) -> None:
+    def block(self, agent: Waiter, pc: int) -> None:
         """An agent waits at a statement."""
 
-    def wake(self, agents: Iterable[Agent]) -> None:
+    def wake(self, agents: Iterable[Waiter]) -> None:
         """Agents need not wait any more, or may look again."""
 
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
@@ -66,7 +56,7 @@ class Observer:
     def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
         """A wait for a number of phases of a semaphore succeeded."""
 
-    def arrive(self, agent: Agent, barrier: BarrierCell, complete: bool) -> None:
+    def arrive(self, agent: Waiter, barrier: BarrierCell, complete: bool) -> None:
         """An agent reaches a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
 
     def issue(self, operation: Action) -> None:

@@ -43,7 +43,7 @@ def wait_group(stmt: WaitGroup) -> Instruction:
             return Signal.POINT
         agent.pc -= 1
         engines.waiters.append(agent)
-        return agent.block.machine.block(agent, agent.pc, lambda: f"operations of the {stmt.queue.value} queue are not complete")
+        return agent.host.block(agent, agent.pc, lambda: f"operations of the {stmt.queue.value} queue are not complete")
 
     return run
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from taskfuse.errors import SimulationError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, TmaLoad, TmaStore
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import ArriveAsync
@@ -28,7 +29,7 @@ from taskfuse.sim.simulate import run
 from taskfuse.target import WARP
 
 if TYPE_CHECKING:
-    from taskfuse.sim.barriers import SemaphoreCell
+    from taskfuse.sim.barriers import SemaphoreCell, Waiter
     from taskfuse.sim.block import Block
     from taskfuse.sim.compiled_kernel import SimulatedKernel
 
@@ -54,6 +55,7 @@ def timeline(
     """
     launch = prepare(kernel, args, values, extents)
     recording = _Recording(launch.code)
+    launch.code = recording.recorded()
     error: SimulationError | None = None
     try:
         run(launch, seed, interleaving, choices, in_step, max_steps, recording)
@@ -97,7 +99,7 @@ class _Recording(Observer):
         self.flows: list[tuple[_Row, int, _Row, int, str]] = []
         self.texts: dict[int, str] = {}
         self.current: tuple[_Row, int] | None = None  # who is doing something, since when
-        self.waits: dict[Agent, tuple[_Row, int, int]] = {}
+        self.waits: dict[Waiter, tuple[_Row, int, int]] = {}
         self.operations: dict[Action, tuple[_Row, int, int]] = {}
         self.parts: defaultdict[Action, int] = defaultdict(int)  # of operations in flight, that engines have still to do
         self.busy: dict[_Row, Action] = {}
@@ -106,13 +108,16 @@ class _Recording(Observer):
 
     # -- statements -----------------------------------------------------------------------------------------------------------------------
 
-    def code(self, code: list[Instruction], sources: Sequence[Stmt | None]) -> list[Instruction]:
-        return [
-            instruction if source is None or isinstance(source, For | If | Bind) else self._recorded(pc, instruction)
-            for pc, (instruction, source) in enumerate(zip(code, sources, strict=True))
+    def recorded(self) -> SimulatedKernel:
+        """The kernel, with instructions that note who executes them."""
+        found, compiled = copy(self.compiled), self.compiled
+        found.code = [
+            instruction if source is None or isinstance(source, For | If | Bind) else self._noted(pc, instruction)
+            for pc, (instruction, source) in enumerate(zip(compiled.code, compiled.sources, strict=True))
         ]
+        return found
 
-    def _recorded(self, pc: int, instruction: Instruction) -> Instruction:
+    def _noted(self, pc: int, instruction: Instruction) -> Instruction:
         def execute(agent: Agent) -> Signal | None:
             row, start = self._row(agent, pc), self.time
             self.current = (row, start)
@@ -155,11 +160,11 @@ class _Recording(Observer):
 
     # -- waits and arrivals -----------------------------------------------------------------------------------------------------------------
 
-    def block(self, agent: Agent, pc: int) -> None:
-        row = self._row(agent, pc)
+    def block(self, agent: Waiter, pc: int) -> None:
+        row = self.rows[agent.order[0], agent.lanes.first]  # the statement that waits has made it
         self.waits[agent] = (row, pc, self.time - 1 if agent.pc == pc else self.time)
 
-    def wake(self, agents: Iterable[Agent]) -> None:
+    def wake(self, agents: Iterable[Waiter]) -> None:
         for agent in agents:
             row, pc, since = self.waits.pop(agent)
             self._span(row, SpanKind.WAIT, self._text(pc), since, self.time)

@@ -52,7 +52,7 @@ def acquire(names: Names, stmt: Acquire) -> Instruction:
             return Signal.POINT
         agent.pc -= 1  # try again when they are complete
         cell.waiters.append((agent, phases))
-        return machine.block(agent, agent.pc, lambda: f"{cell.name} wants {phases} phases; {cell.describe()}")
+        return agent.host.block(agent, agent.pc, lambda: f"{cell.name} wants {phases} phases; {cell.describe()}")
 
     return run
 

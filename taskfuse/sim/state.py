@@ -23,7 +23,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
     have the names of ``order``.
     """
     blocks: dict[int, Block] = {}
-    agents = [*machine.ready, *machine.waiting, *(a for join in machine.parked for a in join.parked)]
+    agents = [*machine.ready, *(a for a, _, _ in machine.waiting.values()), *(a for join in machine.parked for a in join.parked)]
     for agent in agents:
         blocks[agent.block.number] = agent.block
     first = next(iter(blocks.values()), None)

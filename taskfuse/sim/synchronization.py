@@ -95,7 +95,7 @@ def wait(names: Names, stmt: Wait) -> Instruction:
             return Signal.POINT
         agent.pc -= 1  # try again when the phase has completed: it may be over when the agent gets to run
         barrier.waiters.append(agent)
-        return agent.block.machine.block(agent, agent.pc, lambda: f"{barrier.name} wants parity {wanted} to complete; {barrier.describe()}")
+        return agent.host.block(agent, agent.pc, lambda: f"{barrier.name} wants parity {wanted} to complete; {barrier.describe()}")
 
     return run
 
@@ -120,7 +120,7 @@ def _arrive(agent: Agent, barrier: BarrierCell, needed: int) -> Signal:
         machine.observer.arrive(agent, barrier, barrier.arrived + agent.lanes.count == needed)
     if barrier.arrive(agent, needed, pc, machine.wake):
         return Signal.POINT
-    return machine.block(agent, pc, lambda: f"{barrier.name}: {barrier.describe()}")
+    return agent.host.block(agent, pc, lambda: f"{barrier.name}: {barrier.describe()}")
 
 
 def block_barrier(names: Names, stmt: Barrier) -> Instruction:
@@ -263,7 +263,7 @@ def pause(agent: Agent, pc: int) -> Signal:
     """Wait until all that was begun by :func:`assemble` is complete."""
     if not agent.missing:
         return Signal.POINT
-    return agent.block.machine.block(agent, pc, lambda: _warps_text(agent, pc))
+    return agent.host.block(agent, pc, lambda: _warps_text(agent, pc))
 
 
 def selected(path: Path, lanes: Lanes, env: Env, agent: Agent) -> int:

@@ -1,14 +1,21 @@
-"""Fault operators on accumulators that several statements read: set anew, or given terms a second time, in front of one of their readers."""
+"""Fault operators on accumulators, which keep the witness.
+
+Those that several statements read are set anew, or given terms a second time, in front of one of their readers. Of those that are rescaled, a factor is left
+out, taken twice, late, or by some threads alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import Expr, eq, ge, sym
 from taskfuse.kir import Kernel, bodies, held, walk
-from taskfuse.kir.nodes import Compute, For, Stmt
+from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
 from taskfuse.kir.operands import Access, Content
-from taskfuse.testing.mutations import Mutants, Operator, at
-from taskfuse.testing.value_edits import writers
+from taskfuse.testing.mutations import Body, Edit, Mutants, Operator, at, change, with_body
+from taskfuse.testing.value_edits import Writer, writers
 
 
 def _holders(kernel: Kernel, content: Content) -> Iterator[Compute]:
@@ -45,3 +52,53 @@ ACCUMULATOR_OPERATORS = (
     Operator("terms taken again before a reader", _taken_again),
 )
 """Every operator on accumulators."""
+
+
+def _rescales(s: Stmt) -> bool:
+    """True for statements that rescale, and loops and guards around nothing else."""
+    made = [held(t) for t in walk(s) if isinstance(t, Writer)]
+    return bool(made) and all(h is not None and h.content is Content.RESCALED for h in made)
+
+
+def _bodies(new: Callable[[For, Body, int], Body]) -> Edit:
+    """Another body of a loop of which some statement rescales; ``new`` takes the loop, its body and the statement's place."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for s in walk(kernel):
+            if isinstance(s, For):
+                for k, inside in enumerate(s.body):
+                    if _rescales(inside):
+                        yield with_body(kernel, s.body, new(s, s.body, k))
+
+    return apply
+
+
+def _under(condition: Callable[[For], Expr]) -> Edit:
+    return _bodies(lambda loop, body, k: (*body[:k], If((Branch(condition(loop), (body[k],)),)), *body[k + 1 :]))
+
+
+def _divided(s: Stmt) -> Stmt | None:
+    holds = held(s)
+    return replace(s, op=ELEMENTWISE["div"]) if isinstance(s, Compute) and holds is not None and holds.content is Content.RESCALED else None
+
+
+def _of_terms(kernel: Kernel) -> Mutants:
+    """A term is taken in the place of what was summed up, and multiplied."""
+    factors = [s for s in writers(kernel) if isinstance(s, Compute) and s.holds is not None and s.holds.content is Content.RESCALED]
+    for s in factors:
+        for k, o in enumerate(s.operands):
+            if o != s.out:
+                yield at(kernel, s, replace(s, operands=(*s.operands[:k], s.out, *s.operands[k + 1 :])))
+
+
+RESCALE_OPERATORS: tuple[Operator, ...] = (
+    Operator("rescale dropped", _bodies(lambda _, body, k: (*body[:k], *body[k + 1 :]))),
+    Operator("rescale twice", _bodies(lambda _, body, k: (*body[: k + 1], replace(body[k]), *body[k + 1 :]))),
+    Operator("rescale at the end of the iteration", _bodies(lambda _, body, k: (*body[:k], *body[k + 1 :], body[k]))),
+    Operator("rescale but for the first iteration", _under(lambda loop: ge(sym(loop.var), 1))),
+    Operator("rescale in every other iteration", _under(lambda loop: eq(sym(loop.var) % 2, 0))),
+    Operator("rescale by thread 0 alone", _under(lambda _: eq(sym("threadIdx.x"), 0))),
+    Operator("rescale by the reciprocal", change(Compute, _divided)),
+    Operator("rescale by the sum itself", _of_terms),
+)
+"""Every operator, with the name that reports use."""

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import taskfuse as tf
 from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.places import places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import producers
-from taskfuse.ir.tables import TableRange
+from taskfuse.ir.tables import TableRange, places
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
@@ -28,7 +28,6 @@ from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
 from taskfuse.testing import partitions
-from taskfuse.testing.automatic import automatic
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.grouped import GroupedGraph, hostile, rising
@@ -352,3 +351,13 @@ def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> T
     if shared > SHARED_BYTES:
         return LoweringError(what=kernel.name, reason=f"{shared} bytes of Shared memory, where buffers share none, are more than a block has")
     return None
+
+
+def automatic(chooser: Chooser, recorder: Recorder) -> bool:
+    """Let a scheduler schedule the fusion as one kernel; False if all refuse."""
+    anything = [s.__name__ for s in (tf.schedulers.auto, tf.schedulers.fallback)]
+    special = [s.__name__ for s in tf.schedulers.SCHEDULERS if s.__name__ not in anything]
+    order = [*(chooser.order(special) if chooser.chance(30) else special), *chooser.order(anything)]
+    if chooser.chance(15):
+        order.reverse()
+    return any(recorder.attempt(tf.schedulers, name, recorder.fusion) is not None for name in order)

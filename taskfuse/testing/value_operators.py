@@ -16,15 +16,14 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, and_, compare, const, eq, maximum, minimum, ne, not_, rebuild, substitute, sym
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
-from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
+from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Branch, Choose, Compute, For, GatherCopy, If, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import CursorInit
-from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS
+from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS, RESCALE_OPERATORS
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
-from taskfuse.testing.rescale_operators import RESCALE_OPERATORS
 from taskfuse.testing.tile_operators import TILE_OPERATORS
 from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
 
@@ -434,13 +433,6 @@ def _grids(kernel: Kernel) -> Mutants:
             yield replace(kernel, grid=(grid[0], grid[1], grid[2]))
 
 
-def _hosts(kernel: Kernel) -> Mutants:
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            for value in (p.value + 1, p.value - 1):
-                yield replace(kernel, params=tuple(replace(q, value=value) if isinstance(q, HostParam) and q is p else q for q in kernel.params))
-
-
 def _shared_places(kernel: Kernel) -> Mutants:
     """A Shared buffer at the address of another one."""
     shared = [b for b in kernel.buffers if MEDIA[b.memory].is_placed and b.offset is not None]
@@ -510,7 +502,6 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("copy's condition", in_writers(_valid)),
     Operator("another shuffle", in_writers(_masks)),
     Operator("one block more or less", _grids),
-    Operator("another host integer", _hosts),
     Operator("buffers at one place", _shared_places),
     *ACCUMULATOR_OPERATORS,
     *TILE_OPERATORS,

@@ -1,9 +1,9 @@
 """Matrix products whose rows are not multiples of 16 bytes, padded so that they are.
 
 torch's kernels for products of 16-bit floats load and store 16 bytes at once where the contiguous axes of factors and result are multiples of that; elsewhere,
-as for a vocabulary of 50257 words, it has kernels that take :data:`SLOW` times as long. A product of padded factors, of which a part is read, costs copies of
-the factors, at most: a fusion that makes a factor pads it as it writes, and one that reads the result reads a part of each row. Whether that pays is a matter
-of expected times.
+as for a vocabulary of 50257 words, it has kernels that take several times as long (:class:`taskfuse.figures.TorchFigures`). A product of padded factors, of
+which a part is read, costs copies of the factors, at most: a fusion that makes a factor pads it as it writes, and one that reads the result reads a part of
+each row. Whether that pays is a matter of expected times.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from taskfuse.cuda.present import present
 from taskfuse.torch.fates import GraphPartition, NodeKind
 
 ROW: Final = 16
-"""Bytes."""
-SLOW: Final = 5.0
-"""How many times as long such a product takes: 6.6 ms against 0.87 for [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100."""
+"""Bytes of the vectors of torch's kernels."""
 aten: Any = torch.ops.aten
 
 
@@ -54,7 +52,7 @@ def _padded(graph: Graph, node: Node, plan: GraphPartition, made: dict[tuple[Nod
     target = present()
     copies = [v.nbytes for v, width in zip((x, y), widths, strict=True) if any(width)] + [z.nbytes] * exact
     product = target.tensor_us(float(m) * n * k, x.element_size())
-    if (SLOW - 1) * product < sum(target.kernel_us(target.dram_us(2 * size)) for size in copies):
+    if (target.torch.unaligned_factor - 1) * product < sum(target.kernel_us(target.dram_us(2 * size)) for size in copies):
         return False
     with z.fake_mode, torch.no_grad():
         strides = (n + (0 if exact else more["n"]), 1)

@@ -24,9 +24,10 @@ from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, ro
 from taskfuse.schedulers.schedule import Sizes
 
 DIGITS: Final = 8
-"""Passes of a radix sort of 32-bit keys, 4 bits in each (Merrill and Grimshaw, "High Performance and Scalable Radix Sorting", 2011)."""
+"""Passes of a radix sort of 32-bit keys, 4 bits in each (Merrill and Grimshaw, "High Performance and Scalable Radix Sorting", 2011): a property of the
+algorithm, the same on every machine."""
 PASS: Final = 12
-"""Instructions of a pass for each element."""
+"""Instructions of a pass for each element: assumed of the algorithm, not measured."""
 
 
 def times(fusion: Fusion) -> tuple[float, float]:
@@ -42,13 +43,8 @@ def times(fusion: Fusion) -> tuple[float, float]:
     return max(moved, target.issue_us(instructions(fusion, extent))), target.kernel_us(moved, target.issue_us(DIGITS * PASS * elements))
 
 
-REACHED: Final = 0.85
-"""What torch's products reach of the rate of the tensor cores: 0.77 to 0.89 for extents from 1024 to 8192 (benchmarks/results/matmul.txt)."""
-
-ATTENTION_REACHED: Final = {"_scaled_dot_product_flash_attention": 0.39, "_scaled_dot_product_efficient_attention": 0.39}
-"""The same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products count."""
-CUDNN_REACHED: Final = 0.74
-"""The same for cuDNN's attention, which the other ops are compared with: 676 TFLOP/s, of causal attention 574."""
+FLASH: Final = frozenset({"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"})
+"""Ops of attention that reach the rate of FlashAttention-2; the others are compared with cuDNN's."""
 
 
 def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
@@ -64,7 +60,8 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
     except UnsupportedError:
         return None
     chunks = chunks_of(walk, extent)
-    products = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / ATTENTION_REACHED.get(op, CUDNN_REACHED)
+    reached = target.torch.flash if op in FLASH else target.torch.cudnn
+    products = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
     return ours if chunks is None else chunks.us, target.kernel_us(products, target.dram_us(bytes_of(fusion, extent)))
 
 
@@ -88,5 +85,5 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, join
     theirs = 0.0
     for f in products:
         own = Sizes(f, None, target)
-        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / REACHED))
+        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / target.torch.products))
     return ours, theirs + (read if joins else roofline(rest, extent))

@@ -1,7 +1,7 @@
 """Arithmetic of digits, for equal indices."""
 
-from taskfuse.check.equal_digits import composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
-from taskfuse.ir.scalar import const, parse_expr, sym
+from taskfuse.check.equal_digits import Span, composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
+from taskfuse.ir.scalar import Expr, const, parse_expr, sym
 
 A, B, C = sym("a"), sym("b"), sym("c")
 
@@ -24,7 +24,7 @@ def test_terms_by_their_weight() -> None:
     e = parse_expr("32*a + 4*b - c")
     assert terms_up_to(4, e) is 4 * B - C
     assert terms_up_to(1, e) is -C
-    rows = [(4, A, (0, 1)), (-32, B, (-1, 2)), (4, C, (None, 3))]
+    rows: list[tuple[int, Expr | None, Span]] = [(4, A, (0, 1)), (-32, B, (-1, 2)), (4, C, (None, 3))]
     assert joined_rows(rows) == [(32, B, (-2, 1)), (4, None, (None, 4))]
 
 

@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import Expr, Facts, FloorDiv, const, evaluate, ge, le, p
 
 NAMES = ("a", "b", "c")
 LEAST, GREATEST = -3, 4
-POINTS = [dict(zip(NAMES, values, strict=True)) for values in product(range(LEAST, GREATEST + 1), repeat=3)]
+POINTS: list[dict[str, int]] = [dict(zip(NAMES, values, strict=True)) for values in product(range(LEAST, GREATEST + 1), repeat=3)]
 SMALL = st.integers(-3, 3)
 TERMS = cast(
     "st.SearchStrategy[Expr]",

@@ -78,7 +78,8 @@ def test_counts_that_are_open(condition: str) -> None:
 
 
 def test_more_points_than_can_be_enumerated() -> None:
-    extents, names = {"blockIdx.x": const(10**12), "blockIdx.y": const(3)}, ("blockIdx.x", "blockIdx.y")
+    names = ("blockIdx.x", "blockIdx.y")
+    extents: dict[str, Expr] = {"blockIdx.x": const(10**12), "blockIdx.y": const(3)}
     context = threads("(32, 1, 1)").context
     found = box_count((e("blockIdx.x < 7000000"), e("blockIdx.y >= 1")), extents, names, context)
     assert found is const(14_000_000)

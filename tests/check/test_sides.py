@@ -81,8 +81,6 @@ OPEN = {
     "divisor_selected": "divisors: the divisor N is not known to be at least 1",
     "divisor_choice": "divisors: the divisor threadIdx.y is not known to be at least 1",
     "divisor_copy": "divisors: the divisor N is not known to be at least 1",
-    "divisor_host": "divisors: the divisor N is not known to be at least 1",
-    "divisor_host_host": "divisors: the divisor q is not known to be at least 1",
     "divisor_grid": "divisors: the divisor M is not known to be at least 1",
     "advance": "advances: the advance of cursor c: -1 is not known to be at least 0",
     "advance_extent": "advances: the advance of cursor c: M - 3 is not known to be at least 0",

@@ -48,14 +48,14 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     monkeypatch.setattr(cache, "compile_cubin", compiler)
     monkeypatch.setattr(cache, "version", lambda: (13, 0))
     monkeypatch.setattr(cache, "installed_version", lambda: None)
-    monkeypatch.setattr(cache, "_state", cache._State())
+    monkeypatch.setattr(cache, "process_cache", cache.ProcessCache())
     return compiler
 
 
 @pytest.fixture
 def next_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Forgets what is in memory."""
-    return lambda: monkeypatch.setattr(cache, "_state", cache._State())
+    return lambda: monkeypatch.setattr(cache, "process_cache", cache.ProcessCache())
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_memory_is_bounded(compiler: Compiler, settings: Options, monkeypatch: p
     compiled("d" * 1000, "k", OPTIONS, memory)
     compiled("d" * 1000, "k", OPTIONS, memory)
     assert len(compiler.calls) == 5
-    assert (len(cache._state.kernels), cache._state.bytes) == (1, 1000)
+    assert (len(cache.process_cache.kernels), cache.process_cache.bytes) == (1, 1000)
 
 
 # -- warnings --------------------------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_threads_compile_a_kernel_once(compiler: Compiler, settings: Options, mo
     found = together(8, lambda number: compiled("text", "k", OPTIONS, settings))
     assert all(binary is found[0] for binary in found)
     assert compiler.calls == ["text"]
-    assert cache._state.turns == {}
+    assert cache.process_cache.turns == {}
 
 
 def test_different_kernels_do_not_wait_for_each_other(compiler: Compiler, settings: Options, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_different_kernels_do_not_wait_for_each_other(compiler: Compiler, settin
 def test_a_compilation_that_fails_is_not_remembered(compiler: Compiler, settings: Options) -> None:
     found = together(4, lambda number: compiled("error", "k", OPTIONS, settings))
     assert all(isinstance(error, CudaCompileError) for error in found)
-    assert (len(compiler.calls), files(settings), cache._state.turns) == (4, [], {})
+    assert (len(compiler.calls), files(settings), cache.process_cache.turns) == (4, [], {})
 
 
 FORK = """

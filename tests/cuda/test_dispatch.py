@@ -41,7 +41,7 @@ def leaves(tree: Decision | Branch) -> list[Branch]:
 @given(st.lists(st.integers(1, 5), min_size=FEWEST, max_size=40), st.integers(0, 3), st.booleans())
 @settings(max_examples=60)
 def test_the_same_member(extents: list[int], first: int, whole: bool) -> None:
-    starts = [const(first + sum(extents[:k])) for k in range(len(extents))]
+    starts: list[Expr] = [const(first + sum(extents[:k])) for k in range(len(extents))]
     end = first + sum(extents)
     stmt = chain(starts, list(extents))
     tree = decision_tree(stmt, Facts().with_range("blockIdx.x", 0, end - 1 if whole else None))
@@ -70,7 +70,8 @@ def test_symbolic_boxes() -> None:
 
 @pytest.mark.parametrize("spoil", ["few", "gap", "overlap", "more"])
 def test_other_chains_stay(spoil: str) -> None:
-    extents, starts = [2] * FEWEST, [const(2 * k) for k in range(FEWEST)]
+    extents = [2] * FEWEST
+    starts: list[Expr] = [const(2 * k) for k in range(FEWEST)]
     if spoil == "few":
         extents, starts = extents[:-1], starts[:-1]
     if spoil == "gap":

@@ -1,6 +1,7 @@
 """DLPack capsules, against NumPy's."""
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
 @pytest.mark.parametrize("versioned", [False, True])
 def test_numpy_arrays(versioned: bool) -> None:
-    options = {"max_version": (1, 0)} if versioned else {}
+    options: dict[str, Any] = {"max_version": (1, 0)} if versioned else {}
     for x in (X, X[::2, ::-1], X[:, 3], X[1, 2, ...]):
         found = import_capsule(x.__dlpack__(**options))
         assert (found.pointer, found.dtype, found.shape, found.device_type) == (x.ctypes.data, float32, x.shape, 1)

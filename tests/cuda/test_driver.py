@@ -67,7 +67,7 @@ def load(monkeypatch: pytest.MonkeyPatch, library: Library | None) -> str:
 
     monkeypatch.setattr(ctypes, "CDLL", open_library)
     with pytest.raises(CudaUnavailableError) as caught:
-        module._load()
+        module.load_library()
     return str(caught.value)
 
 
@@ -89,10 +89,10 @@ def driver_of(library: Library) -> Driver:
 
 
 def test_errors_have_the_name_and_the_text_of_the_driver() -> None:
-    driver = driver_of(Library(cuModuleLoadData=lambda place, code: 700))
+    driver = driver_of(Library(cuMemHostAlloc=lambda place, size, flags: 700))
     assert str(driver.error(700, "launch of kernel 'k'")) == "launch of kernel 'k': CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
-    with pytest.raises(CudaError, match=r"^cuModuleLoadData: CUDA_ERROR_NO_DEVICE: "):
-        driver._handle("cuModuleLoadData", b"")
+    with pytest.raises(CudaError, match=r"^cuMemHostAlloc: CUDA_ERROR_NO_DEVICE: "):
+        driver.host_buffer(8)
     newer = driver_of(Library(cuGetErrorName=said(None), cuGetErrorString=said(None)))
     assert str(newer.error(31999, "cuEventCreate")) == "cuEventCreate: CUresult 31999: unknown error"
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ KERNELS = {"scalars": parse_kernel(SCALARS.lstrip("\n"))} | {
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
-    monkeypatch.setattr(cache, "_state", cache._State())
+    monkeypatch.setattr(cache, "process_cache", cache.ProcessCache())
     return read_options({"HOME": "/nowhere", "TASKFUSE_CACHE_DIR": str(tmp_path / "cache")})
 
 
@@ -44,7 +45,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     return found
 
 
-def made(kernel: Kernel, *rest: object) -> Source:
+def made(kernel: Kernel, *rest: Any) -> Source:
     return emitted.emitted(interface_of(kernel), *rest)
 
 

@@ -73,9 +73,9 @@ def test_extents_decide_whether_32_bits_do() -> None:
     ring = parse_kernel(load("ring"))
     assert fits(ring, {"N": 1 << 20})
     assert not fits(ring, {"N": 1 << 27})
-    host = kernel("y[threadIdx.x] = copy(x[threadIdx.x])", "DIM N", "HOST big = 3000000*N")
-    assert fits(host, {"N": 100})
-    assert not fits(host, {"N": 1000})
+    large = kernel("y[threadIdx.x] = copy(x[3000000*N])", "DIM N")
+    assert fits(large, {"N": 100})
+    assert not fits(large, {"N": 1000})
 
 
 def test_a_product_of_small_matrices_needs_no_64_bit_integers() -> None:

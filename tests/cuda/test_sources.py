@@ -19,7 +19,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# {name}\n", encoding="utf-8")
     monkeypatch.setattr(sources, "_ROOT", str(root))
-    monkeypatch.setattr(cache, "_state", cache._State())
+    monkeypatch.setattr(cache, "process_cache", cache.ProcessCache())
     return root
 
 

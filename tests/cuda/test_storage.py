@@ -34,5 +34,5 @@ def test_what_an_index_was_divided_into_is_one(index: tuple[Expr, ...], shape: t
         offsets = [0, 0]
         for which, places in enumerate((list(zip(index, shape, strict=True)), found)):
             for i, extent in places:
-                offsets[which] = offsets[which] * evaluate(extent, values) + evaluate(i, values)
+                offsets[which] = offsets[which] * int(evaluate(extent, values)) + int(evaluate(i, values))
         assert offsets[0] == offsets[1]

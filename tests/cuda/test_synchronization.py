@@ -31,7 +31,7 @@ def test_calls_name_fields() -> None:
 
 def test_every_statement_has_its_row() -> None:
     """One of three prints a statement: the case of its class in a dispatch, or the table of calls. None has two rows, and none is missing."""
-    cases = [cls for dispatch in (StatementPrinter._print, Synchronization.print) for cls in patterns(dispatch)]
+    cases = [cls for dispatch in (StatementPrinter.print, Synchronization.print) for cls in patterns(dispatch)]
     assert {*cases, *(kind.__name__ for kind in CALLS)} == {kind.__name__ for kind in kinds(Stmt)}
     assert not [kind for kind in CALLS if kind.__name__ in cases]
 

@@ -58,6 +58,9 @@ def test_types_have_the_size_of_the_dtype() -> None:
     ]
 
 
+DEFAULTS: dict[str, Any] = {"shape": (5, 64), "strides": (64, 1), "box": (1, 4)}
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -81,5 +84,5 @@ def test_types_have_the_size_of_the_dtype() -> None:
 )
 def test_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        encoded(**{"shape": (5, 64), "strides": (64, 1), "box": (1, 4), **options})
+        encoded(**DEFAULTS | options)
     assert str(caught.value) == f"kernel 'k' cannot be launched: TMA cannot read or write 'x': {reason}"

@@ -6,7 +6,7 @@ import re
 
 import taskfuse as tf
 from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
-from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO, Indices
+from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO, Divisors, Indices
 from taskfuse.cuda.ranges import IntegerRanges
 from taskfuse.cuda.signature import ScalarArgument
 from taskfuse.cuda.source import emit
@@ -64,7 +64,7 @@ def test_a_statement_that_is_one_call() -> None:
     kernel = tf.parse_kernel("KERNEL k() -> (y: float32[4])\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n\ny[threadIdx.x] = copy(1.0)\n")
     helper = Helper("budget", "__device__ void budget(int n) {}")
     writer = Writer(kernel, Identifiers(), {}, {}, set(), {})
-    scope = TextScope(Indices({}, IntegerRanges({}), Facts, False, frozenset(), {}, set()), (), 1, set())
+    scope = TextScope(Indices({}, IntegerRanges({}), Facts, False, frozenset(), Divisors(frozenset(), Identifiers().reserve), set()), (), 1, set())
     writer.statement(SetMaxNReg(40), HelperCall(helper, ("registers",)), scope)
     assert writer.lines == ["  budget(40);"]
     assert writer.helpers == {helper}

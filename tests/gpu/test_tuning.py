@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -41,7 +43,7 @@ def test_the_faster_of_two_is_taken() -> None:
 
 def test_times_are_those_of_the_gpu() -> None:
     """A call that does eight times as much takes longer, and none is faster than its bytes at 20 TB/s, which is what caches give."""
-    runs: list[object] = []
+    runs: list[Any] = []
     for times in (1, 8):
         with tf.Fusion(f"chain{times}") as fusion:
             x = y = tf.define_tensor([1 << 20], dtype=tf.float32, name="x")

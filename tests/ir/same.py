@@ -32,7 +32,7 @@ class Same:
             assert name(a.owner(x)) == name(b.owner(y))
         for x, y in list(self.axes.items()):
             assert (x.source is None) == (y.source is None)
-            if x.source is not None:
+            if x.source is not None and y.source is not None:
                 assert self.axes.setdefault(x.source, y.source) is y.source
         assert len(set(self.axes.values())) == len(self.axes)
         assert names(a.inputs) == names(b.inputs)
@@ -94,7 +94,7 @@ class Same:
 
     def group(self, g: Group, h: Group) -> None:
         assert (g.name, g.ptype, g.pingpong_axis is None) == (h.name, h.ptype, h.pingpong_axis is None)
-        if g.pingpong_axis is not None:  # it may be an axis that no tensor has any more
+        if g.pingpong_axis is not None and h.pingpong_axis is not None:  # it may be an axis that no tensor has any more
             assert self.axes.setdefault(g.pingpong_axis, h.pingpong_axis) is h.pingpong_axis
         for m, n in zip(g.members, h.members, strict=True):
             assert m.parent is g

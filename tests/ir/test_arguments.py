@@ -1,5 +1,7 @@
 """Values of the dimensions from the shapes of the inputs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,8 @@ def test_symbols_are_solved_from_derived_extents() -> None:
 @pytest.mark.parametrize(("extent", "at_7"), [(S // 4, 1), (S.ceildiv(4), 2), (S % 4 + 1, 4), (64 // S, 9), (S * S, 49)])
 def test_what_is_not_linear_is_checked_and_not_solved(extent: Expr, at_7: int) -> None:
     """Alone, such an extent may have several solutions, or no value where one looks for them."""
-    for shape, sizes in (([extent, "S"], (at_7, 7)), (["S", extent], (7, at_7))):
+    shapes: list[tuple[list[Expr | str | int], tuple[int, int]]] = [([extent, "S"], (at_7, 7)), (["S", extent], (7, at_7))]
+    for shape, sizes in shapes:
         assert bind_shapes(inputs(shape), [sizes]) == {"S": 7}
     with pytest.raises(InputError) as wrong:
         bind_shapes(inputs([extent, "S"]), [(at_7 + 1, 7)])
@@ -57,7 +60,7 @@ def test_as_many_arguments_as_inputs_and_scalars() -> None:
 
 
 @pytest.mark.parametrize(("value", "said"), [(300, "int8, which cannot hold 300"), (0.5, "int8, which cannot hold 0.5"), ([1, 2], r"int8, got int64\[2\]")])
-def test_scalars_that_a_dtype_does_not_hold(value: object, said: str) -> None:
+def test_scalars_that_a_dtype_does_not_hold(value: Any, said: str) -> None:
     with pytest.raises(InputError, match=f"input 3 of fusion 'f': n is {said}"):
         scalar_argument("f", 3, "n", int8, value, NATIVE)
     assert scalar_argument("f", 3, "n", int8, -128, NATIVE).tolist() == -128

@@ -120,8 +120,9 @@ def test_what_symbols_do_answer() -> None:
     assert np.int64(2) * n is 2 * n
     assert prove(tf.scalar.eq(n, n), NO_FACTS)
     assert const(3) is const(True + 2)
+    real: Any = 1.5
     with pytest.raises(TypeError, match=r"1\.5 is not an integer"):
-        tf.scalar.maximum(n, 1.5)
+        tf.scalar.maximum(n, real)
 
 
 def test_extents_are_operands() -> None:

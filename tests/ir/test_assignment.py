@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.errors import TaskError
 from taskfuse.ir.assignment import assign
-from taskfuse.ir.expr import reads
+from taskfuse.ir.expr import Read, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import leaves
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from tests.ir.nodes import Chain, placed
 
@@ -61,6 +62,12 @@ def test_assign_looks_behind_views() -> None:
     assert placed(fusion) == {first.name: "t0", claimed.name: "t1", last.name: "t0_1"}
 
 
+def read_by(tv: TensorView) -> tuple[Read, ...]:
+    """What the definition of a computed tensor reads."""
+    assert tv.definition is not None
+    return tuple(reads(tv.definition))
+
+
 @given(st.data())
 def test_assign_is_convex(data: st.DataObject) -> None:
     """Whatever is claimed and grouped: tasks with the pieces of task 0 partition the tensors, and the nodes under the root form no cycle."""
@@ -83,8 +90,8 @@ def test_assign_is_convex(data: st.DataObject) -> None:
     below = {task: node for node in fusion.tasks.root.members for task in leaves(node)}
     graph: nx.DiGraph[str] = nx.DiGraph()
     for reader in place:
-        for read in reads(reader.definition):
-            tv = read.tensor if read.tensor in place or read.tensor.is_input else reads(read.tensor.definition)[0].tensor
+        for read in read_by(reader):
+            tv = read.tensor if read.tensor in place or read.tensor.is_input else read_by(read.tensor)[0].tensor
             if tv in place:
                 a, b = (below.get(place[x], place[x]).name for x in (tv, reader))
                 graph.add_edges_from([(a, b)] if a != b else [])

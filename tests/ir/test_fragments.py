@@ -28,7 +28,7 @@ Table = npt.NDArray[np.int64]
 
 def formula(fragment: Fragment, row: Place, column: Place) -> tuple[Table, Table]:
     """The fragment's rows and columns, from functions of the group id, the thread in the group, and the register."""
-    lanes, registers = np.arange(fragment.threads), range(fragment.count)
+    lanes, registers = range(fragment.threads), range(fragment.count)
     table = np.array([[(row(t % 32 // 4, t % 4, i) + 16 * (t // 32), column(t % 32 // 4, t % 4, i)) for i in registers] for t in lanes])
     return table[..., 0], table[..., 1]
 

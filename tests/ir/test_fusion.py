@@ -1,6 +1,7 @@
 """The graph: names, definitions and readers, outputs, facts about dimensions."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def chain() -> tuple[tf.Fusion, list[tf.TensorView]]:
 
 
 @pytest.mark.parametrize("name", ["", 5])
-def test_names_are_text(name: object) -> None:
+def test_names_are_text(name: Any) -> None:
     fusion, (x, *_) = chain()
     with fusion:
         for call in (lambda: tf.define_tensor([4], name=name), lambda: tf.define_scalar(name=name), lambda: x.named(name)):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import taskfuse.ops as tf
-from taskfuse.dtypes import bfloat16, bool_, float16, float32
+from taskfuse.dtypes import DType, bfloat16, bool_, float16, float32
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, axis, iteration_symbol, resize_axis
 from taskfuse.ir.dims import Dim
@@ -269,7 +269,7 @@ def test_the_text_holds_every_field(cls: type, printed: str, left_out: str) -> N
         (2.0, float16, "2.0:float16"),
     ],
 )
-def test_literals(value: float, dtype: object, text: str) -> None:
+def test_literals(value: float, dtype: DType, text: str) -> None:
     fusion = Fusion()
     tv = fusion.new_tensor([], float32)
     fusion.define(Pointwise(tv, ELEMENTWISE["copy"], (Literal(value, dtype),)))

@@ -88,10 +88,10 @@ def test_a_claim_by_add_that_breaks_a_law_is_taken_back() -> None:
 
 def test_names_are_unique_identifiers() -> None:
     k = Chain()
-    k.fusion.task([k.a], "load")
+    load = k.fusion.task([k.a], "load")
     for name in ("load", "root"):
         refused(lambda name=name: k.fusion.task([k.b], name), f"{name}: there is already a node of this name")
-    refused(lambda: k.fusion.group([k.a.task], "load"), "load: there is already a node of this name")
+    refused(lambda: k.fusion.group([load], "load"), "load: there is already a node of this name")
     refused(lambda: k.fusion.task([k.b], "a task"), "a task: a name is made of letters, digits and _")
     assert k.fusion.task([k.b], "t3").name == "t3"
     assert k.fusion.task([k.c]).name == "t4"

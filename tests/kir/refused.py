@@ -1,13 +1,15 @@
 """Kernels that break a rule of the verifier, and the messages they get."""
 
+from dataclasses import replace
+
 import pytest
 
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
+from taskfuse.kir.nodes import Stmt
 
 DECLARATIONS = """\
   DIM N, S multiple_of 8
-  HOST half = N//2
   TENSORMAP map_x = x box (8, 64) swizzle 128
   TENSORMAP map_y = y box (8, 64) swizzle 128
   GRID (N, 1, 1)  BLOCK (32, 4, 1)
@@ -51,6 +53,5 @@ def is_refused(bad: str, text: str, good: str) -> None:
     verify_kernel(kernel(good, declarations=declarations))
 
 
-def body_of(stmt: object) -> Kernel:
-    base = kernel("PASS")
-    return Kernel(**{**{f: getattr(base, f) for f in Kernel.__match_args__}, "body": (stmt,)})
+def body_of(stmt: Stmt) -> Kernel:
+    return replace(kernel("PASS"), body=(stmt,))

@@ -61,20 +61,19 @@ def test_values_that_are_refused(size: int) -> None:
 
 
 def test_an_expression_without_a_value_stays_one() -> None:
-    found = at(parse_kernel("KERNEL k(x: float32[N]) -> ()\n  DIM N\n  HOST h = 8//N\n  GRID (h, 1, 1)  BLOCK (32, 1, 1)\n"), N=0)
+    found = at(parse_kernel("KERNEL k(x: float32[N]) -> ()\n  DIM N\n  GRID (8//N, 1, 1)  BLOCK (32, 1, 1)\n"), N=0)
     assert str(found.grid[0]) == "8//0"
 
 
 BOUND = """\
 KERNEL k(x: float32[2*N, M], a: float32, z: float32[N + M]) -> (y: float32[N])
   DIM N multiple_of 2, M
-  HOST h = N//2
-  GRID (h, 1, 1)  BLOCK (32, 1, 1)
+  GRID (N//2, 1, 1)  BLOCK (32, 1, 1)
 """
 
 
 def test_symbols_follow_from_shapes() -> None:
-    assert bind_symbols(parse_kernel(BOUND), {"x": (8, 3), "z": (7,)}) == {"N": 4, "M": 3, "h": 2}
+    assert bind_symbols(parse_kernel(BOUND), {"x": (8, 3), "z": (7,)}) == {"N": 4, "M": 3}
 
 
 @pytest.mark.parametrize(

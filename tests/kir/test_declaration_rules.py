@@ -4,15 +4,15 @@ import pytest
 
 from taskfuse import dtypes
 from taskfuse.errors import VerifyError
-from taskfuse.ir.scalar import const
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.declarations import Param, ScalarParam, TensorParam
+from taskfuse.kir.kernel import ONE
 from tests.kir.refused import DECLARATIONS, SIGNATURE, message
 
 # what to replace in the header, the bad and the good replacement, message, line
 HEADERS = [
-    ("half = N", "full = N", "other = N", "'full' is declared twice", "HOST full = N//2"),
+    ("COUNTER done", "COUNTER full", "COUNTER other", "'full' is declared twice", "MBARRIER full[2]"),
     (
         "DIM N, S multiple_of 8",
         "DIM N, S min 5 max 4",
@@ -22,15 +22,8 @@ HEADERS = [
     ),
     ("DIM N, S", "DIM N, S max T", "DIM N, S max 2*N", "the bound of 'S' uses 'T', which is not an extent", None),
     ("DIM N, S", "DIM N max 2*S, S max N", "DIM N max 64, S max N", "the bound of 'N' depends on 'N'", None),
-    ("b: float32[S]", "b: float32[half]", "b: float32[S + N]", "the shape of 'b' uses 'half', which is not an extent", None),
-    (
-        "HOST half = N//2",
-        "HOST half = 2*T",
-        "HOST half = 2*N\n  HOST t = half + N",
-        "host parameter 'half' uses 'T', which is neither an extent nor an earlier host parameter",
-        None,
-    ),
-    ("GRID (N,", "GRID (i0,", "GRID (half,", "the launch shape uses 'i0', which is neither an extent nor a host parameter", None),
+    ("b: float32[S]", "b: float32[T]", "b: float32[S + N]", "the shape of 'b' uses 'T', which is not an extent", None),
+    ("GRID (N,", "GRID (i0,", "GRID (N//2,", "the launch shape uses 'i0', which is not an extent", None),
     ("BLOCK (32, 4", "BLOCK (32, -4", "BLOCK (32, 2", "the launch shape has the extent -4", None),
     ("BLOCK (32, 4", "BLOCK (32, 64", "BLOCK (32, 32", "a block has 2048 threads; at most 1024 are possible", None),
     ("BLOCK (32, 4, 1", "BLOCK (1, 1, 65", "BLOCK (1, 1, 64", "a block has 65 threads along z; at most 64 are possible", None),
@@ -65,14 +58,14 @@ HEADERS = [
         None,
     ),
     ("acc: float32[64]", "acc: float32[S]", "acc: float32[32]", "Local 'acc' has the extent S, which is not a constant", "LOCAL acc: float32[S]"),
-    ("w: float32[N, S]", "w: float32[N, T]", "w: float32[N, half]", "the shape of 'w' uses 'T', which is neither an extent nor a host parameter", None),
+    ("w: float32[N, S]", "w: float32[N, T]", "w: float32[N, N//2]", "the shape of 'w' uses 'T', which is not an extent", None),
     ("[S] align 16", "[S] align 2", "[S] align 4", "'f' has the alignment 2; it must be a power of two, at least the element's 4 bytes", None),
     ("[S] align 16", "[S] align 24", "[S] align 32", "'f' has the alignment 24; it must be a power of two, at least the element's 4 bytes", None),
     ("w: float32[N, S]", "w: float32[N, S] @ 0", "w: float32[N, S]", "'w' has an offset, which only a Shared buffer can have", None),
     ("[S] align 16", "[S] align 16 @ 8", "[S] align 16 @ 16", "the offset 8 of 'f' is not a multiple of its alignment 16", None),
     ("[S] align 16", "[S] align 16 @ N", "[S] align 16 @ 2*S", "the offset N of 'f' is not a multiple of its alignment 16", None),
     ("[S] align 16", "[S] align 16 @ -16", "[S] align 16 @ 0", "the offset -16 of 'f' is negative", None),
-    ("[S] align 16", "[S] align 16 @ 16*T", "[S] align 16 @ 16*N", "the offset of 'f' uses 'T', which is neither an extent nor a host parameter", None),
+    ("[S] align 16", "[S] align 16 @ 16*T", "[S] align 16 @ 16*N", "the offset of 'f' uses 'T', which is not an extent", None),
     ("full[2]", "full[0]", "full[1]", "mbarrier 'full' has 0 slots; it needs at least 1", "MBARRIER full[0]"),
 ]
 
@@ -93,9 +86,14 @@ def test_tma_has_five_axes_at_most() -> None:
     verify_kernel(parse_kernel(header.format("N", "4")))
 
 
+def empty(*params: Param) -> Kernel:
+    """A kernel with some parameters that does nothing."""
+    return Kernel("k", (), params, ONE, ONE, (), (), (), ())
+
+
 def test_names_that_cannot_be_read_back() -> None:
     def named(name: str) -> Kernel:
-        return Kernel("k", (), (HostParam(name, const(1)),), *[(const(1),) * 3] * 2, (), (), (), ())
+        return empty(ScalarParam(name, dtypes.float32))
 
     for bad in ("a b", "2d", "", "SYNC", "min", "threadIdx.x"):
         text = NO_NAME.format(bad)
@@ -105,10 +103,9 @@ def test_names_that_cannot_be_read_back() -> None:
 
 def test_params_are_in_order() -> None:
     x, y = TensorParam("x", dtypes.float32, (), is_output=False), TensorParam("y", dtypes.float32, (), is_output=True)
-    launch = [(const(1),) * 3] * 2
-    text = "'x' is out of order: inputs and scalars come first, then outputs, then derived parameters"
-    assert message(Kernel("k", (), (y, x), *launch, (), (), (), ()))[0] == text
-    verify_kernel(Kernel("k", (), (x, y), *launch, (), (), (), ()))
+    text = "'x' is out of order: inputs and scalars come first, then outputs, then tensor maps"
+    assert message(empty(y, x))[0] == text
+    verify_kernel(empty(x, y))
 
 
 def test_integers_are_extents() -> None:

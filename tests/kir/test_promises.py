@@ -20,7 +20,7 @@ IF clamp(offsets[blockIdx.x of G + 1], 0, M) < M:
 IF clamp(offsets[blockIdx.x of G + 1], 0, M) >= M:
   y[blockIdx.x] = copy(0.0)
 """
-BROKEN = {
+BROKEN: dict[tuple[int, ...], str] = {
     (1, 2, 8): "element 0 is 1",
     (0, 9, 8): "element 1 is 9, element 2 is 8",
     (0, 5, -3, 8): "element 1 is 5, element 2 is -3",

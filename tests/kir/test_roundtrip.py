@@ -13,7 +13,7 @@ from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, le, lt, ne, not_, or
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
-from taskfuse.kir.declarations import Buffer, Counter, HostParam, Mbarrier, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Buffer, Counter, Mbarrier, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Descriptor, GatherValue, Immediate, IndexOf, Queue, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -35,7 +35,7 @@ from taskfuse.kir.synchronization import (
     WgmmaFence,
 )
 
-SYMBOLS = st.sampled_from(["N", "S", "grid", "i0", "i1", "threadIdx.x", "blockIdx.y", "p.slot", "p.parity"]).map(sym)
+SYMBOLS = st.sampled_from(["N", "S", "i0", "i1", "threadIdx.x", "blockIdx.y", "p.slot", "p.parity"]).map(sym)
 INTEGERS = st.integers(-300, 300)
 
 
@@ -160,7 +160,6 @@ def kernels(draw: st.DrawFn) -> Kernel:
         TensorParam("tv0", float32, (sym("N"), 4 * sym("S")), is_output=False),
         ScalarParam("alpha", draw(DTYPE)),
         TensorParam("tv9", draw(DTYPE), (), is_output=True),
-        HostParam("grid", draw(EXPRS)),
         TensorMapParam("map0", "tv0", tuple(draw(st.lists(st.integers(1, 256), max_size=5))), draw(st.sampled_from([0, 32, 64, 128]))),
     )
     buffers = (
@@ -173,7 +172,7 @@ def kernels(draw: st.DrawFn) -> Kernel:
         name=draw(st.sampled_from(["k", "cat.main"])),
         extents=extents,
         params=params,
-        grid=(sym("grid"), const(1), draw(EXPRS)),
+        grid=(draw(EXPRS), const(1), draw(EXPRS)),
         block=(const(32), 2 * sym("S"), const(1)),
         buffers=buffers,
         mbarriers=(Mbarrier("full0", draw(st.integers(1, 4))), Mbarrier("empty0", 1)),

@@ -25,7 +25,7 @@ def test_storage_is_what_an_access_may_name() -> None:
 
 
 def test_every_kind_of_declaration_is_declared() -> None:
-    for name in ("x", "alpha", "map_x", "full", "done", "half", "N", "s"):
+    for name in ("x", "alpha", "map_x", "full", "done", "N", "s"):
         assert DECLARED.is_declared(name), name
     for name in ("p", "p.slot", "threadIdx.x", "i"):
         assert not DECLARED.is_declared(name), name
@@ -42,7 +42,7 @@ def test_names_are_read_back_and_mean_nothing_by_themselves(name: str, is_name: 
 
 def test_a_scope_grows_inward_and_behind_cursors() -> None:
     outer = Scope.outermost(DECLARED)
-    assert {"N", "half", "threadIdx.x", "clusterIdx.z"} <= outer.symbols
+    assert {"N", "threadIdx.x", "clusterIdx.z"} <= outer.symbols
     assert outer.symbols.isdisjoint({"alpha", "i", "p.slot"})
     loop = outer.with_loop("i", unroll=True).with_loop("j", unroll=False)
     assert {"i", "j"} <= loop.symbols

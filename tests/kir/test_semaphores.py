@@ -38,7 +38,7 @@ def test_text_is_read_back() -> None:
     ("old", "new", "message"),
     [
         ("full[2, 2] count 1", "full[2, 2] count 0", "a phase of semaphore 'full' takes 0 releases; it needs at least 1"),
-        ("full[2, 2] count 1", "full[2, M] count 1", "semaphore 'full' uses 'M', which is neither an extent nor a host parameter"),
+        ("full[2, 2] count 1", "full[2, M] count 1", "semaphore 'full' uses 'M', which is not an extent"),
         ("full[2, 2] count 1", "w[2, 2] count 1, full[2, 2] count 1", "'w' is declared twice"),
         ("RELEASE full[blockIdx.x, p.slot]", "RELEASE full[p.slot]", "semaphore 'full' has 2 axes, the slot 1 indices"),
         ("RELEASE full[blockIdx.x, p.slot]", "RELEASE full[2, p.slot]", "index 2 is outside axis 0 of semaphore 'full', whose extent is 2"),

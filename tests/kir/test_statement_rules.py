@@ -7,7 +7,7 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.nodes import Bind, Choose, If
+from taskfuse.kir.nodes import Bind, Choose, If, Stmt
 from taskfuse.kir.synchronization import Barrier, BarrierScope
 from tests.kir.refused import WGMMA, body_of, is_refused, kernel, message
 
@@ -17,7 +17,7 @@ STATEMENTS = [
     ("acc[i] = neg(b[0])", "'i' is not in scope", "acc[3] = neg(b[0])"),
     ("r = neg(b[i])", "'i' is not in scope", "FOR i in 0..S:\n  r = neg(b[i])"),
     ("FOR i in i..4:\n  PASS", "'i' is not in scope", "FOR i in 0..4:\n  PASS"),
-    ("IF i < 3:\n  PASS", "'i' is not in scope", "IF half < 3:\n  PASS"),
+    ("IF i < 3:\n  PASS", "'i' is not in scope", "IF N < 3:\n  PASS"),
     ("p.advance(1)", "cursor 'p' is not initialized here", "p = CURSOR(slots 2, slot 0, parity 0)\np.advance(1)"),
     ("WAIT full[p.slot] parity 0", "cursor 'p' is not initialized here", "p = CURSOR(slots 2, slot 0, parity 0)\nWAIT full[p.slot] parity p.parity"),
     (
@@ -110,7 +110,7 @@ NODES = [
 
 
 @pytest.mark.parametrize(("stmt", "text"), NODES, ids=[n[1] for n in NODES])
-def test_nodes_that_text_cannot_say(stmt: object, text: str) -> None:
+def test_nodes_that_text_cannot_say(stmt: Stmt, text: str) -> None:
     found = body_of(stmt)
     with pytest.raises(VerifyError) as caught:
         verify_kernel(found)

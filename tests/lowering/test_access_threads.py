@@ -5,6 +5,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
+from taskfuse.ir.calls import AllocationLayout
 from taskfuse.kir.synchronization import BarrierScope
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, numbers, scopes
@@ -12,7 +13,7 @@ from tests.lowering.running import agrees, numbers, scopes
 BLOCK, WARP = BarrierScope.BLOCK, BarrierScope.WARP
 
 
-def exchange(rows: int, columns: int, within: int, layout: object = None) -> tf.Fusion:
+def exchange(rows: int, columns: int, within: int, layout: AllocationLayout | None = None) -> tf.Fusion:
     """Rows written by a thread for each column, and read with the two digits of a column in blocks of ``within`` exchanged."""
     with tf.Fusion("exchange") as fusion:
         x = tf.define_tensor([rows, columns], name="x")

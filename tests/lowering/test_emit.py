@@ -56,10 +56,10 @@ def test_local_indices_become_those_of_the_hardware_from_the_start_of_the_range(
         for tv in (a, b):
             fusion.add_output(tv)
             tv.axis(0).parallelize(P.TIDx)
-    tasks = [fusion.task([a], "one"), fusion.task([b], "two")]
-    group = fusion.group(tasks, "g")
+    one, two = fusion.task([a], "one"), fusion.task([b], "two")
+    group = fusion.group([one, two], "g")
     group.parallelize(P.TIDx)
-    r = Roles(fusion, a, b, *tasks, group)
+    r = Roles(fusion, a, b, one, two, group)
     emit = emitter(r)
     (first,) = emit.body([r.step(a, sym("at.TIDx.one"))], Facts())
     (second,) = emit.body([r.step(b, sym("at.TIDx.two"))], Facts())

@@ -183,5 +183,5 @@ def test_an_array_that_is_updated_is_stored_and_updated_once_whatever_loops_are_
     kernel = tf.lower(fusion)
     assert "FOR i1 in 0..4:\n  IF i1 == 0:\n    tv7[0] = copy(x[0])\n  UPDATE" in str(kernel)
     assert kernel.verify().is_proved
-    (found,) = kernel.simulate(np.float32([8]), np.int32([0, -1, 3, 0]), np.float32([1, 2, 4, 8]))
+    (found,) = kernel.simulate(np.array([8], np.float32), np.array([0, -1, 3, 0], np.int32), np.array([1, 2, 4, 8], np.float32))
     assert found.tolist() == [-19.0]

@@ -1,6 +1,7 @@
 """Preparation: a copy without what nobody needs, in which every boundary is only a boundary."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_a_boundary_that_is_only_a_boundary_stays() -> None:
 
 
 @pytest.mark.parametrize("options", [{"output": True}, {"own": True}, {"output": True, "own": True}])
-def test_one_that_is_more_gets_a_copy_in_its_own_task(options: dict[str, bool]) -> None:
+def test_one_that_is_more_gets_a_copy_in_its_own_task(options: dict[str, Any]) -> None:
     fusion = load_use(**options)
     assert copies(fusion) == ["tv1.b"]
     after = prepare(fusion)

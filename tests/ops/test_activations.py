@@ -107,7 +107,8 @@ def test_what_is_refused_says_why() -> None:
     with tf.Fusion("f"):
         x, i = tf.define_tensor([3], name="x"), tf.define_tensor([3], dtype=tf.int8, name="i")
         assert message(lambda: tf.tril(x)).startswith("tril: x [3] has no rows and columns")
-        assert message(lambda: tf.triu(tf.expand_dims(x, 0), 1.5)).startswith("triu: 1.5 is not a diagonal")
+        real: Any = 1.5
+        assert message(lambda: tf.triu(tf.expand_dims(x, 0), real)).startswith("triu: 1.5 is not a diagonal")
         assert message(lambda: tf.masked_fill(i, x, 1000)).startswith("masked_fill: 1000 is not a value of int8")
         assert message(lambda: tf.softplus(x, 0)).startswith("softplus: beta is 0")
         assert message(lambda: tf.sum(x, axis=0, dim=0)).startswith("sum: axis= and dim= are both given")

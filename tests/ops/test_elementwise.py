@@ -21,7 +21,7 @@ ERF = np.vectorize(math.erf, otypes=[np.float64])
 ERFC = np.vectorize(math.erfc, otypes=[np.float64])
 
 
-def of_torch(name: str) -> Callable[[Any], Any]:
+def of_torch(name: str) -> Callable[..., Any]:
     """A function of torch, computed in float64."""
 
     def function(*a: Any) -> Any:

@@ -1,6 +1,7 @@
 """Axes by either name."""
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -34,5 +35,6 @@ def test_reductions_and_scans_take_both() -> None:
         assert tf.sum(x, dim=1, keepdim=True).shape == (4, 1)
         assert tf.cumsum(x, dim=0).shape == (4, 6)
         assert tf.softmax(x, dim=-1).shape == (4, 6)
+        both: dict[str, Any] = {"keepdims": True, "keepdim": True}
         with pytest.raises(ShapeError, match="sum: keepdims= and keepdim= are both given"):
-            tf.sum(x, 1, keepdims=True, keepdim=True)
+            tf.sum(x, 1, **both)

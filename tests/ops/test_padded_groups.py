@@ -38,11 +38,11 @@ def aligned(dtype: tf.DType = tf.float32, groups: int = 3, rows: int = 12, k: in
     return fusion
 
 
-def arguments(fusion: tf.Fusion, table: list[int]) -> list[np.ndarray]:
+def arguments(fusion: tf.Fusion, table: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(len(table))
     shapes = [tuple(int(str(e)) for e in tv.shape) for tv in fusion.inputs]
     a, b = (rng.integers(-2, 3, s).astype(tv.dtype.numpy) for s, tv in zip(shapes[:2], fusion.inputs, strict=False))
-    return [a, b, np.array(table, np.int32)]
+    return a, b, np.array(table, np.int32)
 
 
 def masked_rows(a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> np.ndarray:

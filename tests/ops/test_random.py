@@ -1,6 +1,7 @@
 """Random numbers: known answers of Philox, moments, equal elements for equal seeds."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import taskfuse as tf
 from tests.ops.reference import Array, message
 
 
-def made(build: Callable[[], tf.TensorView], *arguments: object) -> Array:
+def made(build: Callable[[], tf.TensorView], *arguments: Any) -> Array:
     with tf.Fusion("random") as fusion:
         fusion.add_output(build())
     return fusion.evaluate(*arguments)[0]
@@ -32,7 +33,7 @@ def test_elements_follow_the_threads_of_a_grid() -> None:
     for i in range(40):
         sequence, turn = i % 3, i // 3
         words = made(
-            lambda s=sequence, t=turn: tf.philox(*(tf.full([4], n, "uint64") for n in (7, 2 + t // 4)), tf.cast(tf.arange(s * 4, s * 4 + 4), "uint64"))
+            lambda s=sequence, t=turn: tf.philox(tf.full([4], 7, "uint64"), tf.full([4], 2 + t // 4, "uint64"), tf.cast(tf.arange(s * 4, s * 4 + 4), "uint64"))
         )
         assert whole[i] == words[turn % 4]
     assert (made(lambda: tf.rand([40], 7, 8, threads=3)) == np.float32(whole) * np.float32(2**-32) + np.float32(2**-33)).all()
@@ -78,7 +79,8 @@ def test_a_kernel_of_dropout() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, whole = tf.define_tensor([4], name="x"), tf.define_tensor([4], "int32", name="n")
-        assert message(lambda: tf.rand([4], 0.5)) == ("rand: 0.5 is not a seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers")
+        real: Any = 0.5
+        assert message(lambda: tf.rand([4], real)) == ("rand: 0.5 is not a seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers")
         assert message(lambda: tf.rand([4], x)) == "rand: x (float32) is not a seed\nhelp: use integers"
         assert message(lambda: tf.rand([4], whole)) == "rand: n [4] is not one number\nhelp: use a 0-d tensor or a run-time scalar"
         assert message(lambda: tf.rand([4], 0, dtype="int32")) == "rand: int32 is not a float\nhelp: use tf.random_bits for integers"

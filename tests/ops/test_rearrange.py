@@ -1,7 +1,7 @@
 """Elements in other places, against NumPy: over dtypes, extents 0 and 1, negative axes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -118,7 +118,14 @@ def test_symbolic_extents() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-MODES = {"edge": "edge", "replicate": "edge", "reflect": "reflect", "symmetric": "symmetric", "wrap": "wrap", "circular": "wrap"}
+MODES: dict[str, Literal["edge", "reflect", "symmetric", "wrap"]] = {
+    "edge": "edge",
+    "replicate": "edge",
+    "reflect": "reflect",
+    "symmetric": "symmetric",
+    "wrap": "wrap",
+    "circular": "wrap",
+}
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,9 +140,11 @@ def test_pad_modes(mode: str, dims: Sequence[tuple[int, int, int]], data: st.Dat
 
 def test_widths_as_numpy_takes_them() -> None:
     x = numbers((2, 3), "float32")
-    for widths in (1, (1, 2), [(1, 2)] * 2, np.int64(2), (0, np.int32(1))):
-        same(lambda t, widths=widths: tf.pad(t, widths), np.pad(x, widths), x)
-    same(lambda t: tf.pad(t, 1, np.float32(2.5)), np.pad(x, 1, constant_values=2.5), x)
+    forms: list[Any] = [1, (1, 2), [(1, 2)] * 2, np.int64(2), (0, np.int32(1))]
+    for widths in forms:
+        same(lambda t, widths=widths: tf.pad(t, widths), np.pad(x, np.asarray(widths)), x)
+    value: Any = np.float32(2.5)
+    same(lambda t: tf.pad(t, 1, value), np.pad(x, 1, constant_values=2.5), x)
 
 
 def refused(build: Callable[[Any], object], shape: Sequence[Any] = (4, 6), dtype: str = "float32") -> str:
@@ -147,8 +156,9 @@ def refused(build: Callable[[Any], object], shape: Sequence[Any] = (4, 6), dtype
 
 
 def test_what_is_refused_says_why() -> None:
-    assert refused(lambda x: tf.pad(x, 1.5)).startswith("pad: 1.5 is not a list of widths\nhelp: give one number for all")
-    assert refused(lambda x: tf.pad(x, [(1.5, 0), (0, 0)])).startswith("pad: width 1.5 is not an integer\nhelp: give one number for all")
+    real: Any = 1.5
+    assert refused(lambda x: tf.pad(x, real)).startswith("pad: 1.5 is not a list of widths\nhelp: give one number for all")
+    assert refused(lambda x: tf.pad(x, [(real, 0), (0, 0)])).startswith("pad: width 1.5 is not an integer\nhelp: give one number for all")
     assert refused(lambda x: tf.pad(x, True)).startswith("pad: width True is not an integer")
     assert refused(lambda x: tf.pad(x, 4, mode="reflect")).startswith("pad: mode 'reflect' cannot give 4 elements of dimension 0 of x [4, 6], which has 4")
     assert refused(lambda x: tf.pad(x, 1, mode="mirror")) == "pad: 'mirror' is not a mode\nhelp: use one of constant, edge, reflect, symmetric, wrap"
@@ -159,8 +169,8 @@ def test_what_is_refused_says_why() -> None:
     assert refused(lambda x: tf.chunk(x, 2), ["N", 2]).startswith("chunk: 2 pieces of dimension 0 of x [N, 2] may differ")
     assert refused(lambda x: tf.chunk(x, 0)).startswith("chunk: 0 is not a number of pieces\nhelp: use an integer of at least 1")
     assert refused(lambda x: tf.roll(x, 3, 0), ["N", 2]).startswith("roll: a shift by 3 is not provably within dimension 0 of x [N, 2]")
-    assert refused(lambda x: tf.roll(x, 1.5, 0)).startswith("roll: 1.5 is not a list of shifts")
-    assert refused(lambda x: tf.repeat(x, 1.5, 0)).startswith("repeat: 1.5 is not a number of repetitions")
+    assert refused(lambda x: tf.roll(x, real, 0)).startswith("roll: 1.5 is not a list of shifts")
+    assert refused(lambda x: tf.repeat(x, real, 0)).startswith("repeat: 1.5 is not a number of repetitions")
     assert refused(lambda x: tf.tile(x, -1)).startswith("tile: -1 is not a number of repetitions")
     assert refused(lambda x: tf.unfold(x, 0, 5)).startswith("unfold: windows of 5 are not provably in dimension 0 of x [4, 6]")
     assert refused(lambda x: tf.narrow(x, 0, 3, 2)).startswith("narrow: 2 elements from 3 on are not provably in dimension 0 of x [4, 6]")

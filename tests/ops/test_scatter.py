@@ -114,7 +114,8 @@ def test_index_put_as_numpy(data: st.DataObject) -> None:
     accumulate = data.draw(st.booleans())
     expected = x.copy()
     if accumulate:
-        np.add.at(expected, (*[slice(None)] * first, *indices), s)
+        places: Any = (*[slice(None)] * first, *indices)
+        np.add.at(expected, places, s)
     else:
         wide = np.broadcast_to(s, whole)
         for point in np.ndindex(*common):
@@ -161,6 +162,7 @@ def test_kernels_are_proved_for_all_extents() -> None:
     assert np.allclose(found, [g[2], g[0] + g[3]])
 
 
+TEXT: Any = "a"
 REFUSED: list[tuple[Callable[[Any, Any, Any, Any], object], str]] = [
     (lambda x, i, m, j: tf.scatter(x, 2, i, 1), "scatter: axis 2 is out of range for tv0 [A, B]\nhelp: use an axis in [-2, 1]"),
     (lambda x, i, m, j: tf.scatter(x, 0, x, 1), "scatter: tv0 (float32) are not indices\nhelp: cast them to int64"),
@@ -176,7 +178,7 @@ REFUSED: list[tuple[Callable[[Any, Any, Any, Any], object], str]] = [
     ),
     (lambda x, i, m, j: tf.scatter(i, 0, i, 1.5), "scatter: 1.5 is not a value of int32\nhelp: cast the tensor first"),
     (lambda x, i, m, j: tf.scatter(i, 0, i, x), "scatter: tv1 (int32) does not hold values of tv0 (float32)\nhelp: cast one of them first"),
-    (lambda x, i, m, j: tf.scatter(x, 0, i, "a"), "scatter: 'a' is neither a tensor nor a number\nhelp: make constants with tf.full"),
+    (lambda x, i, m, j: tf.scatter(x, 0, i, TEXT), "scatter: 'a' is neither a tensor nor a number\nhelp: make constants with tf.full"),
     (lambda x, i, m, j: tf.index_add(x, 0, i, x), "index_add: tv1 [A, B] is not 1-d\nhelp: use tf.scatter_add, or tf.index_put"),
     (
         lambda x, i, m, j: tf.index_add(x, 0, j, x),

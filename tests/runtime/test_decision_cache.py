@@ -71,7 +71,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what this process has in memory."""
     monkeypatch.setattr(proof, "_known", {})
-    monkeypatch.setattr(compiled, "_state", compiled._State())
+    monkeypatch.setattr(compiled, "process_cache", compiled.ProcessCache())
 
 
 def arguments(fusion: tf.Fusion) -> list[np.ndarray]:
@@ -249,7 +249,9 @@ def test_an_entry_that_makes_no_sense_is_none(work: list[str], tmp_path: Path, m
     tf.compile(one(), backend="sim")
     (entry,) = entries(tmp_path)
     disk = compiled.DiskCache(entry.parent, 1 << 30)
-    content = json.loads(disk.get(entry.stem))
+    held = disk.get(entry.stem)
+    assert held is not None
+    content = json.loads(held)
     FORMS[form](content)
     disk.put(entry.stem, json.dumps(content).encode())
     work.clear()

@@ -46,7 +46,7 @@ def test_an_adapter_is_its_executable_but_for_the_results() -> None:
         fusion.add_output(x + 1.0)
     run = tf.compile(fusion, "sim")
     assert isinstance(run, ResultAdapter)
-    inner = run._run
+    inner = run.inner
     assert (run.name, run.arguments) == ("turned", ("x",))
     assert (run.kernels, run.certificates, run.specializations) == (inner.kernels, inner.certificates, inner.specializations)
     assert run.kernel is inner.kernel

@@ -129,7 +129,7 @@ def test_a_cross_entropy_behind_its_product_stores_no_logits() -> None:
         total = tf.sum(tf.exp(logits - tf.expand_dims(top, 1)), axis=1)
         fusion.add_output(tf.log(total) + top - tf.sum(x * tf.take(w, classes, 0), axis=1))
     rng = np.random.default_rng(4)
-    args = [rng.standard_normal((5, 4)) * 3, rng.standard_normal((11, 4)), rng.integers(0, 11, 5)]
+    args = rng.standard_normal((5, 4)) * 3, rng.standard_normal((11, 4)), rng.integers(0, 11, 5)
     scores = args[0] @ args[1].T
     wanted = np.log(np.exp(scores).sum(1)) - np.take_along_axis(scores, args[2][:, None], 1)[:, 0]
     tf.cascade([top, total], 4)

@@ -1,6 +1,7 @@
 """chunk_product: the math stays for all shares; kernels are proved, values included, and mistakes in shares are found; refused with a reason."""
 
 from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -97,11 +98,13 @@ def test_a_bulk_copy_brings_zeros_only_from_behind_the_end(front: int) -> None:
 def test_refused() -> None:
     fusion, y = product()
     stream = tf.tiles.stream_k(3)
+    pair: Any = (2, 2)
+    four: Any = 4
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: fusion.outputs[0].chunk_product(stream, (2, 2, 2)), "is not a sum of products"),
-        (lambda: y.chunk_product(stream, (2, 2)), "a tile of \\(2, 2\\)"),
+        (lambda: y.chunk_product(stream, pair), "a tile of \\(2, 2\\)"),
         (lambda: y.chunk_product(stream, (2, 0, 2)), "a tile of \\(2, 0, 2\\)"),
-        (lambda: y.chunk_product(4, (2, 2, 2)), "4 divides no tiles"),
+        (lambda: y.chunk_product(four, (2, 2, 2)), "4 divides no tiles"),
         (lambda: product("M")[1].chunk_product(stream, (2, 2, 2)), "are not constants"),
     ]
     before = str(fusion)

@@ -21,7 +21,8 @@ class Case:
             self.fusion.add_output(self.s)
 
 
-CALLS: list[tuple[Callable[[Case], object], str]] = [
+NOTHING: Any = None
+CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda c: c.a.set_atom("cp_async", [0]), "set_atom(a): 'cp_async' is not an atom"),
     (lambda c: c.a.set_atom(None, [0]), "set_atom(a): None is not an atom"),
     (lambda c: c.a.set_atom(tf.atoms.CP_ASYNC, None), "set_atom(a): None is not a list of axes"),
@@ -44,7 +45,7 @@ CALLS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.fusion.group(c.fusion.task([c.a])), "group1: t1 is not a list of tasks and groups"),
     (lambda c: c.fusion.group([c.fusion.task([c.a])]).pingpong(0), "group1: pingpong: 0 is not an axis"),
     (lambda c: c.fusion.task([c.a]).registers("many"), "t1: 'many' registers"),
-    (lambda c: tf.segment(c.fusion, None), "fusion 'case': segments is None, not a list"),
+    (lambda c: tf.segment(c.fusion, NOTHING), "fusion 'case': segments is None, not a list"),
     (lambda c: c.a.set_allocation_domain(None), "set_allocation_domain(a): None is not a list of axes"),
     (lambda c: c.a.set_allocation_domain([1, 0]), "set_allocation_domain(a): 1 is not an axis"),
     (lambda c: c.a.set_allocation_domain([c.s.axis(0)]), "set_allocation_domain(a): an axis of s is given"),
@@ -72,5 +73,6 @@ def test_axes_of_the_tensor_are_an_allocation_domain() -> None:
 def test_one_axis_alone_is_a_list() -> None:
     c = Case()
     copy = c.x.cache_after()
-    copy.split(1, 2).set_atom(tf.atoms.VECTOR, -1)
+    last: Any = -1
+    copy.split(1, 2).set_atom(tf.atoms.VECTOR, last)
     assert copy.schedule.atom is tf.atoms.VECTOR

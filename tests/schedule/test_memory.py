@@ -6,9 +6,10 @@ import pytest
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
-from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import MemoryType
 from tests.schedule.points import pair, refused
 
@@ -77,7 +78,7 @@ def test_allocation_of_given_axes() -> None:
         ),
     ],
 )
-def test_refused(axes: Callable[[TensorView], list[object]], text: str) -> None:
+def test_refused(axes: Callable[[TensorView], list[Axis | AxisRef]], text: str) -> None:
     _, a, _ = pair("S", 8)
     a.split(1, 4)
     assert refused(lambda: a.set_allocation_domain(axes(a)), a.fusion) == f"set_allocation_domain(tv1): {text}"

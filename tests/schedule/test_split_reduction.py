@@ -45,6 +45,7 @@ def test_what_is_read_at_digits_is_read_in_place() -> None:
     fusion, y = reshaped()
     assert found(fusion, y) == (1, 8)
     y.split_reduction(1, 8)
+    assert y.definition is not None
     (read,) = storage_reads(fusion, y.definition)
     assert [str(e) for e in read.index] == ["i0", "i1", "i2", "i3"]
     assert found(fusion, y) is None

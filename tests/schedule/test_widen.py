@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +36,8 @@ def test_a_chain_is_rounded_once() -> None:
 
 
 def test_kernels_follow_the_option_to_the_last_bit() -> None:
-    for numerics, fusion in (("eager", chain()), ("wide", tf.widened(chain()))):
+    forms: list[tuple[Literal["eager", "wide"], tf.Fusion]] = [("eager", chain()), ("wide", tf.widened(chain()))]
+    for numerics, fusion in forms:
         run = tf.compile(chain(), numerics=numerics)
         assert run.certificate.is_proved
         assert (run(X)[0] == fusion.evaluate(X)[0]).all()

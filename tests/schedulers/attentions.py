@@ -18,7 +18,7 @@ def attention(
     heads: tuple[int | str, ...] = (),
     key_heads: tuple[int | str, ...] | None = None,
     sizes: tuple[int | str, int | str] = ("M", "N"),
-    **options: object,
+    **options: Any,
 ) -> tf.Fusion:
     """Of any number of queries and keys, unless ``sizes`` says how many."""
     m, n = sizes

@@ -11,7 +11,7 @@ HALF, WIDE, INDEX = tf.bfloat16, tf.float32, tf.int64
 Build = Callable[[], list[tf.TensorView]]
 
 
-def tensor(name: str, *shape: int, dtype: tf.DType = WIDE) -> tf.TensorView:
+def tensor(name: str, *shape: int | str, dtype: tf.DType = WIDE) -> tf.TensorView:
     return tf.define_tensor(list(shape), dtype=dtype, name=name)
 
 

@@ -48,7 +48,7 @@ class Program:
         return found
 
 
-def tensor(name: str, *shape: int, dtype: tf.DType = WIDE) -> tf.TensorView:
+def tensor(name: str, *shape: int | str, dtype: tf.DType = WIDE) -> tf.TensorView:
     return tf.define_tensor(list(shape), dtype=dtype, name=name)
 
 

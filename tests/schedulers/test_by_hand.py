@@ -31,30 +31,33 @@ def quotient() -> tf.Fusion:
 
 
 X = np.ones((2, 64), np.float32)
+THREE: Any = 3
+TEXT: Any = "a"
+REAL: Any = 2.5
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: tf.compile(tf.Fusion("empty")),
         "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
     ),
-    (lambda: tf.compile(exp(), options=3), "options 3 is not supported: it is not a tf.LoweringOptions\nhelp: use tf.LoweringOptions(...)"),
-    (lambda: tf.compile(exp())(X, seed="a"), "seed 'a' is not supported: it is not an integer\nhelp: use one such as 0: it picks the interleaving"),
-    (lambda: tf.dim("N", min=2.5), "fusion '?': dimension 'N' has min=2.5\nhelp: use an integer"),
+    (lambda: tf.compile(exp(), options=THREE), "options 3 is not supported: it is not a tf.LoweringOptions\nhelp: use tf.LoweringOptions(...)"),
+    (lambda: tf.compile(exp())(X, seed=TEXT), "seed 'a' is not supported: it is not an integer\nhelp: use one such as 0: it picks the interleaving"),
+    (lambda: tf.dim("N", min=REAL), "fusion '?': dimension 'N' has min=2.5\nhelp: use an integer"),
     (lambda: tf.dim("N", max=True), "fusion '?': dimension 'N' has max=True\nhelp: use an integer"),
-    (lambda: tf.dim("N", multiple_of="4"), "fusion '?': dimension 'N' has multiple_of='4'\nhelp: use an integer"),
+    (lambda: tf.dim("N", multiple_of=TEXT), "fusion '?': dimension 'N' has multiple_of='a'\nhelp: use an integer"),
     (
-        lambda: tf.dim(3),
+        lambda: tf.dim(THREE),
         "fusion '?': 3 is not a name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
     ),
     (
-        lambda: tf.lower(exp(3)),
+        lambda: tf.lower(exp(THREE)),
         "fusion '3': its name is of type int\nhelp: use a string",
     ),
     (
-        lambda: tf.schedulers.tune(exp(), X, scheduler=3),
+        lambda: tf.schedulers.tune(exp(), X, scheduler=THREE),
         "a search for a schedule of fusion 'f' is not supported: scheduler is 3\nhelp: use one such as tf.schedulers.matmul, or leave it out",
     ),
     (
-        lambda: tf.schedulers.tune(exp(), X, configs=3),
+        lambda: tf.schedulers.tune(exp(), X, configs=THREE),
         "a search for a schedule of fusion 'f' is not supported: configs is 3\nhelp: give a list of parameters of the scheduler",
     ),
     (
@@ -62,7 +65,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "fusion 'horizontal': shared is 'x', not a sequence of names\nhelp: write shared=['x']",
     ),
     (
-        lambda: tf.horizontal_cost([exp("a"), exp("b")], shared=3),
+        lambda: tf.horizontal_cost([exp("a"), exp("b")], shared=THREE),
         "fusion 'horizontal': shared is 3, not a sequence of names\nhelp: give names in a list",
     ),
 ]
@@ -77,7 +80,8 @@ def test_what_is_refused(call: Callable[[], object], text: str) -> None:
 
 
 def test_integers_of_numpy_are_facts() -> None:
-    assert tf.dim("N", min=np.int64(0), max=np.int32(8), multiple_of=np.uint8(4)) == tf.dim("N", min=0, max=8, multiple_of=4)
+    facts: dict[str, Any] = {"min": np.int64(0), "max": np.int32(8), "multiple_of": np.uint8(4)}
+    assert tf.dim("N", **facts) == tf.dim("N", min=0, max=8, multiple_of=4)
 
 
 def test_a_proposal_of_tasks_is_of_the_fusion_as_it_was() -> None:
@@ -107,7 +111,7 @@ def test_what_compile_returns_goes_to_other_processes() -> None:
         assert (str(again), again.verdict, again.is_proved) == (str(certificate), certificate.verdict, certificate.is_proved)
 
 
-@pytest.mark.parametrize("call", [lambda: tf.compile(3), lambda: tf.compile(exp())(X[0]), lambda: tf.matmul(exp(), 3)], ids=["compile", "call", "op"])
+@pytest.mark.parametrize("call", [lambda: tf.compile(THREE), lambda: tf.compile(exp())(X[0]), lambda: tf.matmul(THREE, THREE)], ids=["compile", "call", "op"])
 def test_errors_go_to_other_processes(call: Callable[[], object]) -> None:
     """A pool hands on what its workers raise by pickling it; one whose workers raise what cannot be made again waits forever."""
     with pytest.raises(TaskfuseError) as caught:

@@ -273,7 +273,7 @@ def far(found: Candidates, bound: float) -> tuple[Scheduler, float]:
 
 
 def test_a_far_one_is_followed_by_those_of_its_other_parameters_that_are_counted_for_least() -> None:
-    def us(config: object) -> float:
+    def us(config: Any) -> float:
         made = product(3200, 80, 201)
         tf.schedulers.simt_gemm(made, config)
         return count(tf.lower(made), {}, DEFAULT).us

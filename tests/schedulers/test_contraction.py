@@ -168,7 +168,7 @@ def test_factors_that_a_table_chooses() -> None:
     with tf.Fusion("chosen") as fusion:
         x, b, ids = tensor("x", 3, 64, 64), tensor("b", 4, 64, 64), tf.table("ids", 3, 3)
         i, j, k = (tf.scalar.sym(f"i{n}") for n in range(3))
-        chosen = view(b, "chosen", (3, 64, 64), (tf.scalar.element(tf.scalar.sym(ids.name), i, 3, 0, 3), j, k))
+        chosen = view(b, "chosen", tuple(map(tf.scalar.const, (3, 64, 64))), (tf.scalar.element(tf.scalar.sym(ids.name), i, 3, 0, 3), j, k))
         fusion.add_output(tf.matmul(x, chosen, dtype=tf.float32))
     tf.schedulers.matmul(fusion)
     tf.lower(fusion).verify().require()

@@ -39,12 +39,14 @@ def test_no_value_of_another_kind(config: Any, name: str, value: object) -> None
     assert caught.value.location.file == __file__
 
 
+FOUR: Any = 4
+TEXT: Any = "x"
 TEXTS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: PointwiseConfig(3, 64, 1, 1), "this PointwiseConfig is not supported: vector is 3", "use a power of two"),
     (lambda: PointwiseConfig(4, 512, 4, 1), "this PointwiseConfig is not supported: 512 x 4 threads", "a block has at most 1024 threads"),
-    (lambda: PointwiseConfig(4, 64, 1, 1, flat=1), "this PointwiseConfig is not supported: flat is 1", "use True or False"),
-    (lambda: CatConfig("gather"), "this CatConfig is not supported: form is 'gather'", "use a tf.schedulers.Form"),
-    (lambda: CatConfig(Form.GATHER, 4), "this CatConfig is not supported: loops is 4", "use a tf.schedulers.PointwiseConfig or None"),
+    (lambda: PointwiseConfig(4, 64, 1, 1, flat=FOUR), "this PointwiseConfig is not supported: flat is 4", "use True or False"),
+    (lambda: CatConfig(TEXT), "this CatConfig is not supported: form is 'x'", "use a tf.schedulers.Form"),
+    (lambda: CatConfig(Form.GATHER, FOUR), "this CatConfig is not supported: loops is 4", "use a tf.schedulers.PointwiseConfig or None"),
     (lambda: TransposeConfig(48, 256, 4, 4), "this TransposeConfig is not supported: tile is 48", "use a power of two"),
     (
         lambda: TransposeConfig(2, 256, 4, 4),
@@ -59,7 +61,7 @@ TEXTS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: FallbackConfig(1025), "this FallbackConfig is not supported: 1025 threads", "a block has at most 1024 threads"),
     (lambda: RowConfig(blocks=65536), "this RowConfig is not supported: 65536 blocks of each row", "a grid has at most 65535 along y"),
     (lambda: MatmulConfig(in_flight=-1), "this MatmulConfig is not supported: in_flight is -1", "use 0 or more"),
-    (lambda: RowConfig(keep="x"), "this RowConfig is not supported: keep is 'x'", "use a tf.schedulers.Keep"),
+    (lambda: RowConfig(keep=TEXT), "this RowConfig is not supported: keep is 'x'", "use a tf.schedulers.Keep"),
 ]
 
 
@@ -78,7 +80,8 @@ def scaled(name: str = "x") -> tf.Fusion:
 
 
 def test_integers_of_numpy_are_integers() -> None:
-    config = PointwiseConfig(np.int64(2), np.uint8(32), np.int32(1), 1)
+    numbers: dict[str, Any] = {"vector": np.int64(2), "columns": np.uint8(32), "rows": np.int32(1)}
+    config = PointwiseConfig(**numbers, unroll=1)
     assert repr(config) == repr(PointwiseConfig(2, 32, 1, 1))
     assert "np." not in tf.schedulers.pointwise(scaled(), config).code
 
@@ -120,13 +123,15 @@ def rows() -> tf.Fusion:
 
 
 def test_sizes_are_a_mapping_of_dimensions() -> None:
+    pairs: Any = [("N", 3)]
+    zero: Any = np.int64(0)
     for make in (rows, lambda: tf.segment(rows(), [["tv1"]])):
         with pytest.raises(UnsupportedError, match=r"sizes is \[\('N', 3\)\]") as caught:
-            tf.compile(make(), sizes=[("N", 3)])
+            tf.compile(make(), sizes=pairs)
         assert caught.value.help == "give a mapping from names of dimensions to extents, such as {'N': 1024}"
         with pytest.raises(UnsupportedError, match="sizes has 'Q', which is not a dimension of it"):
             tf.compile(make(), sizes={"Q": 3})
-    assert tf.compile(rows(), sizes={"N": np.int64(0)}).certificate.is_proved
+    assert tf.compile(rows(), sizes={"N": zero}).certificate.is_proved
 
 
 @pytest.mark.parametrize("name", ["import", "None", "tf", "P", "fusion", "segmented", "MemoryType", "atoms", "part0", "tv3", "tv1_"])

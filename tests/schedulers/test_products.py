@@ -1,7 +1,7 @@
 """Several unlike products on one list of tiles: proved with values, simulated, compiled; what is refused."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -164,8 +164,7 @@ def reduced() -> tf.Fusion:
         (reduced, "reduces"),
     ],
 )
-def test_refused(make: object, reason: str) -> None:
-    assert callable(make)
+def test_refused(make: Callable[[], tf.Fusion], reason: str) -> None:
     fusion = make()
     before = str(fusion)
     with pytest.raises(UnsupportedError, match=reason):

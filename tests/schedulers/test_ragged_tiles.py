@@ -25,7 +25,7 @@ def test_tiles_of_the_block_that_has_most(groups: int, rows: int, size: int, hei
     order = tf.tiles.grouped(group, across=True).maps((const(count), const(height), const(columns)))
     dealt = [0] * blocks
     for w in range(count * height * columns):
-        dealt[w % blocks] += used[evaluate(order[0], {WORK: w})]
+        dealt[w % blocks] += bool(used[int(evaluate(order[0], {WORK: w}))])
     found = RaggedTiles(groups, rows, size)
     assert (found.used, found.most(height, columns, group, blocks)) == (sum(used), max(dealt))
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,10 +128,11 @@ def test_a_fusion_with_a_schedule() -> None:
 
 def test_parameters() -> None:
     head = "this RowConfig is not supported: "
-    for wrong, reason in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"threads": 0}, "threads is 0\nhelp: use a positive number"),
         ({"threads": 512, "rows": 4}, "512 threads for each of 4 rows\nhelp: a block has at most 1024 threads"),
-    ):
+    ]
+    for wrong, reason in cases:
         with pytest.raises(UnsupportedError) as caught:
             RowConfig(**wrong)
         assert text(caught.value) == head + reason

@@ -10,7 +10,7 @@ from taskfuse.schedulers.segmentation import Segmentation
 from tests.testing.ptx.compiled import compared
 
 
-def index_add(dtype: tf.DType = tf.float32, rows: object = "V", points: object = "N") -> tf.Fusion:
+def index_add(dtype: tf.DType = tf.float32, rows: int | str = "V", points: int | str = "N") -> tf.Fusion:
     with tf.Fusion("index_add") as fusion:
         x, i, s = tf.define_tensor([rows, 8], dtype, name="x"), tf.define_tensor([points], "int32", name="i"), tf.define_tensor([points, 8], dtype, name="s")
         fusion.add_output(tf.index_add(x, 0, i, tf.mul(s, 2)))

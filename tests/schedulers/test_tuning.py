@@ -17,6 +17,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.runtime.executable import Executable
 from taskfuse.schedulers import Chosen, MatmulConfig, Option, Trial, Tuned, matmul, tune
 from taskfuse.schedulers.script import Script
+from taskfuse.target import DEFAULT, Target
 
 TIMES = {32: 7.0, 64: 3.0, 128: 5.0, 256: 4.0}
 """Microseconds by threads of a block."""
@@ -33,7 +34,7 @@ class Threads:
         return f"{self.threads} threads"
 
 
-def by_threads(fusion: tf.Fusion, config: Threads | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Threads]:
+def by_threads(fusion: tf.Fusion, config: Threads | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Threads]:
     """One axis over blocks and threads; the model takes more threads to be better."""
     options = tuple(Option(Threads(t), 1000.0 / t) for t in (256, 128, 64, 32))
     chosen = config or options[0].config

@@ -26,8 +26,8 @@ def kernel(
     block: str = "(32, 1, 1)",
     grid: str = "(1, 1, 1)",
 ) -> Kernel:
-    """A kernel called ``k``; declarations come before (DIM, HOST, TENSORMAP) or after the launch shape."""
-    before = [d for d in declarations if d.split()[0] in ("DIM", "HOST", "TENSORMAP")]
+    """A kernel called ``k``; declarations come before (DIM, TENSORMAP) or after the launch shape."""
+    before = [d for d in declarations if d.split()[0] in ("DIM", "TENSORMAP")]
     after = [d for d in declarations if d not in before]
     head = [f"KERNEL k({inputs}) -> ({outputs})", *before, f"GRID {grid}  BLOCK {block}", *after]
     return parse_kernel("\n  ".join(head) + "\n\n" + dedent(body).strip("\n") + "\n")

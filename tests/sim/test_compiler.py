@@ -119,14 +119,14 @@ def test_a_kernel_is_compiled_once_for_each_kind_of_values() -> None:
 
 def test_the_last_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "_CACHED_KERNELS", 2)
-    compiler._compiled.clear()
+    compiler.kept_kernels.clear()
     kernels = [kernel(f"y[threadIdx.x] = copy({k}.0)") for k in range(3)]
     first = compiled(kernels[0], NATIVE)
     compiled(kernels[1], NATIVE)
     assert compiled(kernels[0], NATIVE) is first  # it is the last one now
     compiled(kernels[2], NATIVE)
     assert compiled(kernels[0], NATIVE) is first
-    assert {key[0] for key in compiler._compiled} == {id(kernels[0]), id(kernels[2])}
+    assert {key[0] for key in compiler.kept_kernels} == {id(kernels[0]), id(kernels[2])}
 
 
 def test_instructions_know_their_statement_and_where_others_may_run() -> None:

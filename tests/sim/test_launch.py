@@ -1,4 +1,4 @@
-"""One launch: limits of a block, blocks beyond those resident, clusters, values of host parameters and indices."""
+"""One launch: limits of a block, blocks beyond those resident, clusters, values of indices."""
 
 import numpy as np
 
@@ -14,16 +14,14 @@ def test_limits_of_a_block() -> None:
     assert error(k, [X[:3]]) == "k: Shared 's' at byte 3, not a multiple of 16"
 
 
-def test_host_parameters_and_index_values() -> None:
+def test_index_values() -> None:
     k = kernel(
-        "FOR t in blockIdx.x..tiles step grid:\n  y[t] = add.int64(index(t), index(tiles))",
+        "FOR t in blockIdx.x..ceildiv(N, 2) step min(2, ceildiv(N, 2)):\n  y[t] = add.int64(index(t), index(ceildiv(N, 2)))",
         "DIM N",
-        "HOST tiles = ceildiv(N, 2)",
-        "HOST grid = min(2, tiles)",
         inputs="x: float32[N]",
         outputs="y: int64[ceildiv(N, 2)]",
         block="(1, 1, 1)",
-        grid="(grid, 1, 1)",
+        grid="(min(2, ceildiv(N, 2)), 1, 1)",
     )
     np.testing.assert_array_equal(simulate(k, [X[:9]])[0], np.arange(5) + 5)
 

@@ -5,7 +5,6 @@ from inspect import isfunction, signature
 import pytest
 
 from taskfuse.sim import recording
-from taskfuse.sim.agent import Instruction
 from taskfuse.sim.happens_before import HappensBefore
 from taskfuse.sim.observer import Observer
 
@@ -19,8 +18,3 @@ def test_overridden_methods_are_called_as_those_that_do_nothing(watcher: type[Ob
     assert overridden
     for name, f in overridden.items():
         assert [*signature(f).parameters] == [*signature(CALLS[name]).parameters], name
-
-
-def test_a_plain_observer_leaves_the_program_as_it_is() -> None:
-    code: list[Instruction] = [lambda agent: None]
-    assert Observer().code(code, [None]) is code

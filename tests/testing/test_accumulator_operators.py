@@ -1,11 +1,16 @@
-"""Mistakes between an accumulator's readers: they occur, and every one is refuted, also in front of the second reader."""
+"""Mistakes in accumulators, between their readers and in the factors of rescaled sums: they occur, and every one is refuted."""
 
 from __future__ import annotations
+
+import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict, verify
-from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS
+from taskfuse.kir import parse_kernel
+from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS, RESCALE_OPERATORS
+from taskfuse.testing.mutations import Operator
+from tests.testing.planted import planted
 
 
 def test_each_reader_finds_the_terms_once() -> None:
@@ -22,3 +27,39 @@ def test_each_reader_finds_the_terms_once() -> None:
     for op in ACCUMULATOR_OPERATORS:
         found = [verify(mutant).verdict for mutant in op.apply(kernel)]
         assert found == [Verdict.REFUTED] * 2, op.name
+
+
+KERNEL = """\
+KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE y: float32[4] over (4, N, 3) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
+
+t = copy(0.0)  ~ start y
+FOR c in 0..N:
+  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]
+  FOR j in 0..3:
+    t = add(t, x[threadIdx.x, c, j])  ~ term y[threadIdx.x, c, j]
+y[threadIdx.x] = copy(t)  ~ value y[threadIdx.x]
+"""
+FACTOR = "t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]"
+LINES = {
+    "rescale dropped": "-" + FACTOR,
+    "rescale twice": FACTOR,
+    "rescale at the end of the iteration": "",  # the same lines
+    "rescale but for the first iteration": "IF c >= 1:",
+    "rescale in every other iteration": "IF c % 2 == 0:",
+    "rescale by thread 0 alone": "IF threadIdx.x == 0:",
+    "rescale by the reciprocal": FACTOR.replace("mul", "div"),
+    "rescale by the sum itself": FACTOR.replace("d[threadIdx.x, c]", "t"),
+}
+
+
+@pytest.mark.parametrize("operator", RESCALE_OPERATORS, ids=lambda o: o.name)
+def test_planted_and_not_proved(operator: Operator) -> None:
+    kernel = parse_kernel(KERNEL)
+    assert kernel.verify().is_proved
+    (mutant,) = operator.apply(kernel)
+    assert not mutant.verify().is_proved
+    assert LINES[operator.name] in planted(RESCALE_OPERATORS, operator.name, kernel)

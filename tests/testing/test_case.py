@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
+import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.testing import FULL, Effort, Mix, RandomChooser, check_case, fusion_case, random_schedule
+from taskfuse.testing.case import automatic
 from taskfuse.testing.fuzz import reproduction
+from taskfuse.testing.program import Recorder
 from tests.random_cases import random_case_of
+from tests.testing.choosers import Highest, Lowest
 from tests.testing.failing import branches
 
 
@@ -36,3 +40,25 @@ def test_reproduction() -> None:
 @pytest.mark.parametrize("mix", Mix)
 def test_every_mix_has_cases_that_lower(mix: Mix) -> None:
     assert any(random_case_of(seed, mix).kernel is not None for seed in range(4))
+
+
+def rows() -> Recorder:
+    recorder = Recorder()
+    x = recorder.call(tf, "define_tensor", [64, 32])
+    recorder.call(recorder.fusion, "add_output", recorder.call(tf, "sum", x, 1))
+    return recorder
+
+
+def test_the_first_that_takes_it_schedules() -> None:
+    recorder = rows()
+    assert automatic(Lowest(), recorder)
+    assert recorder.fusion.has_schedule
+    scheduled = [line for line in recorder.lines if line.startswith("tf.schedulers.")]
+    assert scheduled == ["tf.schedulers.reduction(fusion)"]
+    assert str(recorder.program().run()) == str(recorder.fusion)
+
+
+def test_the_other_way_round_general_ones_come_first() -> None:
+    recorder = rows()
+    assert automatic(Highest(), recorder)
+    assert [line for line in recorder.lines if line.startswith("tf.schedulers.")] == ["tf.schedulers.auto(fusion)"]

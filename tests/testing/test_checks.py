@@ -18,6 +18,9 @@ CHUNK = 20
 COUNTED = 180  # the cases of which it is counted what they reach: the first are those that are run
 
 
+SLOW_CASES = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
 def test_bulk(first: int) -> None:
     for seed in range(first, first + CHUNK):
@@ -37,13 +40,13 @@ def test_every_function_of_the_tables(first: int) -> None:
 
 
 @given(cases(POINTWISE))
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=SLOW_CASES)
 def test_pointwise(case: Case) -> None:
     check_case(case)
 
 
 @given(cases())
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=SLOW_CASES)
 def test_everything(case: Case) -> None:
     check_case(case)
 

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
+from taskfuse.ir.calls import TileOrder
 from taskfuse.ir.scalar import Expr, const, evaluate
 
 Order = tf.tiles.Raster | tf.tiles.Grouped | tf.tiles.Rotated
 EXTENTS = st.lists(st.integers(1, 9), min_size=2, max_size=4)
 
 
-def points(order: Order, extents: list[int]) -> list[tuple[int, ...]]:
+def points(order: TileOrder, extents: list[int]) -> list[tuple[int, ...]]:
     """The tiles in the order of the work index."""
     w = np.arange(int(np.prod(extents)))
     values = [np.broadcast_to(evaluate(m, {"w": w}), w.shape) for m in order.maps([const(e) for e in extents])]

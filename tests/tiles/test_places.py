@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.ir.places import held_places, places
 from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.tables import held_places, places
 
 
 @pytest.mark.parametrize("offsets", [[0, 3, 9], [0, 0, 0, 12], [0, 12, 12, 12], [0, 1, 2, 3, 12]])

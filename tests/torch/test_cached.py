@@ -46,7 +46,7 @@ def test_code_is_called_with_a_list() -> None:
     given = [x]
     torch.testing.assert_close(code(given)[0], x.exp() + 1)
     assert given == []
-    assert code._boxed_call
+    assert vars(code)["_boxed_call"]
     code.recorded = program
     code.prepare_for_serialization()
     assert code.recorded is None

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.fx import Graph
+from torch.fx import Graph, Node
 
 from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
@@ -42,9 +42,9 @@ def random_function(seed: int, size: int) -> Any:
     return function
 
 
-def reaches(graph: Graph, sources: set[object]) -> set[object]:
+def reaches(graph: Graph, sources: set[Node]) -> set[Node]:
     """The nodes that a way leads to from one of ``sources``."""
-    found: set[object] = set()
+    found: set[Node] = set()
     for node in graph.nodes:
         if any(a in sources or a in found for a in node.all_input_nodes):
             found.add(node)

@@ -16,9 +16,11 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import peers
 from taskfuse.kir.operands import BarrierSlot, SemaphoreSlot
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, BarrierScope, Expect, InitBarrier, Release, Wait
+from taskfuse.target import MAX_NAMED
 
 SLOTS = 1 << 20
-NAMED = 16
+NAMED = MAX_NAMED + 1
+"""Ids of barriers of a block, that of the whole block included."""
 PHASE = "barrier phase"
 """The name under which threads that wait at a barrier know which round of it they wait for."""
 

@@ -26,9 +26,8 @@ from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
 from taskfuse.check.values.machine import LaunchExecution
 from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
-from taskfuse.ir.scalar import TableIndexError, evaluate
+from taskfuse.ir.scalar import TableIndexError
 from taskfuse.kir import Kernel, accesses
-from taskfuse.kir.declarations import HostParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 
@@ -69,12 +68,8 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | Non
     """
     if not kernel.definitions:
         return Witness.MISSING
-    symbols = dict(extents)
     try:
-        for p in kernel.params:
-            if isinstance(p, HostParam):
-                symbols[p.name] = int(evaluate(p.value, symbols))
-        _Execution(kernel, symbols, budget or WorkBudget(), entirely).run()
+        _Execution(kernel, extents, budget or WorkBudget(), entirely).run()
     except (ZeroDivisionError, TableIndexError):  # no other IndexError: that is a fault of this code
         raise TooLarge from None
     except Refuted as e:

@@ -63,7 +63,7 @@ from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 Ints = NDArray[np.int64]
-REGISTERS = 4096
+MOST_ACCUMULATORS = 4096
 """How many accumulators of a thread are checked one by one."""
 
 
@@ -463,7 +463,7 @@ class Reductions:
         size = 1
         for lo, hi in spans:
             size *= LIMIT if lo is None or hi is None else hi - lo + 1
-        if size > REGISTERS:
+        if size > MOST_ACCUMULATORS:
             raise Open("which accumulator is read is not known", want.node)
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:

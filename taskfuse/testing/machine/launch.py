@@ -10,7 +10,7 @@ from typing import Any
 from taskfuse.ir.scalar import Expr, substitute
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import Dim3, HostParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import Dim3, TensorMapParam, TensorParam
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
 from taskfuse.testing.machine.fault import NoLaunch
@@ -75,9 +75,6 @@ class MachineLaunch:
         for e in kernel.extents:
             if e.bound is not None and self.values[e.name] > self.number(e.bound):
                 raise NoLaunch(f"{e.name} is not allowed")
-        for p in kernel.params:
-            if isinstance(p, HostParam):
-                self.values[p.name] = self.number(p.value)
         used = looked_up(kernel)
         for p in kernel.table_inputs:
             if p.name not in used or p.holds is not None:

@@ -49,7 +49,7 @@ class PythonKernel:
     Attributes:
         code: defines ``thread``.
         sites: statements by number; lines: the number of the statement that a line of the code belongs to.
-        symbols: identifiers of extents and host parameters, to be given values.
+        symbols: identifiers of extents, to be given values.
         shared_cell, global_cell: bytes of a cell.
     """
 

@@ -28,7 +28,7 @@ from taskfuse.ir.dims import nearest
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
@@ -51,7 +51,7 @@ class PtxLaunch:
     """A kernel with values for its extents.
 
     Attributes:
-        symbols: values of extents and host parameters.
+        symbols: values of extents.
         tables: the integers of tensors whose elements occur in expressions.
         bases: the address of the first element of every tensor, Shared buffer, workspace buffer and semaphore, and of every tensor map.
         strides: in elements, of tensors and buffers.
@@ -114,9 +114,6 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int]) -> PtxLaunch | None:
     """The launch of given extents; ``None``: a GPU would refuse it, or it has no blocks."""
     symbols = dict(extents)
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            symbols[p.name] = number(p.value, symbols)
     grid, block, cluster = ((x, y, z) for x, y, z in (tuple(number(e, symbols) for e in d) for d in (kernel.grid, kernel.block, kernel.cluster)))
     if not all(0 < n <= most for n, most in zip(block, MAX_BLOCK, strict=True)) or prod(block) > MAX_THREADS:
         return None
@@ -162,8 +159,8 @@ def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Map
                 content = [bases[name].to_bytes(8, "little")]
             case StrideArgument(tensor=name, axis=axis, wide=wide):
                 content = [strides[name][axis].to_bytes(8 if wide else 4, "little", signed=True)]
-            case IntegerArgument(value=value, wide=wide):
-                content = [number(value, symbols).to_bytes(8 if wide else 4, "little", signed=True)]
+            case IntegerArgument(name=name, wide=wide):
+                content = [symbols[name].to_bytes(8 if wide else 4, "little", signed=True)]
             case DivisorArgument(value=value):
                 d = max(number(value, symbols), 1)
                 shift = (d - 1).bit_length()

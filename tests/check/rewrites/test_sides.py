@@ -36,10 +36,11 @@ def test_a_choice_that_is_decided_is_seen_through() -> None:
 
 def test_an_open_choice_stays() -> None:
     side = now()
-    at = At(side, Access(chosen(side), (sym("p"),)))
+    access = Access(chosen(side), (sym("p"),))
+    at = At(side, access)
     assert side.seen(at, Facts().with_range("p", 0, 9)) is at
-    assert len(list(side.open_cases(at.operand, Facts().with_range("p", 0, 9)))) == 2
-    assert len(list(side.open_cases(at.operand, Facts().with_range("p", 2, 9)))) == 1
+    assert len(list(side.open_cases(access, Facts().with_range("p", 0, 9)))) == 2
+    assert len(list(side.open_cases(access, Facts().with_range("p", 2, 9)))) == 1
 
 
 def test_dtypes_and_points() -> None:

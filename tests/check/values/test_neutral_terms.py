@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_loop_may_end_with_its_terms() -> None:
         {"combine": "mul", "init": "1.0"},
     ],
 )
-def test_a_loop_may_not_end_before_them(changes: dict[str, str]) -> None:
+def test_a_loop_may_not_end_before_them(changes: dict[str, Any]) -> None:
     certificate = kernel(**changes).verify()
     assert not certificate.is_proved
     assert any("points along an axis" in o.reason for o in certificate.argument)

@@ -149,9 +149,9 @@ __device__ __forceinline__ void wgmma_retired(int (&accumulators)[count]) {
 template <int pending>
 __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
 
-// grid (grid, 1, 1), block (128, 3, 1)
+// grid (min(ceildiv(M, 128)*ceildiv(N, 128), 4), 1, 1), block (128, 3, 1)
 extern "C" __global__ void __launch_bounds__(384, 1)
-gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int K, int mo, int no, int tiles, int grid, Divisor by_0) {
+gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int M, int N, int K, Divisor by_0) {
   const int blockIdx_x = blockIdx.x;
   const int threadIdx_x = threadIdx.x;
   const int threadIdx_y = threadIdx.y;
@@ -175,9 +175,9 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     set_registers_40();
     if (threadIdx_x == 0) {
       int p_slot = 0, p_parity = 1;
-      for (int t = blockIdx_x; t < tiles; t += grid) {
-        const int quotient = floor_divide(t % by_0, min(mo - 2 * (t / by_0), 2));
-        const int rest = floor_modulo(t % by_0, min(mo - 2 * (t / by_0), 2));
+      for (int t = blockIdx_x; t < ((M + 127) / 128) * ((N + 127) / 128); t += min(((M + 127) / 128) * ((N + 127) / 128), 4)) {
+        const int quotient = floor_divide(t % by_0, min((M + 127) / 128 - 2 * (t / by_0), 2));
+        const int rest = floor_modulo(t % by_0, min((M + 127) / 128 - 2 * (t / by_0), 2));
         for (int ko = 0; ko < (K + 63) / 64; ++ko) {
           mbarrier_wait(&empty[p_slot], p_parity);
           mbarrier_expect(&full[p_slot], 32768);
@@ -193,9 +193,9 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     set_registers_232();
     int a_slot = 0, a_parity = 0;
     int r_slot = 0, r_parity = 0;
-    for (int t = blockIdx_x; t < tiles; t += grid) {
-      const int quotient_1 = floor_divide(t % by_0, min(mo - 2 * (t / by_0), 2));
-      const int rest_1 = floor_modulo(t % by_0, min(mo - 2 * (t / by_0), 2));
+    for (int t = blockIdx_x; t < ((M + 127) / 128) * ((N + 127) / 128); t += min(((M + 127) / 128) * ((N + 127) / 128), 4)) {
+      const int quotient_1 = floor_divide(t % by_0, min((M + 127) / 128 - 2 * (t / by_0), 2));
+      const int rest_1 = floor_modulo(t % by_0, min((M + 127) / 128 - 2 * (t / by_0), 2));
       for (int ko = 0; ko < (K + 63) / 64; ++ko) {
         mbarrier_wait(&full[a_slot], a_parity);
         wgmma_fence();

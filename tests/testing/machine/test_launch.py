@@ -12,9 +12,8 @@ from taskfuse.testing.machine.launch import GLOBAL, MOST_THREADS, MachineLaunch
 TEXT = """\
 KERNEL k(x: float32[N, 8], c: int32) -> (y: bfloat16[N])
   DIM N min 1 max 64 multiple_of 2
-  HOST tiles = ceildiv(N, 4)
   TENSORMAP m = x box (1, 8) swizzle 0
-  GRID (tiles, 2, 1)  BLOCK (32, 1, 1)
+  GRID (ceildiv(N, 4), 2, 1)  BLOCK (32, 1, 1)
   LOCAL r: float32[4]
   SHARED s: float32[3] align 16
   SHARED t: int8[5] align 128
@@ -35,10 +34,10 @@ def launch(extents: Mapping[str, int] | None = None, *changes: tuple[str, str]) 
 
 def test_numbers() -> None:
     found = launch()
-    assert found.values == {"N": 6, "tiles": 2}
+    assert found.values == {"N": 6}
     assert (found.grid, found.block, found.cluster) == ((2, 2, 1), (32, 1, 1), (1, 1, 1))
     assert (found.threads, found.blocks) == (32, 4)
-    assert found.number(parse_expr("N*8 + tiles % 2")) == 48
+    assert found.number(parse_expr("N*8 + ceildiv(N, 4) % 2")) == 48
 
 
 def test_places() -> None:
@@ -76,8 +75,8 @@ def test_extents_that_the_kernel_does_not_have(extents: dict[str, int]) -> None:
         (("BLOCK (32, 1, 1)", "BLOCK (2048, 1, 1)"), "no such launch"),
         (("BLOCK (32, 1, 1)", "BLOCK (1, 1, 128)"), "no such launch"),  # 64 along z
         (("BLOCK (32, 1, 1)", "BLOCK (N - 6, 1, 1)"), "no such launch"),
-        (("GRID (tiles, 2, 1)", "GRID (N - 7, 2, 1)"), "no such launch"),
-        (("GRID (tiles, 2, 1)", f"GRID ({MOST_THREADS}, 1, 1)"), "the grid is not whole clusters, or large"),
+        (("GRID (ceildiv(N, 4), 2, 1)", "GRID (N - 7, 2, 1)"), "no such launch"),
+        (("GRID (ceildiv(N, 4), 2, 1)", f"GRID ({MOST_THREADS}, 1, 1)"), "the grid is not whole clusters, or large"),
         (("BLOCK (32, 1, 1)", "BLOCK (32, 1, 1)  CLUSTER (1, 4, 1)"), "the grid is not whole clusters, or large"),
         (("s: float32[3]", "s: float32[65536]"), "more Shared memory than there is"),
         (("ceildiv(N, 4)", "8 // (N - 6)"), "by zero"),

@@ -42,8 +42,9 @@ class Machine:
 
         return call
 
-    def __getitem__(self, key: object) -> Any:
-        return {"g": ((4,), 3), 0: (4,), 1: 3}[key]  # type of key: a name, or what is asked of it
+    def __getitem__(self, key: str | int) -> Any:
+        found: dict[str | int, Any] = {"g": ((4,), 3), 0: (4,), 1: 3}
+        return found[key]  # type of key: a name, or what is asked of it
 
     @property
     def threads(self) -> int:
@@ -68,7 +69,7 @@ def run(body: str, t: int = 3, *, answers: dict[str, list[Any]] | None = None, *
 
 
 def names(body: str, t: int = 3, **extents: int) -> list[str]:
-    return [call[0] for call in run(body, t, **extents)[0]]
+    return [call[0] for call in run(body, t, answers=None, **extents)[0]]
 
 
 def test_a_computation_reads_and_writes() -> None:

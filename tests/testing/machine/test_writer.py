@@ -20,7 +20,7 @@ from tests.ir.scalar.generated import EXPRESSIONS, NAMES, NONZERO
 @settings(max_examples=60, deadline=None)
 @given(EXPRESSIONS, st.lists(NONZERO, min_size=len(NAMES), max_size=len(NAMES)))
 def test_expressions_have_the_values_of_the_scalar_ir(e: Expr, values: list[int]) -> None:
-    env = dict(zip(NAMES, values, strict=True))
+    env: dict[str, int] = dict(zip(NAMES, values, strict=True))
     try:
         expected = evaluate(e, env)
     except (ArithmeticError, LookupError, ValueError):

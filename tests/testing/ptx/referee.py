@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, Source, TensorMapArgument, WorkspaceArgument
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
@@ -118,8 +118,7 @@ def judged(source: Source, ptx: str, extents: Mapping[str, int], folder: Path, p
     """SentryWard's report on a launch; ``plain``: waits are rewritten for it."""
     import sentryward
 
-    verify = cast("Callable[..., dict[str, Any]]", sentryward.verify)
     text, given = folder / "kernel.ptx", folder / "input.json"
     text.write_text(plain_waits(ptx) if plain else ptx, encoding="utf-8")
     given.write_text(json.dumps(launch_input(source, ptx, extents)), encoding="utf-8")
-    return verify(text, input=given, timeout_seconds=100)
+    return sentryward.verify(text, input=given, timeout_seconds=100)
