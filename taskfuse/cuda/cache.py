@@ -46,7 +46,7 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
     if lost:
         notes = tuple(d.text for d in lost[1:])
         raise RegisterError(kernel=name, arch=options.arch, reason=lost[0].text, notes=notes, help=lost[0].help, location=caller())
-    for diagnostic in binary.diagnostics if binary.diagnostics and _state.first(f"diagnostics of {cache_key(text, name, options, None)}") else ():
+    for diagnostic in binary.diagnostics if binary.diagnostics and process_cache.first(f"diagnostics of {cache_key(text, name, options, None)}") else ():
         warn(f"kernel '{name}' for {options.arch}: {diagnostic}")
     return binary
 
