@@ -177,7 +177,7 @@ def measure(case: Case, chunks: Sequence[int], configs: Sequence[tuple[int, ...]
     errors: dict[str, float] = {}
     for name, call in (others | made).items():
         out = torch.full_like(sets[0][0], torch.nan)
-        errors[name] = float((call(sets[0], out).view(case.results)[-1].double() - exact).abs().max())
+        errors[name] = float((call(sets[0], out).reshape(case.results)[-1].double() - exact).abs().max())
     limit = 2 * min((errors[name] for name in others), default=5e-3)
     wrong = next((name for name in made if not errors[name] <= limit), None)
     if wrong is not None:
