@@ -10,6 +10,7 @@ from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowEstimate
 from tests.schedulers.normalized import NOTHING, REGISTERS, SHARED
+from tests.schedulers.oracle import array, checked
 from tests.schedulers.rows import (
     NORMS,
     Kind,
@@ -153,3 +154,14 @@ def test_rows_may_have_axes_of_extent_one_that_their_statistics_lack() -> None:
     assert kernel.verify().is_proved
     values = np.random.default_rng(0).normal(size=(2, 8, 4, 4)).astype(np.float32)
     assert np.allclose(kernel.simulate(values)[0], fusion.evaluate(values)[0], atol=1e-5)
+
+
+def test_halves_of_a_row_that_change_places() -> None:
+    """Heads that are normalized, then rotated: each half reads the other one's input, and what was summed of the row."""
+    with tf.Fusion("rotary") as fusion:
+        x, c, s = (tf.define_tensor(shape, dtype=tf.bfloat16, name=name) for shape, name in (([32, 16, 64], "x"), ([32, 1, 64], "c"), ([32, 1, 64], "s")))
+        wide = tf.cast(x, tf.float32)
+        y = x * tf.cast(tf.rsqrt(tf.mean(tf.square(wide), 2, keepdims=True) + 1e-6), tf.bfloat16)
+        fusion.add_output(y * c + tf.cat([-y[:, :, 32:], y[:, :, :32]], 2) * s)
+    found = checked(fusion, [array(32, 16, 64).astype(tf.bfloat16.numpy), *(array(32, 1, 64).astype(tf.bfloat16.numpy) for _ in "cs")])
+    assert [step.schedule.scheduler for step in found.steps] == ["normalization"]
