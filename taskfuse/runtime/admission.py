@@ -66,11 +66,11 @@ class Admitted(ResultAdapter):
         reason = "its kernels are for extents of at least 1"
         if self._first.holds(sizes):
             try:
-                self._run.check_open(sizes)
+                self.inner.check_open(sizes)
             except ProofError as error:
                 reason = error.message
             else:
-                return self._run
+                return self.inner
         facts = _constant(self._fusion, sizes)
         if facts == tuple(self._fusion.dims.values()):
             raise ProofError(kernel=self.name, verdict="outside the model", reason=f"{_named(facts)}: {reason}")
@@ -93,7 +93,7 @@ class Admitted(ResultAdapter):
         """See :meth:`Executable.__call__`. Arguments that do not fit go to the first kernels, which raise the error."""
         if named:
             args = self.in_order(args, named)
-        run, inputs, integers = self._run, len(self._fusion.inputs), len(self._fusion.integers)
+        run, inputs, integers = self.inner, len(self._fusion.inputs), len(self._fusion.integers)
         try:
             shapes = [tuple(int(n) for n in array.shape) for array in args[:inputs]]
             extents = bind_shapes(self._fusion, shapes, args[len(args) - integers :] if integers else ())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from taskfuse.cuda.arrays import Unfit, is_on_host
+from taskfuse.cuda.layout import row_major
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.axes import iteration_symbol
@@ -202,6 +203,8 @@ class Viewed(ResultAdapter):
                 found = placed(read, place, array, sizes)
                 if found is None or found.outside is not None or any(s < 0 for s in strides_of(array)):
                     return None
+            elif 0 in shape:
+                found = Placed(row_major(shape), 0)
             else:
                 found = Placed(tuple(number(e, sizes) for e in place.strides), number(place.start, sizes))
             steps.append((source.is_argument, source.position, (shape, found.strides, found.start)))

@@ -108,6 +108,8 @@ def placed(read: Read, place: Strided, array: Any, sizes: Mapping[str, int]) -> 
         Unfit: the array is of another framework.
     """
     strides, shape = strides_of(array), [number(e, sizes) for e in place.shape]
+    if 0 in shape:  # it has no first element, whose index may have no value
+        return Placed(row_major(shape), 0)
 
     def at(point: Sequence[int]) -> list[int]:
         values = {**sizes, **{str(iteration_symbol(k)): i for k, i in enumerate(point)}}
@@ -119,16 +121,15 @@ def placed(read: Read, place: Strided, array: Any, sizes: Mapping[str, int]) -> 
         if n > 1:
             moves[k] = [b - a for a, b in zip(first, at([int(j == k) for j in range(len(shape))]), strict=True)]
     reach = [[(n - 1) * move[d] for n, move in zip(shape, moves, strict=True)] for d in range(len(first))]
-    if 0 not in shape and [a + sum(r) for a, r in zip(first, reach, strict=True)] != at([n - 1 for n in shape]):  # axes that a reshape splits or joins
+    if [a + sum(r) for a, r in zip(first, reach, strict=True)] != at([n - 1 for n in shape]):  # axes that a reshape splits or joins
         if list(strides) != list(row_major(array.shape)):
             return None
         return Placed(tuple(number(e, sizes) for e in place.strides), number(place.start, sizes))
     steps = tuple(sum(m * s for m, s in zip(move, strides, strict=True)) for move in moves)
-    if 0 not in shape:
-        least = tuple(a + sum(min(m, 0) for m in r) for a, r in zip(first, reach, strict=True))
-        greatest = tuple(a + sum(max(m, 0) for m in r) for a, r in zip(first, reach, strict=True))
-        if any(low < 0 or high >= n for low, high, n in zip(least, greatest, array.shape, strict=True)):
-            return Placed(steps, 0, (least, greatest))
+    least = tuple(a + sum(min(m, 0) for m in r) for a, r in zip(first, reach, strict=True))
+    greatest = tuple(a + sum(max(m, 0) for m in r) for a, r in zip(first, reach, strict=True))
+    if any(low < 0 or high >= n for low, high, n in zip(least, greatest, array.shape, strict=True)):
+        return Placed(steps, 0, (least, greatest))
     return Placed(steps, sum(i * s for i, s in zip(first, strides, strict=True)))
 
 

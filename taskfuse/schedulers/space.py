@@ -7,7 +7,7 @@ All tensors run over the axes of one of them, the *reference*, or over some of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -188,7 +188,7 @@ def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
         for read in storage_reads(fusion, expr):
             if is_in_place(read, expr.output):
                 found[read.tensor] = None
-            elif not read.tensor.is_input:
+            elif not read.tensor.is_input and not is_in_place(replace(read, valid=TRUE), expr.output):  # what a choice does not take is there, too
                 place = ", ".join(map(str, read.index))
                 raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
     return tuple(tv for tv in fusion.inputs if tv in found)

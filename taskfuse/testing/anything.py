@@ -1,7 +1,8 @@
 """``python -m taskfuse.testing.anything``: checks that automatic schedules of random fusions of all ops are right.
 
 The graphs are those of :mod:`taskfuse.testing.graphs` with every function of the tables, plus ops that these omit: repeats, shifts and cuts, ops without
-operands, products of several factors, and products on tensor cores. A failure prints the program and the command that reproduces it.
+operands, products of several factors, and products on tensor cores. ``--extents``: with symbolic extents that may be 0, called at 0 and 1, too. A failure
+prints the program and the command that reproduces it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -61,10 +63,13 @@ ANYTHING = CaseOptions(
     views=16,
     scalars=3,
 )
+SYMBOLIC = replace(ANYTHING, symbolic=70, empty=0, may_be_empty=100, sizes=(2, 3, 4, 5, 7))
 TILES = (8, 16, 24, 32, 64)
 """Extents of products for tensor cores."""
 MOST = 1 << 15
 """Most elements of a tensor."""
+ROUNDED = 5e-2
+"""The most that results of short floats differ by, of values around 1."""
 
 
 class AnyGraph(Graph):
@@ -276,6 +281,27 @@ def check(fusion: tf.Fusion, arguments: Sequence[Any], seed: int = 0) -> Segment
     return found
 
 
+def check_extents(found: Case) -> None:
+    """Compile a fusion of symbolic extents, call it with its own and with extents of 0 and 1, and compare the results with NumPy's.
+
+    Raises:
+        AssertionError: results differ, or one of the two refuses the arguments.
+        TaskfuseError: compilation fails, or a kernel.
+    """
+    fusion = found.fusion
+    run = tf.compile(fusion, "sim", specialize=False)
+    for values in (tuple(found.sizes.values()), *product((0, 1), repeat=len(found.sizes))):
+        sizes = dict(zip(found.sizes, values, strict=True))
+        if not all(d.admits(sizes[name], sizes) for name, d in fusion.dims.items()):
+            continue
+        arguments = replace(found, sizes=sizes).arguments()
+        with np.errstate(all="ignore"):
+            for tv, ours, wanted in zip(fusion.outputs, run(*arguments), fusion.evaluate(*arguments), strict=True):
+                assert np.shape(ours) == np.shape(wanted), f"{tv.name} has another shape at {sizes}"
+                a, b = (np.asarray(x, np.float64) for x in (ours, wanted))
+                assert np.allclose(a, b, rtol=ROUNDED, atol=ROUNDED, equal_nan=True), f"{tv.name} is wrong at {sizes}:\n{run}"
+
+
 def _results(
     whole: tf.Fusion, part: tf.Fusion, run: Executable, views: Sequence[str], values: Mapping[str, Any], sizes: Mapping[str, int], seed: int
 ) -> dict[str, Any]:
@@ -307,17 +333,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check the cases of consecutive seeds. Returns the exit status: 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.anything", description="Compile random fusions of all ops.")
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 100), metavar=("FROM", "TO"), help="the first, and the end (default: 0 100)")
+    parser.add_argument("--extents", action="store_true", help="symbolic extents, called at 0 and 1, too")
     parser.add_argument("--slow", type=float, default=30.0, metavar="S", help="seconds from which on a case is printed (default: 30)")
     options = parser.parse_args(arguments)
     failures = 0
     for seed in range(*options.seeds):
         begun = time.perf_counter()
-        found = case(seed)
+        found = case(seed, SYMBOLIC if options.extents else ANYTHING)
         try:
-            check(found.fusion, found.arguments(), seed)
+            if options.extents:
+                check_extents(found)
+            else:
+                check(found.fusion, found.arguments(), seed)
         except Exception:
             failures += 1
-            print(f"FAILED python -m taskfuse.testing.anything --seeds {seed} {seed + 1}\n{found.report()}{traceback.format_exc()}", flush=True)
+            again = f"--seeds {seed} {seed + 1}{' --extents' * options.extents}"
+            print(f"FAILED python -m taskfuse.testing.anything {again}\n{found.report()}{traceback.format_exc()}", flush=True)
         seconds = time.perf_counter() - begun
         if seconds > options.slow:
             print(f"seed {seed}: {seconds:.0f} s", flush=True)

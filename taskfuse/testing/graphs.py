@@ -124,7 +124,7 @@ class Graph:
 
     def _stated(self, name: str, size: int) -> Dim:
         """Some true facts about a symbol of the given value."""
-        least = 0 if size == 0 or self.chooser.chance(25) else 1
+        least = 0 if size == 0 or self.chooser.chance(self.options.may_be_empty) else 1
         most = None if self.chooser.chance(60) else size + self.chooser.integer(0, 5)
         multiple = 2 if size % 2 == 0 and self.chooser.chance(15) else 1
         return Dim(name, least, most, multiple)

@@ -20,6 +20,7 @@ class CaseOptions:
         dtypes: dtypes of inputs and casts; the first is the usual one.
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
+        may_be_empty: share of symbols that may be 0 though they are not.
         jagged: share of calls that pad ragged rows.
         scatters: share of calls that write at computed indices.
         views, selects, reductions, matmuls, composites, scalars, gathers, scans, positions, einsums: share of calls that are views; pads, cats and
@@ -70,6 +71,7 @@ class CaseOptions:
     dtypes: tuple[DType, ...] = (float32, float32, float32, float64, float16, bfloat16, int32, int64, int8, uint8, bool_)
     symbolic: int = 40
     empty: int = 6
+    may_be_empty: int = 25
     views: int = 14
     selects: int = 10
     reductions: int = 14

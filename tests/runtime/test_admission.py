@@ -120,7 +120,7 @@ def gapped(monkeypatch: pytest.MonkeyPatch) -> Admitted:
         if extents.get("M") == 3:
             raise ProofError(kernel="emptied", verdict="outside the model", reason="a gap")
 
-    monkeypatch.setattr(type(run._run), "check_open", check)
+    monkeypatch.setattr(type(run.inner), "check_open", check)
     return run
 
 

@@ -159,3 +159,16 @@ def test_arguments_are_checked_without_a_kernel() -> None:
         run(values(5, 6))
     with pytest.raises(InputError, match="2 arguments given, 1 expected"):
         run(values(4, 6), values(4, 6))
+
+
+def test_a_view_of_nothing() -> None:
+    """Its first element would be at digits of an extent of 0."""
+    with tf.Fusion("nothing") as fusion:
+        x = tf.define_tensor([tf.dim("N", min=0), "N"], name="x")
+        fusion.add_output(tf.reshape(x, [-1]), tf.reshape(tf.exp(x), [-1]))
+    run = tf.compile(fusion, "sim")
+    for n in (0, 1, 3):
+        a = np.ones((n, n), np.float32)
+        flat, made = run(a)
+        assert flat.shape == made.shape == (n * n,)
+        assert np.array_equal(flat, a.reshape(-1))

@@ -16,7 +16,7 @@ from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
-from taskfuse.testing.anything import case, check
+from taskfuse.testing.anything import SYMBOLIC, case, check, check_extents
 from tests.schedulers.fusions import FUSIONS, halves_of_a_product, mlp_of_a_block, tensor
 from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments, built, made
@@ -117,3 +117,8 @@ def test_any_graph_at_all(seed: int) -> None:
     """All ops and dtypes, extents of 0, 1, primes and powers of two: kernels are made and proved, and are right over the ring."""
     found = case(seed)
     check(found.fusion, found.arguments(), seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_graph_of_symbolic_extents_at_0_and_1(seed: int) -> None:
+    check_extents(case(seed, SYMBOLIC))

@@ -10,6 +10,7 @@ from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowEstimate
 from tests.schedulers.normalized import NOTHING, REGISTERS, SHARED
+from tests.schedulers.oracle import array, checked
 from tests.schedulers.rows import (
     NORMS,
     Kind,
@@ -169,3 +170,14 @@ def test_weights_of_all_elements_of_a_row_are_reduced_with_them(config: RowConfi
     kernel = tf.lower(fusion)
     kernel.verify().require()
     np.testing.assert_allclose(kernel.simulate(*args, seed=3)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_halves_of_a_row_that_change_places() -> None:
+    """Heads that are normalized, then rotated: each half reads the other one's input, and what was summed of the row."""
+    with tf.Fusion("rotary") as fusion:
+        x, c, s = (tf.define_tensor(shape, dtype=tf.bfloat16, name=name) for shape, name in (([32, 16, 64], "x"), ([32, 1, 64], "c"), ([32, 1, 64], "s")))
+        wide = tf.cast(x, tf.float32)
+        y = x * tf.cast(tf.rsqrt(tf.mean(tf.square(wide), 2, keepdims=True) + 1e-6), tf.bfloat16)
+        fusion.add_output(y * c + tf.cat([-y[:, :, 32:], y[:, :, :32]], 2) * s)
+    found = checked(fusion, [array(32, 16, 64).astype(tf.bfloat16.numpy), *(array(32, 1, 64).astype(tf.bfloat16.numpy) for _ in "cs")])
+    assert [step.schedule.scheduler for step in found.steps] == ["normalization"]

@@ -8,7 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing import anything
-from taskfuse.testing.anything import case, check, main
+from taskfuse.testing.anything import SYMBOLIC, case, check, check_extents, main
 from taskfuse.testing.signatures import NOT_DRAWN, drawn, patterns
 
 
@@ -34,8 +34,24 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         check(fusion, [x])
 
 
+def test_what_is_wrong_at_an_extent_of_0_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = case(0, SYMBOLIC)
+    assert found.sizes
+    check_extents(found)
+
+    class Wrong:
+        def __call__(self, *args: object) -> list[object]:
+            return [x + 1 if 0 in np.shape(args[0]) else x for x in found.fusion.evaluate(*args)]
+
+    monkeypatch.setattr(tf, "compile", lambda *_, **__: Wrong())
+    with pytest.raises(AssertionError, match="is wrong at"):
+        check_extents(found)
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["--seeds", "3", "5"]) == 0
+    assert capsys.readouterr().out.endswith("2 cases, 0 failures\n")
+    assert main(["--seeds", "0", "2", "--extents"]) == 0
     assert capsys.readouterr().out.endswith("2 cases, 0 failures\n")
 
     def wrong(*args: object) -> None:
