@@ -59,7 +59,7 @@ def power(base: int, exponents: npt.NDArray[Any]) -> Words:
     found = np.ones(words.shape, WORD)
     with np.errstate(over="ignore"):
         for k, powers in enumerate(_powers(base)):
-            found = found * powers[(words >> np.uint64(8 * k)) & np.uint64(255)]
+            found = found * powers[(words >> np.uint64(8 * k)) & np.uint64((1 << 8) - 1)]
     return np.asarray(found, WORD)
 
 

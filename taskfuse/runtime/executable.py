@@ -195,10 +195,10 @@ class ResultAdapter(Executable):
 
     @property
     def is_open(self) -> bool:
-        return self._run.is_open
+        return self.inner.is_open
 
     def check_open(self, extents: Mapping[str, int]) -> None:
-        self._run.check_open(extents)
+        self.inner.check_open(extents)
 
     def at(self, sizes: Mapping[str, int]) -> Executable:
         return self.inner.at(sizes)

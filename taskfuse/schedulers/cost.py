@@ -52,7 +52,7 @@ COLUMNS = {
     (64, 1): (256, 192, 160, 128, 96, 64, 48, 32, 16),
 }
 """tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
-are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate (16 sizes, an H200)."""
+are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate, of 16 measured sizes."""
 SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from taskfuse.check.rewrites.gathers import Place, choice_of, condition_of, found_element
+from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, condition_of, found_element
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Expr, Facts, Sym, and_, eq, ge, lt, not_, prove, substitute, sym
@@ -38,7 +38,7 @@ class ElementPairs:
         self._symbols = 0
         self._count = 0
         self._depth = 0
-        self._places: list[Place] = []
+        self._places: list[FoundPlace] = []
 
     def restart(self) -> None:
         """Begin another tensor: more may be the same by now."""
@@ -100,7 +100,7 @@ class ElementPairs:
             assert isinstance(d.rule, Find)
             at = found_element(at, d.rule, place.at)
 
-    def _place_of(self, at: At, rule: Find, facts: Facts) -> Place | None:
+    def _place_of(self, at: At, rule: Find, facts: Facts) -> FoundPlace | None:
         assert isinstance(at.operand, Access)
         values = [at.side.at(o, points(at.operand.index)) for o in rule.values]
         for place in self._places:
@@ -143,7 +143,7 @@ class ElementPairs:
         for n in extents:
             v, facts = self.fresh(n, facts)
             at.append(v)
-        self._places.append(Place(values, extents, tuple(at)))
+        self._places.append(FoundPlace(values, extents, tuple(at)))
         try:
             self.check(found_element(a, rule, tuple(at)), chosen.value, facts)
         finally:

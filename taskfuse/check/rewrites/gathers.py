@@ -29,7 +29,7 @@ CONNECTIVES: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
 """Functions of conditions, with what they are of scalar expressions."""
 
 
-class Place(NamedTuple):
+class FoundPlace(NamedTuple):
     """Integers that are inside of their extents, and where that is.
 
     Attributes:
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ElementChoice:
     """One of two operands, by a condition that is an element itself."""
 
     cond: At
@@ -51,12 +51,12 @@ class Choice:
     other: At
 
 
-def choice_of(at: At) -> Choice | None:
+def choice_of(at: At) -> ElementChoice | None:
     """An element that is one of two others of its dtype; ``None`` for any other."""
     d = at.side.defined(at.operand)
     match d:
         case Definition(rule=Apply(op=op, operands=(cond, value, other), dtype=dtype)) if op.rule is DTypeRule.SELECT and isinstance(at.operand, Access):
-            made = Choice(*(at.side.at(o, points(at.operand.index)) for o in (cond, value, other)))
+            made = ElementChoice(*(at.side.at(o, points(at.operand.index)) for o in (cond, value, other)))
             return made if at.side.keeps(made.value.operand, dtype, d.dtype) else None
         case _:
             return None

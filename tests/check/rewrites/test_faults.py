@@ -15,8 +15,8 @@ from taskfuse.kir import Kernel
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.definition_operators import DEFINITION_OPERATORS
 from taskfuse.testing.options import Mix
+from tests.check.rewrites.calls import ASSUMED, PROVED
 from tests.check.rewrites.rewritten import Build, is_proved, rewritten
-from tests.check.rewrites.test_verify import ASSUMED, PROVED
 
 LAUNCHES = 4
 MOST = 200_000

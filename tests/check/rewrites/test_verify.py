@@ -17,6 +17,7 @@ from taskfuse.ir.expr import IndexValue, Operand, Scan, at_point
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.reports.certificate import Layer, Verdict
+from tests.check.rewrites import calls
 from tests.check.rewrites.rewritten import Build, changed, is_proved, is_refuted, reductions, rewritten, scan
 
 OPS: Mapping[str, Callable[..., tf.TensorView]] = MappingProxyType(
@@ -136,149 +137,42 @@ def test_sums_of_nothing_and_sums_of_kept_sums_are_proved() -> None:
     assert is_proved(rewritings(rewritten(build)))
 
 
-def _rfactor(f: tf.Fusion) -> None:
-    y = tf.sum(_input(("M", 21)), axis=1)
-    f.add_output(y)
-    y.split(1, 4)
-    y.rfactor([2])
-
-
-def _chunk(f: tf.Fusion) -> None:
-    y = tf.sum(_input(("M", 21)), axis=1)
-    f.add_output(y)
-    y.chunk_reduction(1, 7)
-
-
-def _chunk_argmax(f: tf.Fusion) -> None:
-    y = tf.argmax(_input(("M", 21)), axis=1)
-    f.add_output(y)
-    y.chunk_reduction(1, 7)
-
-
-def _split_argmax(f: tf.Fusion) -> None:
-    y = tf.argmax(_input(("M", 21)), axis=1)
-    f.add_output(y)
-    y.split_reduction(1, 7)
-
-
-def _scan(f: tf.Fusion) -> None:
-    f.add_output(tf.cumsum(_input(("M", 21)), axis=1))
-    scan(f).chunk_scan(5)
-
-
-def _caches(f: tf.Fusion) -> None:
-    x = _input(("M", 21))
-    y = tf.exp(x)
-    f.add_output(y)
-    y.cache_before()
-    x.cache_after()
-
-
-def _duplicate(f: tf.Fusion) -> None:
-    e = tf.exp(_input(("M", 8)))
-    a, b = tf.neg(e), tf.sqrt(e)
-    f.add_output(a, b)
-    e.duplicate([b])
-
-
-def _recompute(f: tf.Fusion) -> None:
-    y = tf.pad(tf.exp(_input(("M", 8))), ((0, 0), (2, 3)))
-    z = tf.sum(y, axis=1)
-    f.add_output(z)
-    y.recompute([z])
-
-
-def _through_view(f: tf.Fusion) -> None:
-    a, b = tf.define_tensor([6, 5, 4], name="a"), tf.define_tensor([4, 3], name="b")
-    y = tf.matmul(tf.reshape(a, [30, 4]), b)
-    f.add_output(y)
-    y.through_view(0)
-
-
-def _scatter(f: tf.Fusion) -> None:
-    y = tf.cat([tf.define_tensor(["M", 5], name="a"), tf.define_tensor(["M", 7], name="b")], axis=1)
-    f.add_output(tf.exp(y))
-    y.scatter()
-
-
-def _unscatter(f: tf.Fusion) -> None:
-    a, b = tf.define_tensor(["M", 5], name="a"), tf.define_tensor(["M", 7], name="b")
-    y = tf.cat([tf.exp(a), tf.exp(b)], axis=1, form="scatter")
-    f.add_output(y)
-    y.unscatter()
-
-
-def _chunk_product(f: tf.Fusion) -> None:
-    y = tf.matmul(tf.define_tensor([64, 64], name="a"), tf.define_tensor([64, 64], name="b"))
-    f.add_output(y)
-    y.chunk_product(tf.tiles.split_k(2), (16, 16, 16))
-
-
-def _cascade(f: tf.Fusion) -> None:
-    x = tf.define_tensor(["M", "N"], name="x")
-    top = tf.max(x, axis=1)
-    total = tf.sum(tf.exp(x - tf.expand_dims(top, 1)), axis=1)
-    f.add_output(total)
-    tf.cascade([top, total], 4)
-
-
-def _split_fold(f: tf.Fusion) -> None:
-    y = tf.decayed_sum(tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["M", "N"], name="d"), axis=1)
-    f.add_output(y)
-    y.split_fold(4)
-
-
-PROVED: tuple[Build, ...] = (
-    _rfactor,
-    _chunk,
-    _chunk_argmax,
-    _split_argmax,
-    _scan,
-    _caches,
-    _duplicate,
-    _recompute,
-    _through_view,
-    _scatter,
-    _unscatter,
-    _chunk_product,
-)
-ASSUMED: tuple[Build, ...] = (_cascade, _split_fold)
 FAULTS: Mapping[Build, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
-        _rfactor: (
+        calls.rfactor: (
             ("over (M, 21) at (i0, i1//4)", "over (M, 20) at (i0, i1//4)"),  # a term dropped at the remainder
             ("reduce add of copy(tv2[i0, i1])", "reduce add of copy(tv2[i0, min(i1, 4)])"),  # terms twice, others not at all
             ("reduce add of copy(x[", "reduce maximum of copy(x["),
             ("reduce add of copy(x[", "reduce add of exp(x["),
             ("copy(tv2[i0, i1]) from 0.0", "copy(tv2[i0, i1]) from 1.0"),
         ),
-        _chunk: (
+        calls.chunk: (
             ("x[i1, 7*i0 + i2]", "x[i1, 6*i0 + i2]"),  # terms twice
             ("x[i1, 7*i0 + i2]", "x[i1, 7*i0 + min(i2, 5)]"),
             ("from 0.0", "from 1.0"),
         ),
-        _chunk_argmax: (("index(7*i0 + i2)", "index(i1)"), ("index(7*i0 + i2)", "index(i2)"), ("tv4[i1, 7*i0 + i2]", "tv4[i1, 7*i0]")),
-        _split_argmax: (("index(7*i1 + i2)", "index(i1)"), ("tv4[i0, 7*i1 + i2]", "tv4[i0, i1 + i2]")),
-        _scan: (
+        calls.chunk_argmax: (("index(7*i0 + i2)", "index(i1)"), ("index(7*i0 + i2)", "index(i2)"), ("tv4[i1, 7*i0 + i2]", "tv4[i1, 7*i0]")),
+        calls.split_argmax: (("index(7*i1 + i2)", "index(i1)"), ("tv4[i0, 7*i1 + i2]", "tv4[i0, i1 + i2]")),
+        calls.scanned: (
             ("5*i1 + i2 < 21", "5*i1 + i2 < 20"),
             ("copy(tv3[i0, i1, 4])", "copy(tv3[i0, i1, 3])"),
             ("if i1 >= 1", "if i1 >= 2"),
             ("add(tv6[i0, i1//5]", "add(tv5[i0, i1//5]"),
             ("scan add along 2", "scan add along 2 exclusive"),
         ),
-        _caches: (("copy(x[i0, i1])", "copy(x[i0, 20 - i1])"), ("copy(x[i0, i1])", "neg(x[i0, i1])")),
-        _duplicate: (("tv4: float32[M, 8] = exp(", "tv4: float32[M, 8] = neg("),),
-        _recompute: (
+        calls.caches: (("copy(x[i0, i1])", "copy(x[i0, 20 - i1])"), ("copy(x[i0, i1])", "neg(x[i0, i1])")),
+        calls.duplicate: (("tv4: float32[M, 8] = exp(", "tv4: float32[M, 8] = neg("),),
+        calls.recompute: (
             ("= exp(tv4[i0, i1])", "= exp(tv4[i0, 0])"),
             ("pick(tv5[i0, i1] if i1 >= 2 && i1 < 10", "pick(tv5[i0, i1] if i1 >= 2"),
         ),  # the mask dropped
-        _unscatter: (("tv3[i0, i1 - 5] if i1 >= 5", "tv3[i0, 11 - i1] if i1 >= 5"),),
-        _cascade: (
+        calls.unscatter: (("tv3[i0, i1 - 5] if i1 >= 5", "tv3[i0, 11 - i1] if i1 >= 5"),),
+        calls.cascade: (
             ("minimum(tv20[i0, i1]", "minimum(tv19[i0, i1]"),
             ("4*i1 + i2 < N", "4*i1 + i2 < N - 1"),
             ("rescaled 1 by tv23[i0, i1]", "rescaled 1 by tv21[i0, 0]"),
         ),
-        _split_fold: (("if i1 < i2", "if i1 <= i2"), ("reduce add of mul(tv8[i0, i1], tv5[i0, i1])", "reduce add of mul(tv8[i0, 0], tv5[i0, i1])")),
+        calls.split_fold: (("if i1 < i2", "if i1 <= i2"), ("reduce add of mul(tv8[i0, i1], tv5[i0, i1])", "reduce add of mul(tv8[i0, 0], tv5[i0, i1])")),
     }
 )
 
@@ -288,12 +182,12 @@ def _kernel(build: Build) -> Kernel:
     return rewritten(build)
 
 
-@pytest.mark.parametrize("build", PROVED)
+@pytest.mark.parametrize("build", calls.PROVED)
 def test_every_call_is_proved(build: Build) -> None:
     assert is_proved(rewritings(_kernel(build)))
 
 
-@pytest.mark.parametrize("build", ASSUMED)
+@pytest.mark.parametrize("build", calls.ASSUMED)
 def test_repaired_sums_and_parts_of_folds_are_assumptions_with_evidence(build: Build) -> None:
     found = rewritings(_kernel(build))
     assert all(o.verdict is Verdict.PROVED for o in found.obligations)
@@ -327,7 +221,7 @@ def _unmoved(operand: Operand, point: Mapping[str, Expr]) -> Operand:
 
 def test_the_value_of_an_index_that_does_not_move_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_reduction, "at_point", _unmoved)
-    certificate = rewritten(_chunk_argmax).verify()
+    certificate = rewritten(calls.chunk_argmax).verify()
     assert certificate.verdict is Verdict.REFUTED
     (failure,) = (o for o in certificate.obligations if o.layer is Layer.REWRITINGS)
     assert failure.subject == "output tv5"
@@ -349,7 +243,7 @@ def test_a_kernel_of_a_fusion_that_was_not_rewritten_has_nothing_to_show() -> No
     assert not any(o.layer is Layer.REWRITINGS for o in kernel.verify().obligations)
 
 
-@pytest.mark.parametrize("build", PROVED)
+@pytest.mark.parametrize("build", calls.PROVED)
 def test_text_keeps_what_was_written(build: Build) -> None:
     kernel = _kernel(build)
     parsed = tf.parse_kernel(kernel.text(witness=True))

@@ -119,7 +119,7 @@ def test_elements_without_points_are_the_initial_value() -> None:
     """A reduction over fewer rows than its result has: the others have no terms."""
     text = (
         "KERNEL k(x: float32[{rows}, 8]) -> (y: float32[6])\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n  LOCAL acc: float32[]\n"
-        "  DEFINE y: float32[6] over ({rows}, 8) at (i0) = reduce add of copy(x[i0, i1]) from 0.0\n\n"
+        "  DEFINE y: float32[6] over ({rows}, 8) at (i0 % 6) = reduce add of copy(x[i0, i1]) from 0.0\n\n"
         "FOR i in 0..6:\n  acc = copy(0.0)  ~ start y\n  IF i < {taken}:\n    FOR j in 0..8:\n      acc = add(acc, x[i, j])  ~ term y[i, j]\n"
         "  y[i] = copy(acc)  ~ value y[i]\n"
     )

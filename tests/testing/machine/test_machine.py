@@ -26,6 +26,7 @@ BEYOND = (
     "init_fence_trips.kir",
     "neutral_converted.kir",
     "part_condition.kir",
+    "part_set_again.kir",
     "rescaled_again.kir",
     "second_reader_condition.kir",
     "second_reader_reset.kir",
