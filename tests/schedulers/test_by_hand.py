@@ -33,7 +33,9 @@ def quotient() -> tf.Fusion:
 X = np.ones((2, 64), np.float32)
 THREE: Any = 3
 TEXT: Any = "a"
+NUMERAL: Any = "4"
 REAL: Any = 2.5
+FUSION: Any = exp()
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: tf.compile(tf.Fusion("empty")),
@@ -43,7 +45,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: tf.compile(exp())(X, seed=TEXT), "seed 'a' is not supported: it is not an integer\nhelp: use one such as 0: it picks the interleaving"),
     (lambda: tf.dim("N", min=REAL), "fusion '?': dimension 'N' has min=2.5\nhelp: use an integer"),
     (lambda: tf.dim("N", max=True), "fusion '?': dimension 'N' has max=True\nhelp: use an integer"),
-    (lambda: tf.dim("N", multiple_of=TEXT), "fusion '?': dimension 'N' has multiple_of='a'\nhelp: use an integer"),
+    (lambda: tf.dim("N", multiple_of=NUMERAL), "fusion '?': dimension 'N' has multiple_of='4'\nhelp: use an integer"),
     (
         lambda: tf.dim(THREE),
         "fusion '?': 3 is not a name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
@@ -111,7 +113,7 @@ def test_what_compile_returns_goes_to_other_processes() -> None:
         assert (str(again), again.verdict, again.is_proved) == (str(certificate), certificate.verdict, certificate.is_proved)
 
 
-@pytest.mark.parametrize("call", [lambda: tf.compile(THREE), lambda: tf.compile(exp())(X[0]), lambda: tf.matmul(THREE, THREE)], ids=["compile", "call", "op"])
+@pytest.mark.parametrize("call", [lambda: tf.compile(THREE), lambda: tf.compile(exp())(X[0]), lambda: tf.matmul(FUSION, THREE)], ids=["compile", "call", "op"])
 def test_errors_go_to_other_processes(call: Callable[[], object]) -> None:
     """A pool hands on what its workers raise by pickling it; one whose workers raise what cannot be made again waits forever."""
     with pytest.raises(TaskfuseError) as caught:

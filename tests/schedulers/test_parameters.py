@@ -39,13 +39,15 @@ def test_no_value_of_another_kind(config: Any, name: str, value: object) -> None
     assert caught.value.location.file == __file__
 
 
+ONE: Any = 1
 FOUR: Any = 4
 TEXT: Any = "x"
+GATHER: Any = "gather"
 TEXTS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: PointwiseConfig(3, 64, 1, 1), "this PointwiseConfig is not supported: vector is 3", "use a power of two"),
     (lambda: PointwiseConfig(4, 512, 4, 1), "this PointwiseConfig is not supported: 512 x 4 threads", "a block has at most 1024 threads"),
-    (lambda: PointwiseConfig(4, 64, 1, 1, flat=FOUR), "this PointwiseConfig is not supported: flat is 4", "use True or False"),
-    (lambda: CatConfig(TEXT), "this CatConfig is not supported: form is 'x'", "use a tf.schedulers.Form"),
+    (lambda: PointwiseConfig(4, 64, 1, 1, flat=ONE), "this PointwiseConfig is not supported: flat is 1", "use True or False"),
+    (lambda: CatConfig(GATHER), "this CatConfig is not supported: form is 'gather'", "use a tf.schedulers.Form"),
     (lambda: CatConfig(Form.GATHER, FOUR), "this CatConfig is not supported: loops is 4", "use a tf.schedulers.PointwiseConfig or None"),
     (lambda: TransposeConfig(48, 256, 4, 4), "this TransposeConfig is not supported: tile is 48", "use a power of two"),
     (
