@@ -203,8 +203,9 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     columns = prod(extent(out.shape[d]) for d in range(first, out.ndim))
     rows = prod(extent(out.shape[d]) for d in range(first))
     vectors = -(-columns // vector)
-    threads, along = _along_columns(vectors, unroll)
-    beside = _beside(rows, THREADS // threads)
+    is_known = all(isinstance(e, Const) for e in out.shape)  # a schedule for many extents is none for one of them
+    threads, along = _along_columns(vectors if is_known else 1 << (vectors - 1).bit_length(), unroll)
+    beside = _beside(rows, THREADS // threads) if is_known else min(THREADS // threads, 1 << (rows - 1).bit_length())
     over = min(unroll // along, 1 << (-(-rows // beside) - 1).bit_length())
     if first > 1 and not (all(isinstance(e, Const) for e in out.shape[:first]) and rows % (over * beside) == 0):
         over = 1  # the rows of a merge are found by division: unrolled, they have registers of their own only if no tile of a known number overhangs
