@@ -462,18 +462,11 @@ class Graph:
             table = self.chooser.pick(found)
         else:
             dtype = self.chooser.pick((int32, int32, int64, uint8))
-<<<<<<< HEAD
             options = {"lengths": True} if self.chooser.chance(30) else {}
             table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype, **options)
         length = self.chooser.pick((most, *self._declared()))
         rows = self.size(table.shape[0]) - (not self.fusion.tables[table].lengths)
         if not self._fits(rows, *self._sizes([length]), *self.shape(x)[1:]):
-=======
-            table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype)
-        given = {str(e) for tv in self.fusion.inputs for e in tv.shape}  # an extent that no input has, no call determines
-        length = self.chooser.pick((most, *(d for d in self._dims if isinstance(d, int) or str(d) in given)))
-        if not self._fits(self.size(table.shape[0]) - 1, *self._sizes([length]), *self.shape(x)[1:]):
->>>>>>> h-proofk
             return None
         return self._try("jagged_to_padded_dense", x, table, length)
 

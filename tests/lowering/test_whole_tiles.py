@@ -58,10 +58,10 @@ def test_what_is_stored_by_elements_keeps_its_guards() -> None:
     assert any(line.startswith("IF ") and "< M" in line and "< N" in line for line in consumer(fusion))
 
 
-def epilogue(columns: object) -> list[str]:
+def epilogue(columns: int | str) -> list[str]:
     """A product, scaled by rows, and a bias along its columns."""
     with tf.Fusion("bias") as fusion:
-        a, b = (tf.define_tensor([d, 64], tf.bfloat16, name=name) for d, name in (("M", "a"), (columns, "b")))
+        a, b = tf.define_tensor(["M", 64], tf.bfloat16, name="a"), tf.define_tensor([columns, 64], tf.bfloat16, name="b")
         rows = tf.expand_dims(tf.define_tensor(["M"], tf.float32, name="rows"), 1)
         bias = tf.define_tensor(["N"], tf.bfloat16, name="bias")
         fusion.add_output(tf.cast(tf.gelu(tf.matmul(a, b.T, dtype=tf.float32) * rows + bias), tf.bfloat16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_one_group_and_one_row_take_one_matrix(table: list[int]) -> None:
     assert not any(tv.ndim > 3 for tv in fusion.tensors())
 
 
-def by_lengths(rows: int, groups: int, dtype: tf.DType = tf.int32, **options: object) -> tf.Fusion:
+def by_lengths(rows: int, groups: int, dtype: tf.DType = tf.int32, **options: Any) -> tf.Fusion:
     with tf.Fusion("lengths") as fusion:
         a, b = tf.define_tensor((rows, 3), name="a"), tf.define_tensor((groups, 3, 2), name="b")
         fusion.add_output(tf.grouped_matmul(a, b, lengths=tf.table("lengths", groups, rows, dtype, lengths=True), **options))

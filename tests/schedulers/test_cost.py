@@ -1,6 +1,7 @@
 """The cost model: what it chooses, and that it counts right."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -129,7 +130,7 @@ def test_tiles_that_would_spill_are_no_candidates() -> None:
 
 
 def test_most_accumulators_are_for_one_output_that_reads_nothing() -> None:
-    def largest(**facts: int) -> int:
+    def largest(**facts: Any) -> int:
         return max(c.accumulators for c in candidates(MatmulProblem(4096, 4096, 512, **facts)) if c.warpgroups == 2)
 
     assert largest() == MAX_ACCUMULATORS[2] > ROOMY_ACCUMULATORS[2]

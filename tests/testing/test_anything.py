@@ -1,6 +1,7 @@
 """Random fusions of all ops: what they are made of, and that what is wrong is found."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_what_is_wrong_at_an_extent_of_0_is_found(monkeypatch: pytest.MonkeyPatc
     check_extents(found)
 
     class Wrong:
-        def __call__(self, *args: object) -> list[object]:
+        def __call__(self, *args: Any) -> list[Any]:
             return [x + 1 if 0 in np.shape(args[0]) else x for x in found.fusion.evaluate(*args)]
 
     monkeypatch.setattr(tf, "compile", lambda *_, **__: Wrong())

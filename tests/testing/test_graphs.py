@@ -63,7 +63,6 @@ def test_ops_that_are_called_by_their_kind_take_no_more() -> None:
     assert called.isdisjoint({"quantile", "cosine_similarity"})
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("share", ["jagged", "views", "gathers", "matmuls"])
 def test_sizes_are_values_of_the_dimensions_that_are_declared(share: str) -> None:
     """An op never names a dimension before an input has declared its facts."""
@@ -72,11 +71,11 @@ def test_sizes_are_values_of_the_dimensions_that_are_declared(share: str) -> Non
         graph = grown(seed, options)
         for name, d in graph.fusion.dims.items():
             assert d.admits(graph.sizes[name], graph.sizes)
-=======
+
+
 @pytest.mark.parametrize("seed", [20028, 20049, *range(12)])
 def test_inputs_determine_the_width_of_padded_rows(seed: int) -> None:
     """A ragged tensor may be padded to an extent that some input has; no call says another one."""
     fusion = random_case_of(seed, Mix.JAGGED).plain
     given = {name for tv in fusion.inputs for e in tv.shape for name in e.free}
     assert {name for tv in fusion.outputs for e in tv.shape for name in e.free} <= {*given, *fusion.integers}
->>>>>>> h-proofk

@@ -46,6 +46,7 @@ NOT_DRAWN = {
     **{f"tf.tiles.{name}": READS for name in ("macro_tiles", "picture", "places", "sort_problems", "table", "triangle", "triangular")},
     "tf.tiles.rotated": "deals the tiles of a list of products; tests/lowering/test_grid_stride.py and tests/schedulers/test_products.py prove such kernels",
     "tf.tiles.descending": "orders the blocks of causal attention; tests/schedulers/test_attention.py proves such kernels",
+    "tf.tiles.halves": "the order of triangular products; tests/schedulers and tests/tiles prove such kernels",
     "tf.schedulers.scatter": "of fusions that the mix 'scatter' draws; tests/schedulers/test_scatter.py proves its kernels",
     "Fusion.inline_at": "what tv.inline_at does, for several tensors with one search; tests/schedule/test_inlining.py compares both",
     "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",

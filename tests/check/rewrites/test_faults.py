@@ -47,7 +47,8 @@ def difference(mutant: Kernel) -> str:
 def check(kernel: Kernel, count: int) -> None:
     """Draw mutants of a kernel: none is proved and differs."""
     every = list(mutants(kernel))
-    for k in np.random.default_rng(0).permutation(len(every))[:count]:
+    order: list[int] = np.random.default_rng(0).permutation(len(every)).tolist()
+    for k in order[:count]:
         name, mutant = every[k]
         assert not (is_proved(rewritings(mutant)) and difference(mutant)), f"{name}: {mutant.text(witness=True)}"
 
