@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from taskfuse.check.statement_tree import BLOCK_NAMES, Node, StatementTree
-from taskfuse.ir.scalar import Expr, Facts, Sym, const, private, simplify, substitute, sym
+from taskfuse.ir.scalar import Expr, Facts, Sym, const, is_multiple, private, simplify, substitute, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.clusters import constant_shape
 from taskfuse.kir.nodes import For
+from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Types = tuple[ParallelType, ...]
 
@@ -14,6 +17,14 @@ Types = tuple[ParallelType, ...]
 def place(block: str) -> Sym:
     """A block's place in its cluster along a block index."""
     return private(f"{block}.place")
+
+
+def whole_clusters(tree: StatementTree) -> Iterator[Obligation]:
+    """Whether the blocks along each axis of the grid are whole clusters, which a launch asks for."""
+    kernel, facts = tree.kernel, tree.declared.facts
+    for block, blocks, size in zip(BLOCK_NAMES, kernel.grid, kernel.cluster, strict=True):
+        if size is not const(1) and not is_multiple(blocks, size, facts):
+            yield Obligation(Layer.STRUCTURE, "clusters", Verdict.OUTSIDE, f"nothing shows that {blocks} blocks along {block} are whole clusters of {size}")
 
 
 class Clusters:

@@ -8,6 +8,7 @@ from itertools import chain
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.argument import Argument, all_proved
 from taskfuse.check.bounds import inside
+from taskfuse.check.clusters import whole_clusters
 from taskfuse.check.convergence import convergence
 from taskfuse.check.counterexample import counterexample
 from taskfuse.check.defined import DIVISORS, defined, without_value
@@ -158,6 +159,7 @@ def _ordered(structure: Structure, launched: int | None) -> Iterator[Obligation]
     yield from rings.obligations
     yield from prefetch.obligations
     yield from barriers.obligations
+    yield from whole_clusters(tree)
     yield from convergence(tree, threads)
     yield from initialization(tree, rings, paths)
     yield from deadlocks(tree, paths, rings, [*prefetch.edges, *released(tree, launched)])

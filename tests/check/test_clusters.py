@@ -146,3 +146,21 @@ SYNC cluster
     kernel = tf.parse_kernel(text)
     assert verify(kernel).verdict is Verdict.OUTSIDE
     assert "it accesses other blocks of the cluster outside a ring" in reasons(kernel)
+
+
+WHOLE = """\
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N min 2 multiple_of {multiple}
+  GRID ({blocks}, 1, 1)  BLOCK (1, 1, 1)  CLUSTER (2, 1, 1)
+
+IF blockIdx.x < N:
+  y[blockIdx.x] = copy(x[blockIdx.x])
+"""
+
+
+@pytest.mark.parametrize(("blocks", "multiple", "is_whole"), [("N", 2, True), ("N", 1, False), ("2*N", 1, True), ("2*N + 1", 1, False), ("N + 2", 4, True)])
+def test_the_grid_is_whole_clusters(blocks: str, multiple: int, is_whole: bool) -> None:
+    """No launch of others exists; that this is so at some extents says nothing of the rest."""
+    kernel = tf.parse_kernel(WHOLE.format(blocks=blocks, multiple=multiple))
+    assert kernel.verify().is_proved is is_whole
+    assert kernel.verify({"N": 4}).is_proved is (blocks != "2*N + 1")

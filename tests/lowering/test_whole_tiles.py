@@ -58,7 +58,7 @@ def test_what_is_stored_by_elements_keeps_its_guards() -> None:
     assert any(line.startswith("IF ") and "< M" in line and "< N" in line for line in consumer(fusion))
 
 
-def epilogue(columns: int | str) -> list[str]:
+def epilogue(columns: int | str | tf.Dim) -> list[str]:
     """A product, scaled by rows, and a bias along its columns."""
     with tf.Fusion("bias") as fusion:
         a, b = tf.define_tensor(["M", 64], tf.bfloat16, name="a"), tf.define_tensor([columns, 64], tf.bfloat16, name="b")
