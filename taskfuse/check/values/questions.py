@@ -81,10 +81,10 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
         return difference is const(0)
     if fails(*constraints.about(eq(difference, 0))):
         return False
-    if simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b)):
-        return True
     least = _least(constraints, difference)
-    return least is not difference and equal(constraints, least, const(0))
+    if least is not difference and equal(constraints, least, const(0)):
+        return True
+    return simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b))
 
 
 def _least(constraints: Constraints, e: Expr) -> Expr:
