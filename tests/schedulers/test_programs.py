@@ -23,6 +23,7 @@ def schedulers(found: Segmentation) -> str:
 def test_small(program: Program) -> None:
     fusion = program.fusion(program.small)
     found = checked(fusion, program.arguments(fusion, program.small, np.random.default_rng(0)))
+    assert found.dropped == (), "a search ended with an error"
     if program in ALIKE:
         assert schedulers(found) == program.schedulers
 
@@ -30,6 +31,7 @@ def test_small(program: Program) -> None:
 @pytest.mark.parametrize("program", BIG, ids=name)
 def test_large(program: Program) -> None:
     found = choose_segments(program.fusion(program.large))
+    assert found.dropped == (), "a search ended with an error"
     assert schedulers(found) == program.schedulers
     for step in found.steps:
         proved(tf.lower(step.fusion))
