@@ -27,3 +27,20 @@ def gaps(text: str) -> list[str]:
     kernel = tf.parse_kernel(text)
     kernel.check_ir()
     return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
+
+
+RESCALED = """\
+KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE y: float32[4] over (4, N, 3) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
+
+t = copy(0.0)  ~ start y
+FOR c in 0..N:
+  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]
+  FOR j in 0..3:
+    t = add(t, x[threadIdx.x, c, j])  ~ term y[threadIdx.x, c, j]
+y[threadIdx.x] = copy(t)  ~ value y[threadIdx.x]
+"""
+"""A sum of three terms an index, rescaled along the axis of the indices."""

@@ -315,6 +315,17 @@ def _times(a: Span, b: Span) -> Span:
 
 
 @lru_cache(MEMORY)
+def nonnegative_form(condition: Expr) -> Expr | None:
+    """What is at least 0 where an order of two numbers holds, and only there; ``None`` for other conditions."""
+    match condition:
+        case Compare(op=CompareOp.LT, a=a, b=b):
+            return b - a - 1
+        case Compare(op=CompareOp.LE, a=a, b=b):
+            return b - a
+        case _:
+            return None
+
+
 def _difference(condition: Compare) -> Expr:
     """The left side of a comparison less the right one."""
     return condition.a - condition.b

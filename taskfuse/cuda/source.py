@@ -31,7 +31,7 @@ from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.offsets import OFFSETS, lengths_name
+from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, lookups_of, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, expressions, walk
@@ -247,11 +247,13 @@ class _Emitter:
 
     def _sums(self, offsets: TensorParam, offset: Expr, head: list[str]) -> list[str]:
         """The threads of a block make offsets of groups from their lengths; declares them at the end of ``head``."""
+        of = lengths_name(offsets.name)
         assert offsets.rises is not None
+        assert of is not None
         name = self.names[offsets.name]
         self.places[offsets.name] = NamedStorage(name, offsets.dtype, MemoryType.Shared, offsets.shape)
         head.append(self._pointer(name, c_type(offsets.dtype), offset, f"[{offsets.shape[0]}], the offsets of groups"))
-        lengths, groups, total = sym(offsets.name.removesuffix(OFFSETS)), offsets.shape[0] - ONE, offsets.rises[1]
+        lengths, groups, total = sym(of), offsets.shape[0] - ONE, offsets.rises[1]
         length = self.indices.function(groups, lambda k: element(lengths, k, groups, ZERO, total))
         self.helpers.add(LENGTHS)
         return [f"{INDENT}{LENGTHS.name}({name}, {self.indices.text(groups)}, {length}, {self.indices.text(total)});", f"{INDENT}__syncthreads();"]

@@ -39,9 +39,9 @@ def chunk_cascade(reductions: object, n: object, multiple: object = 1) -> tuple[
         ScheduleError: no cascade is known: the message names the reduction and why.
     """
     given = given_reductions("chunk_cascade", reductions)
-    for value, what in ((n, "chunks"), (multiple, "elements or a multiple")):
+    for name, value in (("n", n), ("multiple", multiple)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Call("chunk_cascade", given[0]).error(f"{value!r} {what}", "use a positive integer")
+            raise Call("chunk_cascade", given[0]).error(f"{name} is {value!r}", "use a positive integer")
     assert isinstance(n, int)
     assert isinstance(multiple, int)
     call = _ChunkCascade(given, n, multiple)

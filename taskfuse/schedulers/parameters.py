@@ -72,4 +72,4 @@ def _types(config: type[Any]) -> dict[str, type | UnionType]:
 def _described(wanted: type | UnionType) -> str:
     kinds = wanted.__args__ if isinstance(wanted, UnionType) else (wanted,)
     words = {NoneType: "None", bool: "True or False"}
-    return " or ".join(words.get(kind, f"a tf.schedulers.{kind.__name__}") for kind in kinds)
+    return " or ".join(words.get(kind) or f"a tf.{kind.__module__.split('.')[1]}.{kind.__name__}" for kind in kinds)

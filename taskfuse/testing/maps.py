@@ -25,7 +25,8 @@ from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.scalar import TableIndexError, evaluate
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
-from taskfuse.kir.meaning import UndefinedElementError, meaning
+from taskfuse.kir.meaning import meaning
+from taskfuse.kir.point_values import UndefinedElementError
 from taskfuse.kir.walk import looked_up
 from taskfuse.sim import Interleaving, simulate
 from taskfuse.testing.agreement import pattern

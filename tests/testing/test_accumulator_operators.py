@@ -10,6 +10,7 @@ from taskfuse.check import Verdict, verify
 from taskfuse.kir import parse_kernel
 from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS, RESCALE_OPERATORS
 from taskfuse.testing.mutations import Operator
+from tests.executions import RESCALED
 from tests.testing.planted import planted
 
 
@@ -29,20 +30,6 @@ def test_each_reader_finds_the_terms_once() -> None:
         assert found == [Verdict.REFUTED] * 2, op.name
 
 
-KERNEL = """\
-KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
-  DIM N min 1
-  GRID (1, 1, 1)  BLOCK (4, 1, 1)
-  LOCAL t: float32[]
-  DEFINE y: float32[4] over (4, N, 3) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
-
-t = copy(0.0)  ~ start y
-FOR c in 0..N:
-  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]
-  FOR j in 0..3:
-    t = add(t, x[threadIdx.x, c, j])  ~ term y[threadIdx.x, c, j]
-y[threadIdx.x] = copy(t)  ~ value y[threadIdx.x]
-"""
 FACTOR = "t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]"
 LINES = {
     "rescale dropped": "-" + FACTOR,
@@ -58,7 +45,7 @@ LINES = {
 
 @pytest.mark.parametrize("operator", RESCALE_OPERATORS, ids=lambda o: o.name)
 def test_planted_and_not_proved(operator: Operator) -> None:
-    kernel = parse_kernel(KERNEL)
+    kernel = parse_kernel(RESCALED)
     assert kernel.verify().is_proved
     (mutant,) = operator.apply(kernel)
     assert not mutant.verify().is_proved

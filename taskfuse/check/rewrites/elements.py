@@ -91,14 +91,15 @@ class ElementPairs:
 
     def _seen(self, at: At, facts: Facts) -> At:
         """The operand behind copies, behind choices that are decided, and behind what is found at integers whose place is known."""
-        while True:
-            at = at.side.seen(at, facts)
-            d = at.side.defined(at.operand) if self._places else None
-            place = self._place_of(at, d.rule, facts) if d is not None and isinstance(d.rule, Find) else None
-            if d is None or place is None:
-                return at
-            assert isinstance(d.rule, Find)
-            at = found_element(at, d.rule, place.at)
+        at = at.side.seen(at, facts)
+        while self._places:
+            match at.side.defined(at.operand):
+                case Definition(rule=Find() as rule) if (place := self._place_of(at, rule, facts)) is not None:
+                    at = found_element(at, rule, place.at)
+                    at = at.side.seen(at, facts)
+                case _:
+                    break
+        return at
 
     def _place_of(self, at: At, rule: Find, facts: Facts) -> FoundPlace | None:
         assert isinstance(at.operand, Access)

@@ -13,12 +13,12 @@ from itertools import permutations, product
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
-from taskfuse.check.ranges import Ranges
+from taskfuse.check.ranges import Ranges, nonnegative_form
 from taskfuse.check.rewrites.elements import ElementPairs, is_equal
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
 from taskfuse.check.rewrites.sums import CombineForm, TermPart, form_of, terms
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Sym, and_, const, ge, interval, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, interval, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
 
 MOST = 5
@@ -231,13 +231,9 @@ def _holds(condition: Expr, facts: Facts) -> bool:
     """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
     if prove(condition, facts):
         return True
-    match condition:
-        case Compare(op=CompareOp.LT, a=a, b=b):
-            form = b - a - 1
-        case Compare(op=CompareOp.LE, a=a, b=b):
-            form = b - a
-        case _:
-            return False
+    form = nonnegative_form(condition)
+    if form is None:
+        return False
     known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
     return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
 

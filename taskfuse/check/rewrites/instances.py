@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.check.drawn_launches import drawn_extents, drawn_tables
+from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.refuted import TooLarge
 from taskfuse.check.rewrites.sampled import Inputs, SampledElements
-from taskfuse.dtypes import DType, DTypeKind
+from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.values import MODULAR, Array, Native, Scalar, Values
 from taskfuse.kir import Kernel
-from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.meaning import meaning
-from taskfuse.kir.witness import Find, Send
 
 LAUNCHES = 4
 """Sets of extents that are tried."""
@@ -124,8 +122,10 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
             try:
                 sides = [SampledElements(kernel, definitions, extents, inputs, values, left) for definitions in (kernel.written, kernel.definitions)]
                 with np.errstate(all="ignore"):
-                    wanted, found = (side.at(name, [np.array([i]) for i in place]) for side in sides)
-            except (TooLarge, IndexError, ZeroDivisionError, KeyError):
+                    wanted, found = (side.elements(name, tuple(np.array([i]) for i in place), 1) for side in sides)
+            except (IndexError, ZeroDivisionError, KeyError):
+                return Instance(None, "it cannot be computed")
+            except TooLarge:
                 break
             left = min(side.left for side in sides)
             count += 1
@@ -144,7 +144,7 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
 def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:
     """A difference, or in what the results are equal; ``None`` if they cannot be computed."""
     before = replace(kernel, definitions=kernel.written)
-    arguments = _arguments(kernel, extents)
+    arguments = Inputs(kernel, extents).arguments()
     for values, what in ((MODULAR, "modular words"), (WIDE, "float64")):
         try:
             with np.errstate(all="ignore"):
@@ -172,30 +172,3 @@ def _differences(a: Array, b: Array) -> npt.NDArray[np.intp]:
     scale = max(1.0, float(np.abs(a[known]).max(initial=0.0)))
     with np.errstate(all="ignore"):
         return np.argwhere(np.where(known, np.abs(a - b) > TOLERANCE * scale, ~((a == b) | (np.isnan(a) & np.isnan(b)))))
-
-
-def _arguments(kernel: Kernel, extents: Mapping[str, int]) -> list[Array | float | int]:
-    chance = np.random.default_rng(0)
-    tables = drawn_tables(kernel, extents)
-    places = {
-        o.buffer: int(evaluate(n, extents))
-        for d in (*kernel.written, *kernel.definitions)
-        if isinstance(d.rule, Find | Send)
-        for o, n in zip(d.rule.values, d.rule.extents, strict=True)
-    }
-    made: list[Array | float | int] = []
-    for p in kernel.inputs:
-        shape = tuple(int(evaluate(n, extents)) for n in p.shape)
-        made.append(tables[p.name].astype(p.dtype.numpy) if p.name in tables else _drawn(chance, shape, p.dtype, places.get(p.name, 7)))
-    made += [_drawn(chance, (), p.dtype).item() for p in kernel.params if isinstance(p, ScalarParam)]
-    return made
-
-
-def _drawn(chance: np.random.Generator, shape: tuple[int, ...], dtype: DType, extent: int = 7) -> Array:
-    """Any numbers. Of integers some are outside ``-extent..extent``."""
-    if dtype.is_bool:
-        return chance.integers(0, 2, shape).astype(np.bool_)
-    if dtype.is_float:
-        return np.asarray(chance.normal(size=shape)).astype(dtype.numpy)
-    least = 0 if dtype.kind is DTypeKind.UINT else max(-extent - 2, int(dtype.min_value))
-    return np.asarray(chance.integers(least, min(extent + 2, int(dtype.max_value)), shape)).astype(dtype.numpy)

@@ -1,7 +1,7 @@
-"""ElementPairs as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
+"""Elements as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
 
 The function that combines is associative and commutative (docs/proof.md, "Assumptions"), so that an element is given by the set of its terms. A set is a
-list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. TermSet that are the neutral element are left out.
+list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. Terms that are the neutral element are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermPart:
-    """TermSet of one form.
+    """Terms of one form.
 
     Attributes:
         variables: each with the extent that it is below.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from taskfuse.check.ranges import terms_of
+from taskfuse.check.ranges import nonnegative_form, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, CLUSTER_NAMES, THREADS, Node
 from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, conjuncts, const, eq, ge, le, lt, private, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, ge, le, lt, private, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 
@@ -206,13 +206,9 @@ def _possible(pair: WriteAndRead, left: ValueTable) -> ValueTable:
 
 def _needed(pair: WriteAndRead, condition: Expr, names: frozenset[str]) -> Expr | None:
     """What a comparison asks of some symbols, whatever values the others have: ``2*i + t < 7`` asks ``2*i < 7`` of ``i`` if ``t >= 0``; ``None``: nothing."""
-    match condition:
-        case Compare(op=CompareOp.LT, a=a, b=b):
-            form = b - a - 1
-        case Compare(op=CompareOp.LE, a=a, b=b):
-            form = b - a
-        case _:
-            return None
+    form = nonnegative_form(condition)
+    if form is None:
+        return None
     most: Expr = const(0)
     terms, constant = terms_of(form)
     for term, k in terms:

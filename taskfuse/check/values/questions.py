@@ -13,10 +13,10 @@ from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.bounds import by_parts
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.ranges import Ranges, nonnegative_form, terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Min, Mod, Product, const, eq, ge, le, lt, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, eq, ge, le, lt, simplify, sym
 
 MEMORY = 1 << 14
 """Elements of which it is remembered when they exist."""
@@ -52,13 +52,9 @@ def proves(constraints: Constraints, condition: Expr) -> bool:
         return condition.value != 0
     if constraints.ranges.implies(condition):
         return True
-    match condition:
-        case Compare(op=CompareOp.LT, a=a, b=b):
-            form = b - a - 1
-        case Compare(op=CompareOp.LE, a=a, b=b):
-            form = b - a
-        case _:
-            return constraints.proves(condition)
+    form = nonnegative_form(condition)
+    if form is None:
+        return constraints.proves(condition)
     narrow, question = constraints.about(form)
     if fails(narrow, ge(question, 0)):
         return False

@@ -64,10 +64,9 @@ def elements(kernel: Kernel, left: int = 1 << 16) -> SampledElements:
 def check(kernel: Kernel) -> None:
     """All elements of the first output, asked for in another order."""
     inputs = Inputs(kernel, {})
-    arrays = [inputs.at(p.name, np.arange(int(np.prod(inputs.shapes[p.name])))).reshape(inputs.shapes[p.name]) for p in kernel.inputs]
-    wanted = meaning(kernel, arrays, {})[0]
+    wanted = meaning(kernel, inputs.arguments(), {})[0]
     index = np.unravel_index(np.arange(wanted.size)[::-1], wanted.shape)
-    found = elements(kernel).at(kernel.outputs[0].name, [np.asarray(a, np.int64) for a in index])
+    found = elements(kernel).elements(kernel.outputs[0].name, tuple(np.asarray(a, np.int64) for a in index), wanted.size)
     np.testing.assert_array_equal(found, wanted.reshape(-1)[::-1])
 
 
@@ -85,12 +84,12 @@ def test_rescaled_sums_are_those_of_whole_tensors() -> None:
 
 def test_an_element_of_many_is_computed_alone() -> None:
     kernel = rewritten(cascade(1 << 20, 21))
-    one = [np.array([12345])]
-    assert elements(kernel, 2000).at(kernel.outputs[0].name, one).size == 1
+    one = (np.array([12345]),)
+    assert elements(kernel, 2000).elements(kernel.outputs[0].name, one, 1).size == 1
     with pytest.raises(TooLarge):
-        elements(kernel, 50).at(kernel.outputs[0].name, one)
+        elements(kernel, 50).elements(kernel.outputs[0].name, one, 1)
     with pytest.raises(IndexError, match="outside 0"):
-        elements(kernel).at(kernel.outputs[0].name, [np.array([1 << 20])])
+        elements(kernel).elements(kernel.outputs[0].name, (np.array([1 << 20]),), 1)
 
 
 @pytest.mark.parametrize(("old", "new"), [("minimum(tv", "maximum(tv"), ("4*i1 + i2 < 21", "4*i1 + i2 < 20")])

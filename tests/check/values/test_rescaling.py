@@ -4,22 +4,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from tests.executions import changed, finding, gaps
+from tests.executions import RESCALED, changed, finding, gaps
 
-KERNEL = """\
-KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
-  DIM N min 1
-  GRID (1, 1, 1)  BLOCK (4, 1, 1)
-  LOCAL t: float32[]
-  DEFINE y: float32[4] over (4, N, 3) at (i0) = reduce add of copy(x[i0, i1, i2]) from 0.0 rescaled 1 by d[i0, i1]
-
-t = copy(0.0)  ~ start y
-FOR c in 0..N:
-  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]
-  FOR j in 0..3:
-    t = add(t, x[threadIdx.x, c, j])  ~ term y[threadIdx.x, c, j]
-y[threadIdx.x] = copy(t)  ~ value y[threadIdx.x]
-"""
 BY_LANES = """\
 KERNEL k(x: float32[8, N, 4], d: float32[8, N]) -> (y: float32[8])
   DIM N min 1
@@ -42,7 +28,7 @@ IF threadIdx.x % 4 == 0:
 RESCALE = "  t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]\n"
 
 
-@pytest.mark.parametrize("text", [KERNEL, BY_LANES])
+@pytest.mark.parametrize("text", [RESCALED, BY_LANES])
 def test_it_holds(text: str) -> None:
     kernel = tf.parse_kernel(text)
     assert str(tf.parse_kernel(str(kernel))) == str(kernel)
@@ -82,7 +68,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_twins(name: str) -> None:
     old, new, reason = BAD[name]
-    bad = changed(KERNEL, old, new)
+    bad = changed(RESCALED, old, new)
     found = gaps(bad)
     assert found
     assert any(reason in r for r in found) or reason == "is not the wanted element"
@@ -90,7 +76,7 @@ def test_bad_twins(name: str) -> None:
 
 
 def test_behind_the_terms() -> None:
-    bad = changed(KERNEL, RESCALE, "").replace("\ny[threadIdx.x] = copy", "\n" + RESCALE + "y[threadIdx.x] = copy")
+    bad = changed(RESCALED, RESCALE, "").replace("\ny[threadIdx.x] = copy", "\n" + RESCALE + "y[threadIdx.x] = copy")
     assert gaps(bad) == ["it is rescaled behind terms of the same index"]
     assert finding(bad, N=3) != ""
 
@@ -132,7 +118,7 @@ def test_behind_the_last_term_factors_count() -> None:
 
 
 def test_a_sum_that_is_not_rescaled_is_not_multiplied() -> None:
-    bad = changed(changed(KERNEL, " rescaled 1 by d[i0, i1]", ""), "~ rescaled y[threadIdx.x, c, 0]", "~ part y")
+    bad = changed(changed(RESCALED, " rescaled 1 by d[i0, i1]", ""), "~ rescaled y[threadIdx.x, c, 0]", "~ part y")
     assert gaps(bad)
     assert finding(bad, N=3) != ""
 
@@ -148,7 +134,7 @@ def test_a_sum_that_is_not_rescaled_is_not_multiplied() -> None:
     ],
 )
 def test_definitions_that_are_refused(old: str, new: str, reason: str) -> None:
-    kernel = tf.parse_kernel(changed(KERNEL, old, new))
+    kernel = tf.parse_kernel(changed(RESCALED, old, new))
     with pytest.raises(tf.errors.VerifyError, match=reason):
         kernel.check_ir()
 
