@@ -26,7 +26,7 @@ class OfX(PointValues):
         return array[existing(index, array.shape)]
 
     def scalar(self, name: str) -> Array:
-        return np.float32(3.0)
+        return np.asarray(3.0, np.float32)
 
 
 def points(*axes: list[int]) -> dict[str, Ints]:
