@@ -14,6 +14,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
 from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
@@ -87,9 +88,10 @@ class AttentionConfig(Parameters):
         """Rows of a block."""
         return self.warpgroups * WGMMA_ROWS
 
-    def shared_bytes(self, depth: int, columns: int) -> int:
-        """Shared memory of a block: queries, and the rings of keys and values."""
-        return ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
+    def shared_bytes(self, depth: int, columns: int, claimed: int = 0) -> int:
+        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim."""
+        tiles = ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
+        return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
         """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums.
@@ -207,9 +209,17 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:
         return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
-    shared = config.shared_bytes(depth, found.columns)
+    shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
     room = target.limits.block_shared
-    return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
+    return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
+
+
+def _claimed(found: Attention, config: AttentionConfig) -> int:
+    """Tiles of rows that a block may claim, if blocks do."""
+    if not config.blocks or found.end is None:
+        return 0
+    *batch, rows = (found.scores.root[p].extent for p in found.rows)
+    return prod(map(int, batch)) * -(-int(rows) // config.rows)
 
 
 def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target: Target) -> None:
