@@ -98,7 +98,8 @@ class CheckedOperands:
     def read(self, want: Place, given: tuple[Expr, ...], *, past: bool = False) -> None:
         """A read finds what it must find; ``past``: or a zero where there is no such element."""
         definition = self.writes.definitions.get(want.tensor)
-        if want.buffer in self.reductions.terms and definition is not None and isinstance(definition.rule, Reduce | Iterate):
+        accumulates = want.buffer in self.reductions.terms or want.buffer in self.reductions.starts.places  # one of nothing takes no term
+        if accumulates and definition is not None and isinstance(definition.rule, Reduce | Iterate):
             if past:
                 raise Open("an accumulator is read past the end", want.node)
             if definition.rule.dtype is not definition.dtype:
