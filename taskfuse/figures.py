@@ -12,8 +12,9 @@ from dataclasses import dataclass
 class ProductFigures:
     """Costs of kernels of matrix products besides their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
 
-    Those of one role's loop are the least squares of 321 times of given tiles (:mod:`taskfuse.schedulers.cost`), but for
-    ``step_cycles``, which came later; those of ping-pong and clusters are of ``benchmarks/results/gemm_schedules.txt``. All of an H200.
+    Those of one role's loop are the least squares of 321 times of given tiles (:mod:`taskfuse.schedulers.cost`), and of 340 more: 44 sizes, the first tiles
+    of each, of which the model takes the fastest but for 0.3% in the mean, but for ``step_cycles``, which is older; those of ping-pong and clusters are of
+    ``benchmarks/results/gemm_schedules.txt``. All of an H200.
 
     Attributes:
         tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
@@ -27,7 +28,8 @@ class ProductFigures:
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside those of 128 and 192.
         step_cycles: the least time of a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
             slots alike, so that it is not the latency of loads.
-        span_bytes: per cycle, of what a step loads beyond 128 bytes along k: 384 x 128 x 3584 in tiles of 64 x 64 and 64 x 128, by 64 and by 128 of k.
+        span_cycles: of a step for each further 128 bytes along k: some 28 of each of the four instructions that multiply them, in tiles of 64 x 16 to
+            64 x 64 with steps of two and of four spans.
         slot_us: from the wait for an empty slot to its bytes from DRAM.
         slots_used: slots of a ring that are full or being emptied meanwhile: both of 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to 221 KB in 64 blocks.
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
@@ -67,20 +69,20 @@ class ProductFigures:
         simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
-    tensor_share: float = 0.97
-    in_step: float = 1.3
-    outside_factor: float = 7
-    step_norm: float = 6
+    tensor_share: float = 0.99
+    in_step: float = 1.2
+    outside_factor: float = 6.25
+    step_norm: float = 7
     outside_cycles: float = 9.5
     several_bytes: float = 152
     start_us: float = 1.7
-    warpgroup_us: float = 0.4
+    warpgroup_us: float = 0.55
     step_cycles: float = 270
-    span_bytes: float = 128
+    span_cycles: float = 110
     slot_us: float = 1.4
     slots_used: float = 1.75
-    epilogue_cycles: float = 440
-    piece_cycles: float = 510
+    epilogue_cycles: float = 320
+    piece_cycles: float = 540
     narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
     rows_factor: float = 1.8
@@ -197,7 +199,8 @@ class AttentionFigures:
         block_cycles: of a block, besides its chunks: until it has keys, and to store its results.
         turn_cycles: of rows that a block takes in turn, with one stage of queries, and with two.
         claimed_cycles: of rows that a block claims, as walks are unequally long: fitted to one case, 4 x 16 heads of 128 and 4096 causal keys.
-        masked_cycles: of a chunk of a walk that ends at a diagonal.
+        masked_cycles: of a chunk of a walk that ends at a diagonal: with ``diagonal`` such that ten times of three causal cases are ranked as measured,
+            chunks of 128 to 208 keys.
         diagonal: what the square of a block's rows on a diagonal costs besides, where masks are evaluated and warpgroups wait for one another, in the time of
             its products.
     """
@@ -207,8 +210,8 @@ class AttentionFigures:
     block_cycles: float = 11200
     turn_cycles: tuple[float, float] = (7900, 4400)
     claimed_cycles: float = 3150
-    masked_cycles: float = 200
-    diagonal: float = 1.6
+    masked_cycles: float = 320
+    diagonal: float = 1.3
 
 
 @dataclass(frozen=True, slots=True)

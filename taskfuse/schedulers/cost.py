@@ -90,6 +90,8 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
 nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
+LONG_STEPS = {(128, 80)}
+"""Tiles whose steps are of several spans of k: 128 x 80 of bfloat16 takes 390 cycles for 64 of k, whose products take 330, and 330 to 361 in steps of 128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +254,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
     loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     spans = config.spans(problem.itemsize)
-    further = (1 - 1 / spans) * loaded / figures.span_bytes
+    further = (spans - 1) * figures.span_cycles
     cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)
     cycles = {
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
@@ -403,7 +405,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         may_be_long = problem.blocks is None and problem.prologue is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
-        for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
+        steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
+        for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
             yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
 
 
@@ -448,9 +451,14 @@ def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
 
 def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands, as DeepGEMM chooses between groups of 8 and of 16
-    (``Scheduler``, candidates of its swizzle); before that, of ragged rows, such that the block with most tiles has fewest."""
+    (``Scheduler``, candidates of its swizzle); before that, of ragged rows, such that the block with most tiles has fewest.
+
+    Where several do, as of few columns or rows of tiles, neighboring blocks share a tile of the operand that has more of them: 3712 x 128 x 4096 in tiles of
+    64 x 64 takes 9.7 us in groups of one row, 12.4 in groups of 8, and 1664 x 128 x 2560 in tiles of 64 x 32 5.7 and 7.1 (H200).
+    """
     tile_m = config.tile_m * config.cluster
     height = ceil(problem.m / tile_m)
+    usual = 8 if problem.ragged is not None else 1 if ceil(problem.n / config.tile_n) <= _rows(problem, config) else max(GROUPS)
 
     def touched(group: int) -> int:
         rows, columns = _read_at_once(problem, config, blocks, group)
@@ -461,7 +469,7 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     def waves(group: int) -> int:
         return problem.waves(replace(config, group=group, blocks=blocks)) if problem.ragged is not None else 0
 
-    return min(GROUPS, key=lambda group: (waves(group), touched(group), abs(group - 8)))
+    return min(GROUPS, key=lambda group: (waves(group), touched(group), abs(group - usual)))
 
 
 @lru_cache(maxsize=256)
