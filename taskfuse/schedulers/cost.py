@@ -90,6 +90,10 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
 nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
+NEIGHBORS = 8
+"""Blocks that come to the second-level cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
+NEARLY = 1.25
+"""Times the fewest bytes of neighbors, which are as good."""
 LONG_STEPS = {(128, 80)}
 """Tiles whose steps are of several spans of k: 128 x 80 of bfloat16 takes 390 cycles for 64 of k, whose products take 330, and 330 to 361 in steps of 128."""
 
@@ -453,23 +457,25 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     """Rows of tiles, or of clusters, in a group such that a wave reads the fewest bytes of the operands, as DeepGEMM chooses between groups of 8 and of 16
     (``Scheduler``, candidates of its swizzle); before that, of ragged rows, such that the block with most tiles has fewest.
 
-    Where several do, as of few columns or rows of tiles, neighboring blocks share a tile of the operand that has more of them: 3712 x 128 x 4096 in tiles of
-    64 x 64 takes 9.7 us in groups of one row, 12.4 in groups of 8, and 1664 x 128 x 2560 in tiles of 64 x 32 5.7 and 7.1 (H200).
+    Where several do, as of few columns or rows of tiles, such that :data:`NEIGHBORS` blocks read few bytes, and nearly as few are enough for the group that
+    has neighbors share a tile of the operand of which there are more: 3712 x 128 x 4096 in tiles of 64 x 64 takes 9.7 us in groups of one row, 12.4 in
+    groups of 8; 384 x 3200 x 3584 in tiles of 64 x 160 21.1, 13.9 (H200).
     """
     tile_m = config.tile_m * config.cluster
     height = ceil(problem.m / tile_m)
-    usual = 8 if problem.ragged is not None else 1 if ceil(problem.n / config.tile_n) <= _rows(problem, config) else max(GROUPS)
 
-    def touched(group: int) -> int:
-        rows, columns = _read_at_once(problem, config, blocks, group)
+    def touched(group: int, at_once: int = blocks) -> int:
+        rows, columns = _read_at_once(problem, config, at_once, group)
         weight = problem.target.products.columns_factor if problem.ragged is not None and problem.columns_contiguous else 1
         of_columns = problem.counts.columns * columns * config.tile_n * problem.matrices_of(ceil(rows / height))
         return problem.counts.rows * rows * tile_m * weight + of_columns
 
-    def waves(group: int) -> int:
-        return problem.waves(replace(config, group=group, blocks=blocks)) if problem.ragged is not None else 0
-
-    return min(GROUPS, key=lambda group: (waves(group), touched(group), abs(group - usual)))
+    if problem.ragged is not None:
+        return min(GROUPS, key=lambda group: (problem.waves(replace(config, group=group, blocks=blocks)), touched(group), abs(group - 8)))
+    least = min(map(touched, GROUPS))
+    best = {group: touched(group, NEIGHBORS * config.cluster) for group in GROUPS if touched(group) == least}
+    near = [group for group, few in best.items() if few <= NEARLY * min(best.values())]
+    return max(near) if ceil(problem.n / config.tile_n) > _rows(problem, config) else min(near)
 
 
 @lru_cache(maxsize=256)

@@ -152,9 +152,17 @@ def test_what_loads_together_shares_the_cache() -> None:
 
 
 def test_neighbors_share_the_tile_of_the_operand_that_has_more() -> None:
-    for size, group in (((3712, 128, 4096), 1), ((1024, 384, 3968), 1), ((384, 3200, 3584), 16), ((128, 2688, 3328), 16)):
-        (chosen,) = {c.group for c in candidates(MatmulProblem(*size)) if (c.tile_m, c.tile_n, c.tile_k) == (64, 64, 64)}
-        assert chosen == group
+    for size, tile, group in (
+        ((3712, 128, 4096), (64, 64), 1),
+        ((1792, 256, 3712), (64, 64), 1),
+        ((1024, 384, 3968), (64, 64), 2),
+        ((384, 3200, 3584), (64, 160), 16),
+        ((640, 4096, 1920), (128, 160), 16),
+        ((128, 2688, 3328), (64, 64), 16),
+        ((768, 1280, 4096), (64, 128), 2),
+        ((1408, 896, 3200), (128, 80), 4),
+    ):
+        assert {c.group for c in candidates(MatmulProblem(*size)) if (c.tile_m, c.tile_n, c.cluster) == (*tile, 1)} == {group}
     assert {c.tile_k for c in candidates(MatmulProblem(1024, 384, 3968)) if (c.tile_m, c.tile_n) == (128, 80)} == {128}
 
 
