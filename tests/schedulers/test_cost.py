@@ -159,7 +159,7 @@ def test_neighbors_share_the_tile_of_the_operand_that_has_more() -> None:
         ((384, 3200, 3584), (64, 160), 16),
         ((640, 4096, 1920), (128, 160), 16),
         ((128, 2688, 3328), (64, 64), 16),
-        ((768, 1280, 4096), (64, 128), 2),
+        ((768, 1280, 4096), (64, 128), 4),
         ((1408, 896, 3200), (128, 80), 4),
     ):
         assert {c.group for c in candidates(MatmulProblem(*size)) if (c.tile_m, c.tile_n, c.cluster) == (*tile, 1)} == {group}
