@@ -22,7 +22,7 @@ from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, describ
 from taskfuse.ops.elementwise import add
 from taskfuse.ops.linalg import matmul, sum_of_products
 from taskfuse.ops.rearrange import count
-from taskfuse.ops.registry import OpKind, op, promoted
+from taskfuse.ops.registry import OpKind, numeric, op
 from taskfuse.ops.select import define_select
 from taskfuse.ops.views import expand_dims, permute, reshape, squeeze, view
 from taskfuse.ops.windows import Numbers, numbers
@@ -55,7 +55,7 @@ class _Taps:
         return self.places is ONE and self.stride == 1 and self.number is self.size and not self.before
 
 
-@op(OpKind.PRODUCT, promoted, torch="conv1d", numpy="")
+@op(OpKind.PRODUCT, numeric, torch="conv1d", numpy="")
 def conv1d(
     x: TensorView,
     weight: TensorView,
@@ -69,7 +69,7 @@ def conv1d(
     return _convolution("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 
-@op(OpKind.PRODUCT, promoted, torch="conv2d", numpy="")
+@op(OpKind.PRODUCT, numeric, torch="conv2d", numpy="")
 def conv2d(
     x: TensorView,
     weight: TensorView,
@@ -100,7 +100,7 @@ def conv2d(
     return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
 
-@op(OpKind.PRODUCT, promoted, torch="conv3d", numpy="")
+@op(OpKind.PRODUCT, numeric, torch="conv3d", numpy="")
 def conv3d(
     x: TensorView,
     weight: TensorView,
