@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, eq, evaluate, is_multiple, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, eq, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import SWIZZLES, swizzle_period, swizzled
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -151,7 +151,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     out, source = st.indexer.write(tv, index_map), operands[0]
     assert isinstance(source, Access)
     facts = st.indexer.index_maps.before_ends(tv, index_map.facts)
-    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and not _is_end(c, source, st.source(tv), facts)]:
+    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and c not in _exists(source, st.source(tv), facts)]:
         reason = f"the atom {atom.name} copies whole boxes, and its tensor has zeros where {missing[0]} does not hold"
         raise refused(tv, reason, "split the axis so that a loop over its tiles ends where its terms do")
     loads = is_transfer(tv)
@@ -194,9 +194,9 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, (shared,) if loads else (), reads)]
 
 
-def _is_end(condition: Expr, source: Access, tensor: TensorView, facts: Facts) -> bool:
-    """True if a condition says that an element lies before the end of its tensor: past it, the engine writes zeros."""
-    return any(condition is simplify(lt(e, n), facts) for e, n in zip(source.index, tensor.shape, strict=True))
+def _exists(source: Access, tensor: TensorView, facts: Facts) -> set[Expr]:
+    """The conditions that say that an element lies in its tensor: before the first and past the end, the engine writes zeros."""
+    return {simplify(c, facts) for e, n in zip(source.index, tensor.shape, strict=True) for c in (ge(e, 0), lt(e, n))}
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -20,7 +20,7 @@ from taskfuse.ir.storage import has_code, made_from, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
 from taskfuse.schedulers.epilogue import EpilogueInput, Output, Reduced, behind, check_finals, logical_places, output_of, places_of, reduced_by, sides_of
-from taskfuse.schedulers.factors import Operand, factor
+from taskfuse.schedulers.factors import Operand, factor, is_windowed
 from taskfuse.schedulers.schedule import refuse
 
 
@@ -162,7 +162,8 @@ def _multiplied(
         two = two.swapped()
     if is_swapped:
         two = two.swapped()
-    axes = two.as_matrices(result, last if last in two.columns else None)
+    in_boxes = len(two.summed) > 1 or is_windowed(fusion, result, two.a, two.rows)
+    axes = two.as_matrices(result, last if last in two.columns else None, in_boxes=in_boxes)
     sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
     a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)
     mine, theirs = (o.prologue[-1] if o.prologue else o.tensor for o in (a, b))
@@ -206,8 +207,8 @@ def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
     if not found:
         raise refuse(fusion, "matmul", "it takes one contraction, and there are 0", "give each contraction a fusion of its own")
     for expr in products or found[:1]:
-        if not products or sum(a.is_reduction for a in expr.output.root) != 1:
-            what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products over one axis"
+        if not products:
+            what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products"
             raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     if len(products) > 1 and len(apart(fusion, exprs)) > 1:
         raise refuse(fusion, "matmul", f"it takes one tile of the result at a time, and {len(products)} contractions do not meet", "tf.schedulers.products")

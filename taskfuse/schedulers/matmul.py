@@ -83,7 +83,7 @@ def matmul(
         counts=problem.counts,
         is_computed=problem.prologue is not None,
     )
-    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
+    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
     make_roles(script, [scheduled])
     option = estimate(problem, chosen)
@@ -222,7 +222,9 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_staged for out in product.outputs)
     axes = product.axes
-    m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    n, k = extent(axes.extent(axes.n)), extent(axes.extent(axes.k))
+    rows_of = tuple(extent(axes.extent(p)) for p in axes.rows)
+    m, walks = prod(rows_of), prod(extent(axes.extent(p)) for p in axes.summed)
     blocks = None
     if product.blocks is not None:
         k *= product.blocks.size
@@ -273,6 +275,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         blocks=blocks,
         counts=counts,
         prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
+        walks=walks,
+        box_of=rows_of if axes.outer_rows else (),
     )
 
 
