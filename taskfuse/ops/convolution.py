@@ -231,15 +231,17 @@ def _windowed(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: 
     batch, places = x.shape[0], tuple(t.number for t in taps)
     channels = (*([wrap(groups)] if is_grouped else []), *([outputs] if outputs is not ONE or not is_grouped else []))
     kept = (batch, *places, *channels) if last else (batch, *channels, *places)
-    summed = (*(t.places for t in taps), *([own] if is_deep else []))
+    wide = [d for d, t in enumerate(taps) if t.places is not ONE]  # nor has a window of one element one
+    summed = (*(taps[d].places for d in wide), *([own] if is_deep or not wide else []))
     at = [iteration_symbol(k) for k in range(len(kept) + len(summed))]
     n, rest = at[0], at[1 : len(kept)]
     o, c = (rest[:dims], rest[dims:]) if last else (rest[len(channels) :], rest[: len(channels)])
     taken = at[len(kept) :]
+    inside = [taken[wide.index(d)] if d in wide else ZERO for d in range(dims)]
     group, output = c[0] if is_grouped else ZERO, c[-1] if outputs is not ONE or not is_grouped else ZERO
-    windows = _windows(x, taps, groups, is_deep)
-    left = Read(windows, (n, *o, *taken[:dims], *([group] if is_grouped else []), *taken[dims:]))
-    right = Read(weight, (group * outputs + output, taken[-1] if is_deep else ZERO, *taken[:dims]))
+    windows = _windows(x, taps, wide, groups, is_deep or not wide)
+    left = Read(windows, (n, *o, *taken[: len(wide)], *([group] if is_grouped else []), *taken[len(wide) :]))
+    right = Read(weight, (group * outputs + output, taken[-1] if is_deep else ZERO, *inside))
     dtype = result_type(x.dtype, weight.dtype).compute
     made = sum_of_products(x.fusion, kept, summed, (left, right), dtype)
     if len(channels) == 1:
@@ -247,20 +249,25 @@ def _windowed(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: 
     return reshape(made, [batch, *places, weight.shape[0]] if last else [batch, weight.shape[0], *places])
 
 
-def _windows(x: TensorView, taps: Sequence[_Taps], groups: int, is_deep: bool) -> TensorView:
-    """The elements of the windows of ``x [N, .., C]``: ``[N, places of the result, places of a window, (group,) (channel of a group)]``, padding as zeros."""
+def _windows(x: TensorView, taps: Sequence[_Taps], wide: Sequence[int], groups: int, is_deep: bool) -> TensorView:
+    """The elements of the windows of ``x [N, .., C]``: ``[N, places of the result, places of a window, (group,) (channel of a group)]``, padding as zeros.
+
+    Args:
+        wide: the dimensions along which a window has several places, and an axis.
+    """
     dims, own = len(taps), simplify(x.shape[-1] // groups, x.fusion.facts())
     depth = (*([wrap(groups)] if groups > 1 else []), *([own] if is_deep else []))
-    shape = (x.shape[0], *(t.number for t in taps), *(t.places for t in taps), *depth)
+    shape = (x.shape[0], *(t.number for t in taps), *(taps[d].places for d in wide), *depth)
     facts = x.fusion.facts().with_ranges({str(iteration_symbol(d)): (0, e - 1) for d, e in enumerate(shape)})
     index: list[Expr] = [iteration_symbol(0)]
     inside: list[Expr] = []
     for d, t in enumerate(taps):
-        at = simplify(iteration_symbol(1 + d) * t.stride + iteration_symbol(1 + dims + d) * t.dilation - t.before, facts)
+        place = iteration_symbol(1 + dims + wide.index(d)) if d in wide else ZERO
+        at = simplify(iteration_symbol(1 + d) * t.stride + place * t.dilation - t.before, facts)
         index.append(at)
         inside += [c for c in (le(0, at), lt(at, t.size)) if not prove(c, facts)]
     deep = iteration_symbol(len(shape) - 1) if is_deep else ZERO
-    index.append(iteration_symbol(1 + 2 * dims) * own + deep if groups > 1 else deep)
+    index.append(iteration_symbol(1 + dims + len(wide)) * own + deep if groups > 1 else deep)
     valid = and_(*inside)
     if valid is TRUE:
         return view(x, "windows", shape, index)

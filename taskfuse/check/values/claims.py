@@ -160,7 +160,7 @@ class Instructions:
         """What a bulk load reads of its argument: ``source``, over the symbols of the tile, is what its tensor's definition takes."""
         box = self.maps[stmt.map]
         points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
-        index = tuple(c + sym(p) for c, (p, _) in zip(stmt.coords, points, strict=True))
+        index = tuple(c + sym(p) * step for c, (p, _), step in zip(stmt.coords, points, box.step, strict=True))
         return Place(node, box.tensor, index, tensor, self._of_box(node, holds, box, stmt.coords, source, source), points)
 
     # -- shapes of instructions -----------------------------------------------------------------------------------------------------
@@ -225,12 +225,15 @@ class Instructions:
         if any(f"tile.{k}" in c.free for k in range(len(holds.tile)) for c in coords):
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
-        wanted = tuple(c + sym(f"box.{k}") for k, c in enumerate(coords))
+        wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
         constraints = node.context.constraints
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
+        facts = constraints.facts
+        for k, n in enumerate(box.box):
+            facts = facts.with_range(f"box.{k}", 0, n - 1)
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("the element of the tile at a point of the box is unknown", node)
-        return tuple(substitute(e, found) for e in element)
+        return tuple(simplify(substitute(e, found), facts) for e in element)
 
     def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:
         """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""
