@@ -161,7 +161,8 @@ def _in_boxes(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place
     if size == tv.dtype.itemsize:
         raise refuse(fusion, "matmul", f"rows of {source!r} are copied one element at a time", f"make them multiples of {atoms.CP_ASYNC.min_bytes} bytes")
     is_box = all(_is_dimension_of(inside.index, p, facts) for p in own)
-    return Operand(tv, place, read.index, all(at_axes(expr.output, read)), True, is_box and is_bulk(source, facts), size, is_padded=is_padded)
+    is_own = all(at_axes(expr.output, read)) and not any(isinstance(e, Const) for e in read.index)  # a view leaves out axes of one element
+    return Operand(tv, place, read.index, is_own, True, is_box and is_bulk(source, facts), size, is_padded=is_padded)
 
 
 def _is_dimension_of(index: Sequence[Expr], position: int, facts: Facts) -> bool:
