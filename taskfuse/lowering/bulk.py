@@ -158,7 +158,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     out, source = st.indexer.write(tv, index_map), operands[0]
     assert isinstance(source, Access)
     facts = st.indexer.index_maps.before_ends(tv, index_map.facts)
-    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and c not in _exists(source, st.source(tv), facts)]:
+    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and not prove(c, _existing(source, st.source(tv), facts))]:
         reason = f"the atom {atom.name} copies whole boxes, and its tensor has zeros where {missing[0]} does not hold"
         raise refused(tv, reason, "split the axis so that a loop over its tiles ends where its terms do")
     loads = is_transfer(tv)
@@ -204,9 +204,12 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, (shared,) if loads else (), reads)]
 
 
-def _exists(source: Access, tensor: TensorView, facts: Facts) -> set[Expr]:
-    """The conditions that say that an element lies in its tensor: before the first and past the end, the engine writes zeros."""
-    return {simplify(c, facts) for e, n in zip(source.index, tensor.shape, strict=True) for c in (ge(e, 0), lt(e, n))}
+def _existing(source: Access, tensor: TensorView, facts: Facts) -> Facts:
+    """What is known where an element lies in its tensor: before the first and past the end, the engine writes zeros."""
+    for e, n in zip(source.index, tensor.shape, strict=True):
+        for condition in (ge(e, 0), lt(e, n)):
+            facts = facts.with_assumption(simplify(condition, facts))
+    return facts
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -22,6 +22,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.config import (
     ALONE,
     ROOMY_ACCUMULATORS,
@@ -34,7 +35,6 @@ from taskfuse.schedulers.config import (
     MatmulKind,
     ProductCounts,
 )
-from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option

@@ -11,7 +11,7 @@ from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Expr, and_, conjuncts, lookups_of, not_, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Expr, and_, conjuncts, lookups_of, lt, not_, simplify, substitute
 from taskfuse.kir.nodes import AsyncCopy, Choose, TmaLoad
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, Operand
 from taskfuse.kir.witness import Apply, Pick
@@ -102,9 +102,10 @@ class CheckedChoices:
                 raise Open("its tensor is not a part of another one, and zeros", w.node)
         own, around = self._own(w)
         point = {f"i{k}": e for k, e in enumerate(own.element)}
-        exists = set(inside(source.index, self.writes.shape(source.buffer)))
+        there = inside(source.index, self.writes.shape(source.buffer))
+        within = around.given(*(substitute(c, point) for c in there))
         for c in conjuncts(cond):
-            if c not in exists and not proves(around, substitute(c, point)):
+            if c not in there and not proves(within, substitute(c, point)):
                 raise Open(f"it copies whole boxes, and {w.holds.tensor} is zero where {substitute(c, point)} fails", w.node)
         self.operands.copied(w, source, (), past=False)
 
