@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from taskfuse.dtypes import result_type
 from taskfuse.ir.axes import iteration_symbol
@@ -20,7 +19,7 @@ from taskfuse.ir.strides import order_of
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
 from taskfuse.ops.elementwise import add
-from taskfuse.ops.linalg import matmul, sum_of_products
+from taskfuse.ops.linalg import sum_of_products
 from taskfuse.ops.rearrange import count
 from taskfuse.ops.registry import OpKind, numeric, op
 from taskfuse.ops.select import define_select
@@ -48,11 +47,6 @@ class _Taps:
     stride: int
     dilation: int
     before: int
-
-    @property
-    def is_plain(self) -> bool:
-        """True if every window is the element at its own place."""
-        return self.places is ONE and self.stride == 1 and self.number is self.size and not self.before
 
 
 @op(OpKind.PRODUCT, numeric, torch="conv1d", numpy="")
@@ -137,10 +131,7 @@ def _convolution(
         taps = _taps(op, batched, weight, dims, stride, padding, dilation)
         last = _has_channels_last(batched)
         lying = permute(batched, [0, *range(2, dims + 2), 1])
-        if number_of_groups == 1 and all(t.is_plain for t in taps):
-            made = _product(batched, lying, weight, last)
-        else:
-            made = _windowed(lying, weight, taps, number_of_groups, last)
+        made = _sums(lying, weight, taps, number_of_groups, last)
         if bias is not None:
             term = cast_tensor(bias, made.dtype)
             made = add(made, term if last else expand_dims(term, tuple(range(1, dims + 1))))
@@ -209,18 +200,7 @@ def _has_channels_last(x: TensorView) -> bool:
     return found is not None and found.strides[1] is ONE and any(e is not ONE for e in x.shape[2:])
 
 
-def _product(x: TensorView, lying: TensorView, weight: TensorView, last: bool) -> TensorView:
-    """A convolution with windows of one element: a product of matrices, its rows all places of the result, or its columns where channels do not lie last."""
-    matrix = reshape(weight, list(weight.shape[:2]))
-    dtype = result_type(x.dtype, weight.dtype).compute
-    if last:
-        rows = reshape(lying, [prod(lying.shape[:-1], start=ONE), lying.shape[-1]])
-        return reshape(matmul(rows, permute(matrix, [1, 0]), dtype=dtype), [*lying.shape[:-1], weight.shape[0]])
-    columns = reshape(x, [*x.shape[:2], prod(x.shape[2:], start=ONE)])
-    return reshape(matmul(matrix, columns, dtype=dtype), [x.shape[0], weight.shape[0], *x.shape[2:]])
-
-
-def _windowed(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: int, last: bool) -> TensorView:
+def _sums(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: int, last: bool) -> TensorView:
     """The sums for ``x [N, .., C]``: ``[N, .., O]``, or ``[N, O, ..]`` unless ``last``.
 
     The iteration space is [n, places of the result, (group,) channel of the result], in the order of the result, then [places of a window, channel].

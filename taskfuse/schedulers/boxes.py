@@ -11,6 +11,12 @@ from functools import lru_cache
 from math import ceil, prod
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.scalar import Const, Expr
+
+USUAL_ROWS = 128
+"""Rows of a tile of usual size."""
+FEWER = 1.25
+"""Times fewer tiles for which rows are taken of several axes."""
 
 
 @lru_cache(maxsize=1024)
@@ -27,6 +33,16 @@ def box_of_rows(extents: tuple[int, ...], rows: int) -> tuple[int, ...]:
         return prod(ceil(n / b) for n, b in zip(extents, box, strict=True)), *(-b for b in reversed(box))
 
     return min(_boxes(len(extents), rows), key=key)
+
+
+def are_better(extents: Sequence[Expr]) -> bool:
+    """True if boxes cover axes of rows with so many fewer tiles than rows along the last axis alone do that other tiles are no matter."""
+    sizes = tuple(e.value for e in extents if isinstance(e, Const))
+    if len(sizes) < max(2, len(extents)) or not all(sizes):
+        return False
+    *outer, last = sizes
+    box = box_of_rows(sizes, USUAL_ROWS)
+    return FEWER * prod(ceil(n / b) for n, b in zip(sizes, box, strict=True)) <= prod(outer) * ceil(last / USUAL_ROWS)
 
 
 def _boxes(axes: int, rows: int) -> Iterator[tuple[int, ...]]:

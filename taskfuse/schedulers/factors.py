@@ -78,7 +78,7 @@ def factor(
     Raises:
         UnsupportedError: it is computed, something else reads it, or it is read at an index that no copy serves.
     """
-    if axes.summed or axes.outer_rows:
+    if axes.summed or (axes.outer_rows and row == axes.m):
         return _in_boxes(fusion, expr, others, place, read, row, axes)
     tv = read.tensor
     facts = fusion.facts()
@@ -103,7 +103,13 @@ def factor(
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     if source is not None:
         return Operand(tv, place, read.index, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
-    return Operand(tv, place, read.index, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+    return Operand(tv, place, read.index, all(whole) and is_tile(read), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+
+
+def is_tile(read: Read) -> bool:
+    """True if the last axes of a tensor are those that tiles are of: axes of one element, at a constant index, are in front of all others."""
+    constant = [isinstance(e, Const) for e in read.index]
+    return constant == sorted(constant, reverse=True)
 
 
 def is_windowed(fusion: Fusion, result: TensorView, read: Read, rows: Collection[int]) -> bool:
@@ -161,7 +167,7 @@ def _in_boxes(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place
     if size == tv.dtype.itemsize:
         raise refuse(fusion, "matmul", f"rows of {source!r} are copied one element at a time", f"make them multiples of {atoms.CP_ASYNC.min_bytes} bytes")
     is_box = all(_is_dimension_of(inside.index, p, facts) for p in own)
-    is_own = all(at_axes(expr.output, read)) and not any(isinstance(e, Const) for e in read.index)  # a view leaves out axes of one element
+    is_own = all(at_axes(expr.output, read)) and is_tile(read)
     return Operand(tv, place, read.index, is_own, True, is_box and is_bulk(source, facts), size, is_padded=is_padded)
 
 

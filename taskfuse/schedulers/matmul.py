@@ -171,7 +171,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
 def size_of(p: MatmulProblem) -> str:
     """Its extents, in words."""
     rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
-    size = " x ".join(map(str, [*rows, p.n, p.k]))
+    size = " x ".join(map(str, [*rows, p.n, *([p.walks] if p.walks > 1 else []), p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
@@ -185,7 +185,7 @@ def _expected(p: MatmulProblem, e: Estimate) -> str:
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     """Notes on the schedule: special cases, and facts that would make it faster."""
-    notes = list(dict.fromkeys(told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
+    notes = list(dict.fromkeys("" if operand.is_bulk else told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
     return tuple(filter(None, notes))
