@@ -15,7 +15,7 @@ from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
@@ -227,13 +227,11 @@ class Instructions:
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
         wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
         constraints = node.context.constraints
-        facts = constraints.facts
-        for k, n in enumerate(box.box):
-            facts = facts.with_range(f"box.{k}", 0, n - 1)
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("the element of the tile at a point of the box is unknown", node)
-        return tuple(simplify(substitute(e, found), facts) for e in element)
+        points = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
+        return tuple(simplify(substitute(e, found), points) for e in element)  # digits of the points, which the index was taken apart into
 
     def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:
         """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""
