@@ -187,8 +187,11 @@ class MatmulProblem:
 
     def row_tiles(self, config: MatmulConfig) -> int:
         """Tiles, or clusters of tiles, one above the other."""
-        tiles = prod(ceil(n / b) for n, b in zip(self.box_of, self.box(config), strict=True)) if self.box_of else ceil(self.m / config.tile_m)
-        return ceil(tiles / config.cluster)
+        return ceil(self.filled_rows(config) / config.cluster)
+
+    def filled_rows(self, config: MatmulConfig) -> int:
+        """Tiles one above the other that have rows."""
+        return prod(ceil(n / b) for n, b in zip(self.box_of, self.box(config), strict=True)) if self.box_of else ceil(self.m / config.tile_m)
 
     def box(self, config: MatmulConfig) -> tuple[int, ...]:
         """The rows of a tile along each axis of the rows, where these are several."""
@@ -313,7 +316,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
 
 def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Of the rows of the factors that tiles load, the part behind the ends of the tensors, where there are several tiles."""
-    rows, columns = problem.row_tiles(config) * config.cluster, ceil(problem.n / config.tile_n)
+    rows, columns = problem.filled_rows(config), ceil(problem.n / config.tile_n)
     over_rows = 1 - problem.m / (rows * config.tile_m) if rows > 1 else 0
     over_columns = 1 - problem.n / (columns * config.tile_n) if columns > 1 else 0
     return (over_rows * config.tile_m + over_columns * config.tile_n) / (config.tile_m + config.tile_n)

@@ -114,12 +114,12 @@ def is_tile(read: Read) -> bool:
 
 def is_windowed(fusion: Fusion, result: TensorView, read: Read, rows: Collection[int]) -> bool:
     """True if windows are a factor with the rows: it is read, in some dimension, at each second element of a row, or at a sum of it and a reduced axis."""
-    inside = behind_padding(fusion, read)
     summed = {p for p, axis in enumerate(result.root) if axis.is_reduction}
-    return any(
-        not summed.isdisjoint(axes_of_index([e]) - {iteration_position(e)}) or any(step_along(e, p, fusion.facts()) not in (0, 1) for p in rows)
-        for e in inside.index
-    )
+    for e in behind_padding(fusion, read).index:
+        mine = axes_of_index([e]).intersection(rows)
+        if mine and (not summed.isdisjoint(axes_of_index([e])) or any(step_along(e, p, fusion.facts()) != 1 for p in mine)):
+            return True
+    return False
 
 
 def behind_padding(fusion: Fusion, read: Read) -> Read:
