@@ -121,16 +121,20 @@ def test_by_threads() -> None:
     assert any(isinstance(s, AsyncCopy) for s in walk(kernel))
 
 
-@pytest.mark.parametrize("op", VALUE_OPERATORS, ids=lambda op: op.name)
-def test_planted_mistakes(op: Any) -> None:
+MISTAKES = ("box elsewhere", "another map", "box of a map turned", "other steps of a map", "descriptor elsewhere", "accumulate flag", "another index said")
+
+
+@pytest.mark.parametrize("op", [op for op in VALUE_OPERATORS if op.name in MISTAKES], ids=lambda op: op.name)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_planted_mistakes(op: Any, stride: int) -> None:
     """None is proved that computes something else."""
-    small = Convolution(1, 72, 16, (5, 9), (3, 3), padding=1)
+    small = Convolution(1, 72, 16, (5, 9), (3, 3), stride=stride, padding=1)
     fusion = small.fusion()
     tf.schedulers.matmul(fusion, ONE)
     kernel = tf.lower(fusion)
     arguments = small.arguments()
     expected = small.expected(arguments)
-    for mutant in list(op.apply(kernel))[:40:13]:
+    for mutant in list(op.apply(kernel))[:40:9]:
         try:
             is_proved = mutant.verify().verdict is Verdict.PROVED
         except TaskfuseError:
