@@ -43,8 +43,9 @@ def matmul(
     Several products of the same rows and columns may be there, if the epilogue takes their elements together. The factor with the rows may be a chain of
     elementwise functions of an input of 16 bits with k contiguous.
 
-    The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
-    other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats
+    The product is any sum of products of two inputs, over one axis or several; all further axes are batch axes. One factor may be windows of an input with
+    zeros around it, as in a convolution with channels last. Operands of 16-bit floats have k or their other axis contiguous, those of 8-bit floats, 8-bit
+    integers and float32, and of sums over several axes, have k. Sums are float32, of integers int32. Products of 8-bit floats
     are accumulated with fewer bits than float32, a property of Hopper. The epilogue may read more inputs (bias, residual, scales) and have
     several outputs. Reductions of its results, over rows, columns or both, may be outputs or feed more elementwise math: such a kernel ends with a
     grid barrier. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
