@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.dtypes import result_type
-from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.axes import iteration_point, iteration_symbol
 from taskfuse.ir.expr import Literal, Read
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, and_, le, lt, prove, simplify, wrap
 from taskfuse.ir.storage import resolve, strided
 from taskfuse.ir.strides import order_of
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
-from taskfuse.ops.elementwise import add
+from taskfuse.ops.elementwise import add, copy
 from taskfuse.ops.linalg import sum_of_products
 from taskfuse.ops.rearrange import count
 from taskfuse.ops.registry import OpKind, numeric, op
@@ -75,8 +75,8 @@ def conv2d(
 ) -> TensorView:
     """The convolution of ``x [N, C, H, W]`` with ``weight [O, C / groups, R, S]``, plus ``bias [O]``, as ``torch.nn.functional.conv2d``: rounded once.
 
-    Products of floats below 32 bits are summed in float32. Where ``x`` lies in memory with its channels last (as a view, or by declared strides), the
-    result is computed in that order, and is a view of it.
+    Products of floats below 32 bits are summed in float32. Windows of several channels are multiplied with channels last: what does not lie so in memory (as
+    a view, or by declared strides) is copied, and the result is a view of one that does.
 
     Args:
         x: the input; without N, the result has none.
@@ -131,6 +131,12 @@ def _convolution(
         taps = _taps(op, batched, weight, dims, stride, padding, dilation)
         last = _has_channels_last(batched)
         lying = permute(batched, [0, *range(2, dims + 2), 1])
+        has_windows = any(t.places is not ONE or t.stride > 1 for t in taps)
+        if has_windows and weight.shape[1] is not ONE:  # tensor cores take both factors with channels side by side: what is copied may be stored so
+            if not last:
+                lying, last = copy(lying), True
+            if any(t.places is not ONE for t in taps) and not _has_channels_last(weight):
+                weight = permute(copy(permute(weight, [0, *range(2, dims + 2), 1])), [0, dims + 1, *range(1, dims + 1)])
         made = _sums(lying, weight, taps, number_of_groups, last)
         if bias is not None:
             term = cast_tensor(bias, made.dtype)
@@ -193,7 +199,7 @@ def _has_channels_last(x: TensorView) -> bool:
     if declared is not None:
         order = order_of(x.shape, declared, x.fusion.facts())
         return order is not None and order[-1] == 1
-    read = resolve(x.fusion, Read(x, tuple(map(iteration_symbol, range(x.ndim)))))
+    read = resolve(x.fusion, Read(x, iteration_point(x.ndim)))
     if read.tensor is not x and read.tensor in x.fusion.strides:
         return False
     found = strided(x.fusion, x)

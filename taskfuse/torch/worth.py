@@ -93,7 +93,7 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, join
 
 
 def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None:
-    """The expected time of one kernel of tensor cores, in microseconds; ``None`` if there is none."""
+    """The expected time of one kernel of tensor cores, or of several of which one is, in microseconds; ``None`` if there is none."""
     form = canonical(fusion, Sizes(fusion, None, target))
     found: list[float] = []
     for given in (fusion, *([] if form is None else [form.fusion])):
@@ -102,5 +102,5 @@ def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None
     if not found and has_views:
         with suppress(UnsupportedError):
             segments = choose_segments(fusion, target=target)
-            found += [segments.us] if segments.scheduler == "matmul" else []
+            found += [segments.us] if any(step.schedule.scheduler == "matmul" for step in segments.steps) else []
     return min(found, default=None)

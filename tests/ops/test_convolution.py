@@ -63,8 +63,9 @@ def test_the_sum_is_float32_and_rounded_once() -> None:
 
 @pytest.mark.parametrize("case", ["padded", "every second, dilated, grouped", "a channel each", "1 x 1", "patches", "sequences"])
 @pytest.mark.parametrize("last", [False, True])
-def test_compiled(case: str, last: bool) -> None:
-    """By the automatic schedule, in the simulator, from any order of memory."""
+@pytest.mark.parametrize("computed", [False, True])
+def test_compiled(case: str, last: bool, computed: bool) -> None:
+    """By the automatic schedule, in the simulator, from any order of memory, and of what is computed."""
     shape, weights, given = CASES[case]
     dims = len(weights) - 2
     x, weight = RNG.normal(size=shape).astype(np.float32), RNG.normal(size=weights).astype(np.float32)
@@ -72,9 +73,10 @@ def test_compiled(case: str, last: bool) -> None:
         lying = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if last else x
         made = tf.define_tensor(lying.shape, name="x")
         taken = tf.permute(made, [0, dims + 1, *range(1, dims + 1)]) if last else made
+        taken = -taken if computed else taken
         fusion.add_output(tf.relu(OPS[dims][0](taken, tf.define_tensor(weights, name="w"), **given)))
     (found,) = tf.compile(fusion, backend="sim")(lying, weight)
-    expected = np.maximum(OPS[dims][1](torch.from_numpy(x).double(), torch.from_numpy(weight).double(), **given).numpy(), 0)
+    expected = np.maximum(OPS[dims][1](torch.from_numpy(-x if computed else x).double(), torch.from_numpy(weight).double(), **given).numpy(), 0)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
