@@ -93,12 +93,13 @@ class MatrixProduct:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False) -> MatrixProduct:
+def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Args:
         outputs: look at what these need alone; ``None``: at all outputs.
         is_swapped: rows are the axis that columns otherwise are: of a result with few rows that is the long one.
+        boxes: the rows of a tile may be a box of several axes.
 
     Raises:
         UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
@@ -122,7 +123,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     others = [e for e in exprs if e not in products]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     alone = len(products) == 1
-    takes_boxes = alone and outer is None and not reductions and not is_swapped
+    takes_boxes = boxes and alone and outer is None and not reductions and not is_swapped
     axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=alone, is_swapped=is_swapped, takes_boxes=takes_boxes)
     blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
     if blocks is not None:
