@@ -290,6 +290,9 @@ TMA_BYTES = 16
 TMA_BOX = 256
 """The most elements of a box along one axis."""
 
+TMA_STEP = 8
+"""The most elements from one that a bulk copy takes to the next along an axis (CUDA driver API, "cuTensorMapEncodeTiled", ``elementStrides``)."""
+
 TMA_STRIDE = 1 << 40
 """Strides of such a tensor are less, in bytes."""
 

@@ -307,7 +307,7 @@ class Uses:
         elements = {k: private(f"element.{k}") for k, extent in enumerate(box.box) if extent > 1}
         for k, element in elements.items():
             spread = spread.with_span(element, (0, box.box[k] - 1))
-        index = tuple(c + elements[k] if k in elements else c for k, c in enumerate(coords))
+        index = tuple(c + elements[k] * box.step[k] if k in elements else c for k, c in enumerate(coords))
         self._add(node, box.tensor, index, write, engine, spread, tuple(e.name for e in elements.values()))
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:

@@ -229,6 +229,8 @@ def tma_copies_between_global_and_shared(subject: TmaLoad | TmaStore, scope: Sco
                 return f"TMA does not convert: '{side.buffer}' is {d.dtype(side.buffer)}, '{m.tensor}' is {tensor.dtype}"
             if len(coords) != len(m.box):
                 return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
+            if m.steps and isinstance(subject, TmaStore):
+                return f"'{name}' has steps, and a box that is stored has all elements of its part of the tensor"
             return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
 
 

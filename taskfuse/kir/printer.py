@@ -118,7 +118,8 @@ class _KernelPrinter(OperandPrinter):
             match param:
                 case TensorMapParam():
                     box = ", ".join(map(str, param.box))
-                    self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}) swizzle {param.swizzle}", (param.name,))
+                    steps = f" step ({', '.join(map(str, param.steps))})" if param.steps else ""
+                    self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}){steps} swizzle {param.swizzle}", (param.name,))
                 case TensorParam() | ScalarParam() | IntegerParam():
                     pass
         launch = f"{INDENT}GRID {_dim3(kernel.grid)}  BLOCK {_dim3(kernel.block)}"

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Split, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import MathExpr, Read, Reduction, is_copy
+from taskfuse.ir.expr import MathExpr, Read, Reduction, is_copy, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, Facts, eq, ge, lt, prove
-from taskfuse.ir.storage import storage_operands, storage_uses
+from taskfuse.ir.storage import resolve, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.domains import divides
@@ -99,7 +99,8 @@ def is_zero_past_the_end(fusion: Fusion, tv: TensorView, axis: int, facts: Facts
     expr = fusion.definition(tv)
     if expr is None or not atom.copies_only:
         return False
-    for operand in storage_operands(fusion, expr):
+    padded = padded_read(expr)  # where it has no element of what it copies, it is 0 already
+    for operand in storage_operands(fusion, expr) if padded is None else (resolve(fusion, padded),):
         source = along(tv, tv.root[axis], operand, facts) if isinstance(operand, Read) and tv.root == tv.logical else None
         if not isinstance(operand, Read) or source is None:
             return False

@@ -11,6 +11,7 @@ from taskfuse.ops import (
     attention,
     channel_norms,
     composite,
+    convolution,
     create,
     diagonals,
     elementwise,
@@ -52,6 +53,7 @@ from taskfuse.ops.associative import *
 from taskfuse.ops.attention import *
 from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
+from taskfuse.ops.convolution import *
 from taskfuse.ops.create import *
 from taskfuse.ops.diagonals import *
 from taskfuse.ops.einsum import *
@@ -95,6 +97,7 @@ __all__ += argreduce.__all__
 __all__ += associative.__all__
 __all__ += attention.__all__
 __all__ += composite.__all__
+__all__ += convolution.__all__
 __all__ += create.__all__
 __all__ += products.__all__
 __all__ += elementwise.__all__

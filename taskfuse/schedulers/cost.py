@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.config import (
     ALONE,
     ROOMY_ACCUMULATORS,
@@ -120,6 +121,8 @@ class MatmulProblem:
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
+        walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
+        box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
     """
 
     m: int
@@ -146,6 +149,8 @@ class MatmulProblem:
     counts: ProductCounts = ALONE
     prologue: float | None = None
     is_swapped: bool = False
+    walks: int = 1
+    box_of: tuple[int, ...] = ()
 
     @property
     def shares_columns(self) -> bool:
@@ -155,7 +160,7 @@ class MatmulProblem:
     @property
     def has_few_rows(self) -> bool:
         """Whether it may be faster with its factors in the other order."""
-        return self.m < FEW_ROWS and self.m < self.n
+        return self.m < FEW_ROWS and self.m < self.n and not self.box_of
 
     @property
     def orders(self) -> tuple[MatmulProblem, ...]:
@@ -184,7 +189,23 @@ class MatmulProblem:
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
-        return self.batch * ceil(self.m / (config.tile_m * config.cluster)) * config.cluster * ceil(self.n / config.tile_n)
+        return self.batch * self.row_tiles(config) * config.cluster * ceil(self.n / config.tile_n)
+
+    def row_tiles(self, config: MatmulConfig) -> int:
+        """Tiles, or clusters of tiles, one above the other."""
+        return ceil(self.filled_rows(config) / config.cluster)
+
+    def filled_rows(self, config: MatmulConfig) -> int:
+        """Tiles one above the other that have rows."""
+        return prod(ceil(n / b) for n, b in zip(self.box_of, self.box(config), strict=True)) if self.box_of else ceil(self.m / config.tile_m)
+
+    def box(self, config: MatmulConfig) -> tuple[int, ...]:
+        """The rows of a tile along each axis of the rows, where these are several."""
+        return box_of_rows(self.box_of, config.tile_m) if self.box_of else ()
+
+    def steps(self, tile_k: int) -> int:
+        """Steps of so many elements of k."""
+        return self.walks * ceil(self.k / tile_k)
 
     def used(self, config: MatmulConfig) -> int:
         """Of these, tiles that have rows."""
@@ -249,7 +270,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         loading: the part of the multiprocessors that load at a time, in the mean.
         in_step: no block has a second tile.
     """
-    steps = ceil(problem.k / config.tile_k)
+    steps = problem.steps(config.tile_k)
     target, figures = problem.target, problem.target.products
     counts = problem.counts
     steps += counts.turns - 1  # what walks along k after another begins when that has ended
@@ -301,7 +322,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
 
 def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Of the rows of the factors that tiles load, the part behind the ends of the tensors, where there are several tiles."""
-    rows, columns = ceil(problem.m / config.tile_m), ceil(problem.n / config.tile_n)
+    rows, columns = problem.filled_rows(config), ceil(problem.n / config.tile_n)
     over_rows = 1 - problem.m / (rows * config.tile_m) if rows > 1 else 0
     over_columns = 1 - problem.n / (columns * config.tile_n) if columns > 1 else 0
     return (over_rows * config.tile_m + over_columns * config.tile_n) / (config.tile_m + config.tile_n)
@@ -348,7 +369,7 @@ def _elements(problem: MatmulProblem) -> float:
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
     if tiles is None:
-        rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.k
+        rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
         return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
     return tiles.rows * (problem.k + problem.n) + max(matrices, tiles.reads) * problem.n * problem.k
 
@@ -363,7 +384,7 @@ def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, gro
 
 def _rows(problem: MatmulProblem, config: MatmulConfig) -> int:
     """Rows of tiles, or of clusters, from which a group takes some."""
-    return ceil(problem.m / (config.tile_m * config.cluster)) * (problem.batch if problem.shares_columns else 1)
+    return problem.row_tiles(config) * (problem.batch if problem.shares_columns else 1)
 
 
 def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
@@ -462,7 +483,7 @@ def group_of(problem: MatmulProblem, config: MatmulConfig, blocks: int) -> int:
     groups of 8; 384 x 3200 x 3584 in tiles of 64 x 160 21.1, 13.9 (H200).
     """
     tile_m = config.tile_m * config.cluster
-    height = ceil(problem.m / tile_m)
+    height = problem.row_tiles(config)
 
     def touched(group: int, at_once: int = blocks) -> int:
         rows, columns = _read_at_once(problem, config, at_once, group)

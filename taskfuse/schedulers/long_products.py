@@ -51,7 +51,7 @@ def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
 def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | None:
     """The reduced axis of a product, and the length of its chunks; ``None`` if chunks gain nothing."""
     two = factors(fusion, expr, [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)])
-    if two is None or not two.make_a_matrix or len(expr.output.schedule.transforms):
+    if two is None or not two.make_a_matrix or len(two.summed) > 1 or len(expr.output.schedule.transforms):
         return None
     if expr.output.dtype.is_float and expr.output.dtype.bits < float32.bits:
         return None  # each part would be rounded

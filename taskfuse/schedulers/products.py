@@ -78,7 +78,7 @@ def _planned(
     fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool
 ) -> tuple[list[MatrixProduct], list[MatmulProblem], tuple[ListEstimate, ...]]:
     """The products, their problems, and all parameters with their estimates, the fastest first."""
-    found = [find(fusion, outputs) for outputs in _parts(fusion)]
+    found = [find(fusion, outputs, boxes=False) for outputs in _parts(fusion)]
     for product in found:
         check_types(fusion, product, tf32)
     _check_alike(fusion, found)

@@ -42,7 +42,7 @@ from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
-from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import TMA_BYTES, WARP
 
 WGMMA_K_BYTES = 32
@@ -90,13 +90,17 @@ class WarpSpecialized:
         script: takes the calls.
         turn: its place in a list of products; their operands pass through one ring, and their results through one staging area.
         across: groups of tiles have rows of several matrices of the batch.
+        box: rows of a tile along each axis of the rows, where these are several.
     """
 
-    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None, *, across: bool = False) -> None:
+    def __init__(
+        self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None, *, across: bool = False, box: Sequence[int] = ()
+    ) -> None:
         self.script = script
         self.turn = turn
         self.product = product
         self.config = config
+        self.box = box
         self.itemsize = product.a.tensor.dtype.itemsize
         self.shares_rows = not config.is_pingpong
         self.splits_rows = config.rows > WGMMA_ROWS
@@ -221,15 +225,17 @@ class WarpSpecialized:
         script.comment(f"tiles: [{', '.join(names)}, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
         acc = script.on(self.result)
         batch, rank = len(axes.batch), int(self.clustered)
-        order = [*axes.batch, axes.m, axes.n, axes.k]
+        order = [*axes.batch, *axes.rows, axes.n, *axes.summed, axes.k]
         if order != sorted(order):
             acc.reorder(order)
-        acc.split(batch, config.tile_m)
+        self._tile_rows(acc, batch)
         if self.clustered:
             acc.split(batch, config.cluster)
         acc.split(batch + rank + 2, config.tile_n)
         if self.promotion is None:
-            acc.split(batch + rank + 4, config.tile_k)
+            acc.split(-1, config.tile_k)
+            for _ in axes.summed:
+                acc.merge(batch + rank + 4)
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]; k is that of a block if blocks are summed
         last = batch + rank + 5 + (self.promotion is None)
         acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
@@ -258,6 +264,19 @@ class WarpSpecialized:
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
 
+    def _tile_rows(self, acc: Recorded, first: int) -> None:
+        """The axes of the rows, from loop axis ``first`` on, to the number of a tile and the row in it."""
+        if not self.box:
+            acc.split(first, self.config.tile_m)
+            return
+        count = len(self.box)
+        for k, extent in enumerate(self.box):
+            acc.split(first + 2 * k, extent)
+        acc.reorder({first + 2 * k + i: first + count * i + k for k in range(count) for i in range(2)})
+        for place in (first, first + 1):
+            for _ in range(count - 1):
+                acc.merge(place)
+
     def _operands(self) -> None:
         """The ring: [head, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes, threads move them in pieces."""
         sources = [source for own in self.sources for source in own]
@@ -266,6 +285,9 @@ class WarpSpecialized:
         for source in sources:
             tv, operand = source.tensor, source.operand
             call = self.script.on(tv)
+            if source.is_rows:
+                for count in range(len(self.box), 1, -1):
+                    call.merge(-1 - count)
             if self._pieces(source) > 1:
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)

@@ -1,4 +1,4 @@
-"""Matrix products, and attention, that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
+"""Matrix products, convolutions and attention that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
 
 torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
 product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex
@@ -25,9 +25,10 @@ from taskfuse.torch.metadata import Refused
 from taskfuse.torch.random_states import is_state
 from taskfuse.torch.rules.attention import ATTENTION
 from taskfuse.torch.rules.reductions import PRODUCTS
+from taskfuse.torch.rules.windows import CONVOLUTIONS
 from taskfuse.torch.worth import attention_times, product_times
 
-JOINED: Final = dict.fromkeys(PRODUCTS, "a matrix product") | dict.fromkeys(ATTENTION, "attention")
+JOINED: Final = dict.fromkeys(PRODUCTS, "a matrix product") | dict.fromkeys(CONVOLUTIONS, "a convolution") | dict.fromkeys(ATTENTION, "attention")
 """The ops that groups are made around, and what reports say where torch computes them."""
 
 MOST: Final = 8
@@ -149,11 +150,12 @@ def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, .
             whole = fusion(group, [n for n in group if n.target is getitem and n.users and not is_state(n)])
             is_causal = argument(group[0], "is_causal") is True
             return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: attention_times(whole, op_name(group[0]), is_causal))
-        last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS]
+        last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS | CONVOLUTIONS]
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
         rest = fusion([n for n in group if n not in products], [last])
         joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
-        return remembered([whole, *alone, rest], str(joins), lambda: product_times(whole, alone, rest, joins))
+        has_views = any(op_name(n) in CONVOLUTIONS for n in products)
+        return remembered([whole, *alone, rest], str(joins), lambda: product_times(whole, alone, rest, joins, has_views=has_views))
     except (Refused, TaskfuseError):
         return None

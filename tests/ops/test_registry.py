@@ -111,6 +111,9 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "addcmul": lambda a, b: tf.addcmul(a, b, b),
     "addcdiv": lambda a, b: tf.addcdiv(a, b, b),
     "convolve": lambda a, b: tf.convolve(a[0], b[0]),
+    "conv1d": lambda x, w: tf.conv1d(tf.reshape(x, [1, 2, 2]), tf.reshape(w, [2, 2, 1])),
+    "conv2d": lambda x, w: tf.conv2d(tf.reshape(x, [1, 2, 2, 1]), tf.reshape(w, [2, 2, 1, 1])),
+    "conv3d": lambda x, w: tf.conv3d(tf.reshape(x, [1, 2, 2, 1, 1]), tf.reshape(w, [2, 2, 1, 1, 1])),
     "cross": lambda a, b: tf.cross(tf.cat([a, a], 0)[:3], tf.cat([b, b], 0)[:3], 0),
     "addmm": lambda a, b: tf.addmm(a, b, b),
     "baddbmm": lambda a, b: tf.baddbmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
@@ -149,7 +152,9 @@ OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
     "trunc_divide": 2,
-    **dict.fromkeys(("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "convolve", "linear", "isin", "bucketize", "isclose", "prelu"), 2),
+    **dict.fromkeys(
+        ("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "convolve", "linear", "isin", "bucketize", "isclose", "prelu", "conv1d", "conv2d", "conv3d"), 2
+    ),
     **dict.fromkeys(("grid_sample", "cosine_similarity", "addmm", "addcmul", "addcdiv", "baddbmm", "inner", "vdot", "tensordot", "kron", "cross"), 2),
     **dict.fromkeys(("cdist", "hstack", "vstack", "dstack", "column_stack"), 2),
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "nll_loss", "cross_entropy"), 2),
