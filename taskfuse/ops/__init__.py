@@ -9,6 +9,7 @@ from taskfuse.ops import (
     argreduce,
     associative,
     attention,
+    attention_backward,
     channel_norms,
     composite,
     create,
@@ -50,6 +51,7 @@ from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.associative import *
 from taskfuse.ops.attention import *
+from taskfuse.ops.attention_backward import *
 from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
@@ -94,6 +96,7 @@ __all__ += activations.__all__
 __all__ += argreduce.__all__
 __all__ += associative.__all__
 __all__ += attention.__all__
+__all__ += attention_backward.__all__
 __all__ += composite.__all__
 __all__ += create.__all__
 __all__ += products.__all__
