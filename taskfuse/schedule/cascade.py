@@ -94,16 +94,18 @@ class _Cascade(CascadeChunks):
         end = (masked_start if is_backward else masked_end)(self.fusion, self.exprs[tv], self.axes[tv])
         if end is None:
             return None
-        along = sorted(name for name in end.free if name in {str(iteration_symbol(p)) for p in range(len(tv.root))})
+        facts, symbols = self.facts, {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
+        along = sorted(name for name in end.free if name in symbols)
         if len(along) > 1:
             return None
         for name in along:
+            facts = facts.with_range(name, 0, symbols[name].extent - 1)
             first = sym(name) // rows * rows
             if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
                 return None
             end = substitute(end, {name: first if is_backward else first + (rows - 1)})
         if is_backward:
-            return maximum(self.steps - maximum(end, 0) // self.chunk, 0)
+            return simplify(maximum(self.steps - simplify(maximum(end, 0), facts) // self.chunk, 0), facts)
         return minimum(self.steps, ceildiv(maximum(end, 0), self.chunk))
 
     def _rewrite(self) -> None:

@@ -393,8 +393,9 @@ class _Walk:
         for tv in reversed([tv for tv in every if among(tv, inside)]):
             script.on(tv).inline_at(head + 1)
         for tv in reversed(self.chunks):
-            readers = [use.output for use in storage_uses(self.fusion, tv)]
-            if len(readers) == 1 and among(readers[0], self.chunks):
+            uses = storage_uses(self.fusion, tv)
+            is_masked = any(isinstance(e, FirstValid) for e in (tv.definition, *uses))  # apart from loads, masks are left out of whole tiles
+            if len(uses) == 1 and among(uses[0].output, self.chunks) and not is_masked:
                 script.on(tv).inline_at(head + 8)
         for tv in reversed(results):
             if not tv.is_output:

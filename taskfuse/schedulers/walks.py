@@ -1,4 +1,5 @@
-"""The walks of a fusion: two products with reductions between them, which one kernel may compute although no two parts of them are worth one.
+"""The walks of a fusion: products with reductions, or functions of elements, between them, which one kernel may compute although no two parts of them are
+worth one.
 
 A search that merges two segments at a time does not find it: scores and the maxima of their rows, as one kernel, take longer than both apart. So walks are
 looked for as a whole, in the graph alone; whether a kernel computes one, and how long it takes, the scheduler says.
@@ -6,7 +7,7 @@ looked for as a whole, in the graph alone; whether a kernel computes one, and ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import FirstValid, MathExpr, Reduction
@@ -14,27 +15,51 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.repairs import depends
+from taskfuse.schedulers.script import Script
 
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
-    """The tensors of each walk, producers first: the first product, all reductions along the axis that the second one sums, what is between them, what is
+    """The tensors of each walk, producers first: the first products, all reductions along the axis that the last ones sum, what is between them, what is
     computed of no input, and the padding of inputs."""
     exprs = [e for e in needed(fusion) if not fusion.is_view(e.output)]
     products = [e.output for e in exprs if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix]
-    if len(products) < 2:
-        return
-    keys = Keys(fusion)
-    for second in products:
-        first = [tv for tv in products if tv is not second and depends(fusion, second, (tv,), [p for p in products if not among(p, (tv, second))])]
-        if len(first) != 1:
+    keys, seen = Keys(fusion), set[TensorView]()
+    for last in products:
+        first = _first(fusion, last, products)
+        if not first or last in seen:
             continue
-        reductions = [e.output for e in exprs if isinstance(e, Reduction) and depends(fusion, e.output, first) and _is_along(keys, e.output, second)]
-        if len(reductions) < 2:
+        reductions = [e.output for e in exprs if isinstance(e, Reduction) and depends(fusion, e.output, first) and _is_along(keys, e.output, last)]
+        is_cascade = not all(among(r, products) for r in reductions)
+        if is_cascade and len(first) > 1:
             continue
+        seen.update(reductions)
+        first = list(dict.fromkeys(tv for r in reductions for tv in _first(fusion, r, products)))
         before = [e for e in exprs if any(depends(fusion, r, (e.output,)) for r in reductions)]
         yield tuple(e.output for e in before if depends(fusion, e.output, first) or not depends(fusion, e.output, fusion.inputs) or _is_padding(fusion, e))
+
+
+def _first(fusion: Fusion, last: TensorView, products: Sequence[TensorView]) -> list[TensorView]:
+    """The products that one depends on, not by way of others."""
+    return [tv for tv in products if tv is not last and depends(fusion, last, (tv,), [p for p in products if not among(p, (tv, last))])]
+
+
+def walks_apart(fusion: Fusion) -> Script | None:
+    """A copy in which each walk computes for itself what several have in common, which then need not be in memory; ``None`` if there is no such tensor."""
+    script = Script(copy_fusion(fusion)[0])
+    taken = set[TensorView]()
+    for tensors in list(walks(script.fusion)):
+        shared = [tv for tv in tensors if tv in taken and depends(script.fusion, tv, script.fusion.inputs)]
+        between = [e.output for e in script.fusion.exprs() if among(e.output, shared) or (script.fusion.is_view(e.output) and depends(script.fusion, e.output, shared))]
+        mine = {tv for tv in tensors if tv not in taken}
+        for tv in reversed(between) if shared else ():  # readers first
+            readers = [use.output for use in tv.uses if use.output in mine]
+            if readers:
+                mine.add(tv if len(readers) == len(tv.uses) else script.duplicate(tv, readers))
+        taken |= mine
+    return script if script.lines else None
 
 
 def _is_padding(fusion: Fusion, expr: MathExpr) -> bool:
