@@ -221,11 +221,12 @@ class _Walk:
     def _copies(self) -> None:
         """Factors as the products read them, and what chunks read of rows alone."""
         fusion, script = self.fusion, self.script
-        for out in fusion.outputs:
-            if out.uses:  # results that others read are copies of what these read
-                script.new(out, "cache_fork")
-        outs = [tv for tv in fusion.outputs if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
-        self.stored = [(script.new(tv, "cache_before"), tv) for tv in outs]
+        outs = [tv for tv in fusion.outputs if not tv.is_input]
+        made = {out: script.new(out, "cache_fork") for out in outs if out.uses}  # results that others read are copies of what these read
+        made |= {out: script.new(out, "cache_before") for out in self.last if out.is_output and out not in made}
+        self.last = tuple(made.get(tv, tv) for tv in self.last)
+        self.stored = [(script.new(tv, "cache_before"), tv) for tv in outs if tv.dtype.itemsize == ITEMSIZE]
+        self.wide = [tv for tv in outs if tv.dtype.itemsize != ITEMSIZE]
         self.held: list[TensorView] = []
         self.streamed: list[TensorView] = []
         keys = Keys(fusion)
@@ -352,7 +353,7 @@ class _Walk:
         script.on(arranged[0]).propagate(self.rows, tile + 3)
         script.parallelize_like(ref, [*self.held, *self.streamed, *self.first, *self.chunks, *self.last])
         script.parallelize_like(arranged[0], self.rows)
-        for _, out in self.stored:
+        for out in (*(out for _, out in self.stored), *self.wide):
             script.on(out).bind(-1, P.Vectorize)
 
     def _batch(self, ref: TensorView) -> list[int]:
