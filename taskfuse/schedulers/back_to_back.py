@@ -26,7 +26,7 @@ from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Redu
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed, resolve, storage_reads, storage_uses
+from taskfuse.ir.storage import needed, resolve, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -105,6 +105,8 @@ def find(fusion: Fusion) -> BackToBack:
         raise refuse(fusion, NAME, "no product is of a function of products of inputs")
     if any(depends(fusion, tv, [t for t in last if t is not tv]) for tv in last):
         raise refuse(fusion, NAME, "a last product reads another one")
+    if not all(depends(fusion, out, last) for out in fusion.outputs):
+        raise refuse(fusion, NAME, "a result does not depend on a last product", "leave it to a fusion of its own")
     found = {tv: _factors(fusion, tv) for tv in (*first, *last)}
     several = next((tv for tv, two in found.items() if len(two.summed) != 1), None)
     if several is not None:
@@ -243,6 +245,15 @@ class _Walk:
             self._stream(tv, place)
         for tv in (*self.held, *self.streamed):
             script.on(tv).set_memory_type(MemoryType.Shared)
+        row, along = self._row(self.first[0]), self._walked(self.last[0])[0]
+        for e in needed(fusion):
+            own, step = (next((f"i{p}" for p, a in enumerate(e.output.root) if keys.equal(a, x)), "") for x in (row, along))
+            if not isinstance(e, Pointwise) or not own or not step or among(e.output, self.held):
+                continue
+            for k, o in enumerate(storage_operands(fusion, e)):
+                free = {name for x in o.index for name in x.free} if isinstance(o, Read) and o.tensor.is_input else set[str]()
+                if isinstance(o, Read) and own in free and step not in free:
+                    script.new(o.tensor, "cache_after", e.output, k)
 
     def _walked(self, tv: TensorView) -> list[Axis]:
         """The axes of chunks, and of elements of a chunk, of a last product."""
@@ -406,8 +417,9 @@ class _Walk:
         script = self.script
         load = script.task([*self.held, *self.streamed], "load")
         tasks = [
+            *([script.task(self.rows, "rows")] if self.rows else []),
             script.task(self.first, "first"),
-            script.task([*self.rows, *self.chunks], "elementwise"),
+            script.task(self.chunks, "elementwise"),
             script.task(self.last, "last"),
             script.task([tv for group in self.results for tv in group], "results"),
         ]
