@@ -79,7 +79,9 @@ class _Cascade(CascadeChunks):
         self.chunk = chunk
         self.adjacent = adjacent
         ends, self.is_backward = {}, False
-        for is_backward in (False, True) if rows is not None and steps is not ONE else ():  # one step is taken by all
+        for is_backward in (False, True):
+            if rows is None or steps is ONE:  # one step is taken by all
+                break
             ends = {tv: e for tv in reductions if (e := self._end(tv, rows, is_backward)) is not None}
             if len(ends) == len(reductions):
                 self.is_backward = is_backward

@@ -20,25 +20,24 @@ from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.axes import Axis, iteration_point
-from taskfuse.ir.contraction import Factors, factors
-from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.contraction import Factors
+from taskfuse.ir.expr import FirstValid, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed, resolve, storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
-from taskfuse.schedule.through_view import reads_through
-from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, STEP, BackToBack, BackToBackConfig, check_fits, planned
+from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, BackToBack, BackToBackConfig, check_fits, planned
 from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
+from taskfuse.schedulers.walk_tiles import copied, is_given, matrices, multiply, swizzle
 from taskfuse.target import DEFAULT, Target
 
 NAME = "back_to_back"
@@ -70,7 +69,7 @@ def back_to_back(
     check_fits(fusion, found, chosen, target)
     script = Script(fusion)
     try:
-        _Walk(script, found, chosen).apply()
+        _BackToBackWalk(script, found, chosen).apply()
     except ScheduleError as error:
         raise refuse(fusion, NAME, error.message.splitlines()[0], error.help) from error
     option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))
@@ -92,19 +91,17 @@ def find(fusion: Fusion) -> BackToBack:
     """The products and their axes. Raises :class:`UnsupportedError`."""
     exprs = needed(fusion)
     reductions = [e for e in exprs if isinstance(e, Reduction)]
-    products = [e for e in reductions if e.combine.name == "add" and e.body.name == "mul" and _matrices(fusion, e) is not None]
+    products = [e for e in reductions if e.combine.name == "add" and e.body.name == "mul" and matrices(fusion, e) is not None]
     if len(products) < 2 or len(products) < len(reductions):
         raise refuse(fusion, NAME, f"it has {len(products)} matrix products of {len(reductions)} reductions", "tf.compile cuts other fusions")
     for e in products:
         for r in storage_reads(fusion, e):
             if r.tensor.dtype.itemsize != ITEMSIZE or not r.tensor.dtype.is_float or e.output.dtype is not float32:
                 raise refuse(fusion, NAME, f"{e.output.name} is not a float32 sum of products of 16-bit floats", "cast the factors; dtype=tf.float32")
-    first = tuple(e.output for e in products if all(_is_given(fusion, o) for o in e.operands))
+    first = tuple(e.output for e in products if all(is_given(fusion, o) for o in e.operands))
     last = tuple(e.output for e in products if not among(e.output, first))
     if not first or not last or not all(depends(fusion, tv, first, [t for t in last if t is not tv]) for tv in last):
-        raise refuse(fusion, NAME, "no product is of a function of products of inputs")
-    if any(depends(fusion, tv, [t for t in last if t is not tv]) for tv in last):
-        raise refuse(fusion, NAME, "a last product reads another one")
+        raise refuse(fusion, NAME, "there are no products of inputs, or not all others are products of functions of these")
     if not all(depends(fusion, out, last) for out in fusion.outputs):
         raise refuse(fusion, NAME, "a result does not depend on a last product", "leave it to a fusion of its own")
     found = {tv: _factors(fusion, tv) for tv in (*first, *last)}
@@ -123,9 +120,9 @@ def find(fusion: Fusion) -> BackToBack:
     row = first[0].root[rows[first[0]]]
     if not all(keys.equal(tv.root[rows[tv]], row) for tv in first):
         raise refuse(fusion, NAME, "the first products have different rows")
-    given = {tv: found[tv] if _is_given(fusion, found[tv].b) else found[tv].swapped() for tv in last}
+    given = {tv: found[tv] if is_given(fusion, found[tv].b) else found[tv].swapped() for tv in last}
     for tv, two in given.items():
-        if not _is_given(fusion, two.b) or len(two.columns) != 1 or not any(keys.equal(tv.root[p], row) for p in two.rows) or len(two.rows) != 1:
+        if not is_given(fusion, two.b) or len(two.columns) != 1 or not any(keys.equal(tv.root[p], row) for p in two.rows) or len(two.rows) != 1:
             raise refuse(fusion, NAME, f"{tv.name} is not the product of rows and of an input with columns")
     sizes = [tv.root[found[tv].summed[0]].extent for tv in first] + [tv.root[next(iter(given[tv].columns))].extent for tv in last]
     for e in sizes:
@@ -150,14 +147,9 @@ def _end(fusion: Fusion, last: Sequence[TensorView]) -> bool | None:
     return False if all(masked_start(fusion, e, k) is not None for e, k in exprs) else None
 
 
-def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
-    found = factors(fusion, expr)
-    return found if found is not None and found.make_a_matrix else None
-
-
 def _factors(fusion: Fusion, tv: TensorView) -> Factors:
     expr = fusion.definition(tv)
-    found = _matrices(fusion, expr) if isinstance(expr, Reduction) else None
+    found = matrices(fusion, expr) if isinstance(expr, Reduction) else None
     assert found is not None
     return found
 
@@ -169,22 +161,10 @@ def _sides(two: Factors, along: Sequence[int]) -> Factors | None:
     return sides if is_known else None
 
 
-def _is_given(fusion: Fusion, operand: Operand) -> bool:
-    """True for an input, also one that is padded with zeros."""
-    if not isinstance(operand, Read):
-        return False
-    tensor = resolve(fusion, operand).tensor
-    match fusion.definition(tensor):
-        case FirstValid(operands=(Read() as read, Literal(value=value))):
-            return value == 0 and resolve(fusion, read).tensor.is_input
-        case _:
-            return tensor.is_input
-
-
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
 
 
-class _Walk:
+class _BackToBackWalk:
     """The calls. Axes stand [batch.., rows of blocks, chunk, warpgroup, | warp, row, pair, ...]."""
 
     def __init__(self, script: Script, found: BackToBack, config: BackToBackConfig) -> None:
@@ -211,9 +191,9 @@ class _Walk:
         self._registers()
         script.comment("products, from Shared memory and from registers")
         for tv in self.first:
-            self._multiply(tv, config.chunk)
+            multiply(script, tv, self.head + 2, config.chunk)
         for tv, columns in zip(self.last, self.found.columns, strict=True):
-            self._multiply(tv, columns)
+            multiply(script, tv, self.head + 2, columns)
         self._rings()
         script.comment("which loops are shared")
         self._share()
@@ -237,7 +217,7 @@ class _Walk:
             chunk = next(a for a in self._walked(self.last[0]))
             along = [p for p, a in enumerate(tv.root) if keys.equal(a, chunk)]
             sides = two if two.columns.intersection(along) else two.swapped()
-            self.held.append(self._copied(tv, sides.places[0], ()))
+            self.held.append(copied(script, tv, sides.places[0]))
             self._stream(tv, sides.places[1])
         for tv in self.last:
             two = _factors(fusion, tv)
@@ -260,24 +240,9 @@ class _Walk:
         return [a for a in tv.root if a.is_reduction]
 
     def _stream(self, reader: TensorView, operand: int) -> None:
-        made = self._copied(reader, operand, self.streamed)
+        made = copied(self.script, reader, operand, self.streamed)
         if not among(made, self.streamed):
             self.streamed.append(made)
-
-    def _copied(self, reader: TensorView, operand: int, there: Sequence[TensorView]) -> TensorView:
-        """The tile of an operand: what fills up with zeros past the end is one already, and one that is there need not be copied again."""
-        expr = self.fusion.definition(reader)
-        assert expr is not None
-        given = expr.operands[operand]
-        assert isinstance(given, Read)
-        read = resolve(self.fusion, given)
-        if not read.tensor.is_input:
-            return read.tensor
-        same = next((tv for tv in there if reads_through(reader, operand, tv)), None)
-        if same is not None:
-            return self.script.through_view(reader, operand, same)
-        is_whole = read.tensor is given.tensor and all(any(e is s for s in iteration_point(len(reader.root))) for e in read.index)
-        return self.script.new(read.tensor, "cache_after", reader, operand) if is_whole else self.script.through_view(reader, operand)
 
     # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
 
@@ -373,23 +338,10 @@ class _Walk:
         others = [a for a in ref.root if a.is_reduction or any(keys.equal(a, x) for x in (along, element, row))]
         return [p for p, a in enumerate(ref.root) if a not in others]
 
-    def _multiply(self, tv: TensorView, columns: int) -> None:
-        """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16]."""
-        call, m = self.script.on(tv), self.head + 2
-        call.split(-1, STEP).reorder({m + 2: m})
-        call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
-        call.bind(m, P.Unroll)
-
     def _rings(self) -> None:
         """Rows of at most 128 bytes, in pieces; one slot of what is held, a ring of each factor that is streamed."""
         for tv in (*self.held, *self.streamed):
-            extent = tv.schedule.loop[-1].extent
-            assert isinstance(extent, Const)
-            span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
-            call = self.script.on(tv)
-            call.split(-1, span // ITEMSIZE).reorder({-2: -3})
-            call.bind(-3, P.Unroll)
-            call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
+            call = swizzle(self.script, tv)
             if among(tv, self.streamed):
                 call.circular_buffer(self.config.stages)
             call.set_atom(atoms.TMA_LOAD, (-2, -1))

@@ -63,8 +63,8 @@ class Forms:
         self._search()
 
     def _search(self) -> None:
-        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums in chunks, and with cuts
-        through narrow tensors; and what is sent to elements in gather form."""
+        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
+        in chunks, and with cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))

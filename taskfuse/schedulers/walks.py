@@ -23,22 +23,33 @@ from taskfuse.schedulers.script import Script
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
     """The tensors of each walk, producers first: the first products, all reductions along the axis that the last ones sum, what is between them, what is
-    computed of no input, and the padding of inputs."""
+    computed of no input, and the padding of inputs. Walks with no other reductions than products come last, those that have nothing of others."""
     exprs = [e for e in needed(fusion) if not fusion.is_view(e.output)]
     products = [e.output for e in exprs if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix]
+    if len(products) < 2:
+        return
     keys, seen = Keys(fusion), set[TensorView]()
+    chains: list[list[TensorView]] = []
+    cascades: list[list[TensorView]] = []
     for last in products:
         first = _first(fusion, last, products)
         if not first or last in seen:
             continue
         reductions = [e.output for e in exprs if isinstance(e, Reduction) and depends(fusion, e.output, first) and _is_along(keys, e.output, last)]
-        is_cascade = not all(among(r, products) for r in reductions)
-        if is_cascade and len(first) > 1:
-            continue
-        seen.update(reductions)
-        first = list(dict.fromkeys(tv for r in reductions for tv in _first(fusion, r, products)))
+        if all(among(r, products) for r in reductions):
+            seen.update(reductions)
+            chains.append(reductions)
+        elif len(first) == 1:
+            cascades.append(reductions)
+    taken = set[TensorView]()
+    for reductions in (*cascades, *chains):
+        first = list(dict.fromkeys(tv for r in reductions if among(r, products) for tv in _first(fusion, r, products)))
         before = [e for e in exprs if any(depends(fusion, r, (e.output,)) for r in reductions)]
-        yield tuple(e.output for e in before if depends(fusion, e.output, first) or not depends(fusion, e.output, fusion.inputs) or _is_padding(fusion, e))
+        found = tuple(e.output for e in before if depends(fusion, e.output, first) or not depends(fusion, e.output, fusion.inputs) or _is_padding(fusion, e))
+        computed = {tv for tv in found if depends(fusion, tv, first)}
+        if taken.isdisjoint(computed):
+            yield found
+        taken |= computed if any(reductions is c for c in cascades) else set()
 
 
 def _first(fusion: Fusion, last: TensorView, products: Sequence[TensorView]) -> list[TensorView]:
@@ -52,7 +63,9 @@ def walks_apart(fusion: Fusion) -> Script | None:
     taken = set[TensorView]()
     for tensors in list(walks(script.fusion)):
         shared = [tv for tv in tensors if tv in taken and depends(script.fusion, tv, script.fusion.inputs)]
-        between = [e.output for e in script.fusion.exprs() if among(e.output, shared) or (script.fusion.is_view(e.output) and depends(script.fusion, e.output, shared))]
+        between = [
+            e.output for e in script.fusion.exprs() if among(e.output, shared) or (script.fusion.is_view(e.output) and depends(script.fusion, e.output, shared))
+        ]
         mine = {tv for tv in tensors if tv not in taken}
         for tv in reversed(between) if shared else ():  # readers first
             readers = [use.output for use in tv.uses if use.output in mine]
