@@ -176,7 +176,7 @@ class TorchFigures:
             count.
         cudnn: the same for cuDNN's attention: 676 TFLOP/s, of causal attention 574.
         flash_gradients, cudnn_gradients: the same for the gradients, with five products: 300 and 530 TFLOP/s, which others report of an H100 (Shah et al.,
-            "FlashAttention-3", arXiv:2407.08608, figure 6); ``benchmarks/attention.py --gradients`` measures them.
+            "FlashAttention-3", arXiv:2407.08608, figure 6); ``benchmarks/attention_backward.py`` measures them.
         unaligned_factor: times the time of a product of 16-bit floats whose rows are not multiples of 16 bytes: 6.6 ms against 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100.
     """
