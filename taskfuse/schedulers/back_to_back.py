@@ -358,12 +358,19 @@ class _BackToBackWalk:
             script.on(tv).inline_at(head + 1)
         for tv in reversed(self.chunks):
             uses = storage_uses(self.fusion, tv)
+            if len(uses) != 1 or not among(uses[0].output, self.chunks):
+                continue
             is_masked = any(isinstance(e, FirstValid) for e in (tv.definition, *uses))  # apart from loads, masks are left out of whole tiles
-            if len(uses) == 1 and among(uses[0].output, self.chunks) and not is_masked:
+            is_early = self._latest(tv) < self._latest(uses[0].output)  # it is computed while a later product is in flight
+            if not is_masked and not is_early:
                 script.on(tv).inline_at(head + 8)
         for tv in reversed(results):
             if not tv.is_output:
                 script.on(tv).inline_at(head + 6 if any(tv is s for s, _ in self.stored) else head + 7)
+
+    def _latest(self, tv: TensorView) -> int:
+        """The number of the last of the first products that a tensor depends on."""
+        return max((k for k, first in enumerate(self.first) if depends(self.fusion, tv, (first,))), default=-1)
 
     def _roles(self) -> None:
         script = self.script
