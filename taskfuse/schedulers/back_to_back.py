@@ -373,13 +373,15 @@ class _BackToBackWalk:
         return max((k for k, first in enumerate(self.first) if depends(self.fusion, tv, (first,))), default=-1)
 
     def _roles(self) -> None:
+        """Where first and last products read all that is streamed, all first products are issued before anything is computed of them. Elsewhere, as tasks of
+        their own would wait for, and release, what only they read between two products, the code of a walk is one task."""
         script = self.script
         load = script.task([*self.held, *self.streamed], "load")
+        is_common = all(any(among(use.output, self.last) for use in storage_uses(self.fusion, tv)) for tv in self.streamed)
+        parts = {"first": self.first, "elementwise": self.chunks, "last": self.last} if is_common else {"walk": (*self.first, *self.chunks, *self.last)}
         tasks = [
             *([script.task(self.rows, "rows")] if self.rows else []),
-            script.task(self.first, "first"),
-            script.task(self.chunks, "elementwise"),
-            script.task(self.last, "last"),
+            *(script.task(tvs, name) for name, tvs in parts.items()),
             script.task([tv for group in self.results for tv in group], "results"),
         ]
         consumer = grouped(script, tasks, "consumer")

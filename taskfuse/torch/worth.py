@@ -69,8 +69,8 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
 
 
 def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
-    """The expected times of the gradients of attention, in microseconds: as walks (:func:`taskfuse.schedulers.back_to_back`) with what comes before them, and by an
-    op of torch; ``None`` if there are no such walks, so that functions of scores would be in memory."""
+    """The expected times of the gradients of attention, in microseconds: as walks of ``tf.schedulers.back_to_back`` with what comes before them, and by an op
+    of torch; ``None`` if there are no such walks, so that functions of scores would be in memory."""
     target = present()
     extent = Sizes(fusion, None, target)
     form = walks_apart(fusion)
