@@ -136,7 +136,18 @@ def find(fusion: Fusion) -> BackToBack:
     step = next(p for p, a in enumerate(one.root) if keys.equal(a, walked))
     depths, columns = tuple(numbers[: len(first)]), tuple(numbers[len(first) :])
     streamed = {known[tv].b.tensor: n for tv, n in zip(first, depths, strict=True)} | {given[tv].b.tensor: n for tv, n in zip(last, columns, strict=True)}
-    return BackToBack(first, last, batch, rows[one], step, depths, columns, tuple(streamed.items()), _end(fusion, last))
+    has_columns = any(_reads(fusion, e, walked, row) for e in exprs if isinstance(e, Pointwise))
+    return BackToBack(first, last, batch, rows[one], step, depths, columns, tuple(streamed.items()), _end(fusion, last), has_columns)
+
+
+def _reads(fusion: Fusion, expr: Pointwise, one: Axis, other: Axis) -> list[int]:
+    """The operands of a function with two axes that have the first of them, and not the second, and are given."""
+    keys = Keys(fusion)
+    names = [next((f"i{p}" for p, a in enumerate(expr.output.root) if keys.equal(a, x)), "") for x in (one, other)]
+    if not all(names):
+        return []
+    reads = [(k, {name for x in o.index for name in x.free}) for k, o in enumerate(storage_operands(fusion, expr)) if isinstance(o, Read) and o.tensor.is_input]
+    return [k for k, free in reads if names[0] in free and names[1] not in free]
 
 
 def _end(fusion: Fusion, last: Sequence[TensorView]) -> bool | None:
@@ -227,13 +238,10 @@ class _BackToBackWalk:
             script.on(tv).set_memory_type(MemoryType.Shared)
         row, along = self._row(self.first[0]), self._walked(self.last[0])[0]
         for e in needed(fusion):
-            own, step = (next((f"i{p}" for p, a in enumerate(e.output.root) if keys.equal(a, x)), "") for x in (row, along))
-            if not isinstance(e, Pointwise) or not own or not step or among(e.output, self.held):
-                continue
-            for k, o in enumerate(storage_operands(fusion, e)):
-                free = {name for x in o.index for name in x.free} if isinstance(o, Read) and o.tensor.is_input else set[str]()
-                if isinstance(o, Read) and own in free and step not in free:
-                    script.new(o.tensor, "cache_after", e.output, k)
+            for k in _reads(fusion, e, row, along) if isinstance(e, Pointwise) and not among(e.output, self.held) else ():
+                o = storage_operands(fusion, e)[k]
+                assert isinstance(o, Read)
+                script.new(o.tensor, "cache_after", e.output, k)
 
     def _walked(self, tv: TensorView) -> list[Axis]:
         """The axes of chunks, and of elements of a chunk, of a last product."""

@@ -8,8 +8,9 @@ from math import prod
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.attention_cost import INSTRUCTIONS, ITEMSIZE, OTHERS, REGISTERS, STEP, WGMMA_ARCH
+from taskfuse.schedulers.attention_cost import INSTRUCTIONS, ITEMSIZE, REGISTERS, STEP, WGMMA_ARCH
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
@@ -17,10 +18,12 @@ from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import BANK_BYTES, BANKS, Target
 
 NAME = "back_to_back"
-MASK = 8
-"""Registers of a thread for places of elements that a mask, or the end of the chunks, may cut off."""
 ROUNDED = 4
-"""Of so many scores one register holds what is rounded of one function of them while the next one is computed."""
+"""Of so many scores one register holds what is rounded of one function of them while the next one is computed; and one what is read of their columns."""
+OTHERS = 16
+"""Registers of a thread for other values than tiles. Fitted to what ``ptxas`` spills for gradients of attention of 64 to 256 elements (CUDA 13)."""
+RAGGED = 48
+"""More of them for places of elements of columns that end inside a chunk, each of which may be past the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class BackToBack:
         columns: of each last one.
         factors: storage that is streamed, each once.
         is_ended: masks end the terms of all last products, or, if false, begin them; ``None``: neither is known.
+        has_columns: functions read tensors that have the elements of a chunk, and no rows.
     """
 
     first: tuple[TensorView, ...]
@@ -77,11 +81,14 @@ class BackToBack:
     columns: tuple[int, ...]
     factors: tuple[tuple[TensorView, int], ...]
     is_ended: bool | None
+    has_columns: bool
 
     def registers(self, config: BackToBackConfig) -> int:
-        """Registers of a thread: first products, in whose place functions of them come, one of which is rounded; sums; and others."""
+        """Registers of a thread: first products, in whose place functions of them come, one of which is rounded; sums; what is read of columns; and others."""
         tiles = len(self.first) * config.chunk // 2 + config.chunk // ROUNDED + sum(self.columns) // 2
-        return tiles + OTHERS + MASK * (self.is_ended is not None)
+        extent, facts = self.first[0].root[self.step].extent, self.first[0].fusion.facts()
+        read = config.chunk // ROUNDED + (0 if is_multiple(extent, config.chunk, facts) else RAGGED)
+        return tiles + OTHERS + (read if self.has_columns else 0)
 
     def shared_bytes(self, config: BackToBackConfig) -> int:
         """Shared memory of a block: what is held, and the rings of what is streamed."""
