@@ -18,6 +18,7 @@ from attention import CASES, Case
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
+from taskfuse.cuda.present import present
 from taskfuse.errors import TaskfuseError
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.long_cascades import walks_alone
@@ -86,7 +87,7 @@ def errors(case: Case, found: Sequence[torch.Tensor], exact: Sequence[torch.Tens
 def walks(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> dict[str, Callable[[], object]]:
     """Each walk alone, by words: of random inputs, whose results are not compared."""
     whole = fusion(case)
-    form = walks_apart(whole)
+    form = walks_apart(whole, present())
     found: dict[str, Callable[[], object]] = {}
     for walk in walks_alone(whole if form is None else form.fusion):
         alternatives = tf.schedulers.back_to_back(copy_fusion(walk)[0]).alternatives

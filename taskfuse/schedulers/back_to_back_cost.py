@@ -24,6 +24,8 @@ OTHERS = 16
 """Registers of a thread for other values than tiles. Fitted to what ``ptxas`` spills for gradients of attention of 64 to 256 elements (CUDA 13)."""
 RAGGED = 48
 """More of them for places of elements of columns that end inside a chunk, each of which may be past the end."""
+CUT = 24
+"""More of them where chunks that end so are cut by a diagonal, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,10 @@ class BackToBack:
         """Registers of a thread: first products, in whose place functions of them come, one of which is rounded; sums; what is read of columns; and others."""
         tiles = len(self.first) * config.chunk // 2 + config.chunk // ROUNDED + sum(self.columns) // 2
         extent, facts = self.first[0].root[self.step].extent, self.first[0].fusion.facts()
-        read = config.chunk // ROUNDED + (0 if is_multiple(extent, config.chunk, facts) else RAGGED)
-        return tiles + OTHERS + (read if self.has_columns else 0)
+        is_whole = is_multiple(extent, config.chunk, facts)
+        if self.has_columns:
+            return tiles + OTHERS + config.chunk // ROUNDED + (0 if is_whole else RAGGED)
+        return tiles + OTHERS + (0 if is_whole or self.is_ended is None else CUT)
 
     def shared_bytes(self, config: BackToBackConfig) -> int:
         """Shared memory of a block: what is held, and the rings of what is streamed."""
@@ -100,12 +104,21 @@ def planned(fusion: Fusion, found: BackToBack, extent: Sizes) -> tuple[Option[Ba
     target = extent.target
     if not target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, NAME, f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
-    every = [BackToBackConfig(w, c, s) for w in REGISTERS for c in range(32, 256 + STEP, STEP) for s in (2, 3)]
     moved = bytes_of(fusion, extent)
-    options = [Option(c, _us(found, c, moved, extent)) for c in every if _problem(found, c, target) is None]
+    options = [Option(c, _us(found, c, moved, extent)) for c in _every() if _problem(found, c, target) is None]
     if not options:
         raise refuse(fusion, NAME, f"tiles of {max(found.depths)} terms and {sum(found.columns)} columns do not fit a multiprocessor")
     return tuple(sorted(options, key=lambda o: o.us))
+
+
+def has_room(found: BackToBack, target: Target) -> bool:
+    """Whether some parameters fit a multiprocessor."""
+    return any(_problem(found, c, target) is None for c in _every())
+
+
+def _every() -> list[BackToBackConfig]:
+    """Parameters that may be tried."""
+    return [BackToBackConfig(w, c, s) for w in REGISTERS for c in range(32, 256 + STEP, STEP) for s in (2, 3)]
 
 
 def check_fits(fusion: Fusion, found: BackToBack, config: BackToBackConfig, target: Target) -> None:

@@ -69,7 +69,7 @@ class Forms:
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
-        self._add("with walks apart", lambda: walks_apart(fusion))
+        self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]

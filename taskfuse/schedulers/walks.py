@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import FirstValid, MathExpr, Reduction
 from taskfuse.ir.fusion import Fusion
@@ -17,8 +18,13 @@ from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.repairs import depends
+from taskfuse.schedulers.back_to_back import find
+from taskfuse.schedulers.back_to_back_cost import has_room
 from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.segment_ways import RowViews
+from taskfuse.target import Target
 
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
@@ -57,22 +63,44 @@ def _first(fusion: Fusion, last: TensorView, products: Sequence[TensorView]) -> 
     return [tv for tv in products if tv is not last and depends(fusion, last, (tv,), [p for p in products if not among(p, (tv, last))])]
 
 
-def walks_apart(fusion: Fusion) -> Script | None:
-    """A copy in which each walk computes for itself what several have in common, which then need not be in memory; ``None`` if there is no such tensor."""
+def walks_apart(fusion: Fusion, target: Target) -> Script | None:
+    """A copy in which each walk computes for itself what several have in common, which then need not be in memory; ``None`` if there is no such tensor.
+
+    Sums along one axis are one walk if a multiprocessor has registers for them all, else a walk each.
+    """
     script = Script(copy_fusion(fusion)[0])
+    _separate(script, list(walks(script.fusion)))
+    for walk in list(walks(script.fusion)):
+        _separate(script, list(_fitting(script.fusion, walk, target)))
+    return script if script.lines else None
+
+
+def _separate(script: Script, parts: Sequence[tuple[TensorView, ...]]) -> None:
+    """Let each of several sets of tensors have no tensor that is computed in an earlier one."""
     taken = set[TensorView]()
-    for tensors in list(walks(script.fusion)):
+    for tensors in parts:
         shared = [tv for tv in tensors if tv in taken and depends(script.fusion, tv, script.fusion.inputs)]
-        between = [
-            e.output for e in script.fusion.exprs() if among(e.output, shared) or (script.fusion.is_view(e.output) and depends(script.fusion, e.output, shared))
-        ]
+        made = [e.output for e in script.fusion.exprs()]
+        between = [tv for tv in made if among(tv, shared) or (script.fusion.is_view(tv) and depends(script.fusion, tv, shared))]
         mine = {tv for tv in tensors if tv not in taken}
         for tv in reversed(between) if shared else ():  # readers first
             readers = [use.output for use in tv.uses if use.output in mine]
             if readers:
                 mine.add(tv if len(readers) == len(tv.uses) else script.duplicate(tv, readers))
         taken |= mine
-    return script if script.lines else None
+
+
+def _fitting(fusion: Fusion, tensors: tuple[TensorView, ...], target: Target) -> Iterator[tuple[TensorView, ...]]:
+    """The tensors of a walk; of products of functions of products, where no kernel takes them all, those of each of the last ones."""
+    last = [tv for tv in tensors if isinstance(tv.definition, Reduction) and not any(depends(fusion, t, (tv,)) for t in tensors if t is not tv)]
+    try:
+        is_one = len(last) == 1 or has_room(find(Parts(fusion).extract(tensors, fusion.name, RowViews(fusion).of(tensors))), target)
+    except UnsupportedError:
+        is_one = True
+    if is_one:
+        yield tensors
+    else:
+        yield from (tuple(tv for tv in tensors if depends(fusion, one, (tv,))) for one in last)
 
 
 def _is_padding(fusion: Fusion, expr: MathExpr) -> bool:

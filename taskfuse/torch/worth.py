@@ -73,7 +73,7 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
     of torch; ``None`` if there are no such walks, so that functions of scores would be in memory."""
     target = present()
     extent = Sizes(fusion, None, target)
-    form = walks_apart(fusion)
+    form = walks_apart(fusion, target)
     walks = list(walks_alone(fusion if form is None else form.fusion))
     try:
         offers = [back_to_back_offer(walk, target=target).us for walk in walks]
