@@ -33,10 +33,12 @@ def found(fusion: tf.Fusion) -> BackToBack:
 
 
 def test_registers_and_shared_memory() -> None:
-    """Two tiles of 64 x 64 scores are 64 registers of a thread, two sums of 64 x 128 are 128."""
-    keys, queries = found(of_keys(128)), found(of_queries(128))
+    """A sum of 64 x 128 is 64 registers of a thread; what is read of 64 columns are 16, and more where chunks are ragged."""
+    keys, queries = (found(make(128, sizes=(4096, 4096))) for make in (of_keys, of_queries))
     config = BackToBackConfig(2, 64, 3)
-    assert keys.registers(config) - queries.registers(config) == 64
+    assert keys.registers(config) - queries.registers(config) == 64 + 16
+    assert found(of_keys(128, sizes=(4001, 4096))).registers(config) > keys.registers(config)
+    assert found(of_queries(128, sizes=(4096, 4001))).registers(config) == queries.registers(config)
     assert keys.shared_bytes(config) == 2 * (2 * 128 * 128 + 3 * 2 * 64 * 128)
     assert queries.shared_bytes(config) == keys.shared_bytes(config)  # keys are a factor of the scores and of the sums
 
