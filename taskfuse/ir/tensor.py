@@ -316,12 +316,13 @@ class TensorView(ArrayMethods):
         """
         return scheduling().recompute(self, readers)
 
-    def through_view(self, operand: int) -> TensorView:
+    def through_view(self, operand: int, view: TensorView | None = None) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
-        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
+        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last. With ``view``
+        it is that one, which another reader reads through already: both then have one copy, if it has storage of its own.
         """
-        return scheduling().through_view(self, operand)
+        return scheduling().through_view(self, operand, view)
 
     def scatter(self) -> tuple[TensorView, ...]:
         """Replace a concatenation by its parts: each passes separately through the elementwise functions of the result, and is stored as a slice.

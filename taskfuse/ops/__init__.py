@@ -9,6 +9,7 @@ from taskfuse.ops import (
     argreduce,
     associative,
     attention,
+    attention_backward,
     channel_norms,
     composite,
     convolution,
@@ -51,6 +52,7 @@ from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.associative import *
 from taskfuse.ops.attention import *
+from taskfuse.ops.attention_backward import *
 from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.convolution import *
@@ -96,6 +98,7 @@ __all__ += activations.__all__
 __all__ += argreduce.__all__
 __all__ += associative.__all__
 __all__ += attention.__all__
+__all__ += attention_backward.__all__
 __all__ += composite.__all__
 __all__ += convolution.__all__
 __all__ += create.__all__

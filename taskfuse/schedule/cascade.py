@@ -22,7 +22,7 @@ from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
-from taskfuse.schedule.masked_ends import masked_end
+from taskfuse.schedule.masked_ends import masked_end, masked_start
 
 
 def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None) -> tuple[TensorView, ...]:
@@ -42,8 +42,9 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         adjacent: elements of a chunk that lie side by side, of which it has one piece from each ``parts * adjacent`` elements; a divisor of ``chunk``;
             by default all of them.
         rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal
-            attention: the walk of each such block ends where the last of its elements does. All that masks leave is taken to be finite; where the math
-            multiplies 0 by an infinity, it has NaN. Without an effect if no end is known; not with ``parts``.
+            attention: the walk of each such block ends where the last of its elements does. Where terms of all reductions start later instead, as the queries
+            of a key do, chunks are walked backwards, the last one first. All that masks leave is taken to be finite; where the math multiplies 0 by an
+            infinity, it has NaN. Without an effect if no end, and no start, is known; not with ``parts``.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of
@@ -77,25 +78,36 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
-        ends = {tv: None if rows is None or steps is ONE else self._end(tv, rows) for tv in reductions}  # one step is taken by all
-        self.ends = {tv: e for tv, e in ends.items() if e is not None} if None not in ends.values() else {}
+        ends, self.is_backward = {}, False
+        for is_backward in (False, True):
+            if rows is None or steps is ONE:  # one step is taken by all
+                break
+            ends = {tv: e for tv in reductions if (e := self._end(tv, rows, is_backward)) is not None}
+            if len(ends) == len(reductions):
+                self.is_backward = is_backward
+                break
+        self.ends: dict[TensorView, Expr] = ends if len(ends) == len(reductions) else {}
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
 
-    def _end(self, tv: TensorView, rows: int) -> Expr | None:
+    def _end(self, tv: TensorView, rows: int, is_backward: bool) -> Expr | None:
         """The steps of the walk in which blocks of ``rows`` have terms that are not masked, over the symbols of the axes of a reduction; ``None``: all."""
-        end = masked_end(self.fusion, self.exprs[tv], self.axes[tv])
+        end = (masked_start if is_backward else masked_end)(self.fusion, self.exprs[tv], self.axes[tv])
         if end is None:
             return None
-        along = sorted(name for name in end.free if name in {str(iteration_symbol(p)) for p in range(len(tv.root))})
+        facts, symbols = self.facts, {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
+        along = sorted(name for name in end.free if name in symbols)
         if len(along) > 1:
             return None
         for name in along:
+            facts = facts.with_range(name, 0, symbols[name].extent - 1)
             first = sym(name) // rows * rows
             if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
                 return None
-            end = substitute(end, {name: first + (rows - 1)})
+            end = substitute(end, {name: first if is_backward else first + (rows - 1)})
+        if is_backward:
+            return simplify(maximum(self.steps - simplify(maximum(end, 0), facts) // self.chunk, 0), facts)
         return minimum(self.steps, ceildiv(maximum(end, 0), self.chunk))
 
     def _rewrite(self) -> None:
@@ -225,7 +237,8 @@ class _Cascade(CascadeChunks):
         for level, n in enumerate(self.parts):
             part = part * n + iteration_symbol(at + 1 + level)
         pieces = self.chunk // self.adjacent
-        piece = iteration_symbol(at) * pieces + inside // self.adjacent if pieces > 1 else iteration_symbol(at)
+        step = self.steps - 1 - iteration_symbol(at) if self.is_backward else iteration_symbol(at)
+        piece = step * pieces + inside // self.adjacent if pieces > 1 else step
         first, inside = piece * prod(self.parts) + part, inside % self.adjacent if pieces > 1 else inside
         if not is_inside or self.is_whole:
             return first * self.adjacent + inside

@@ -7,7 +7,7 @@ numbers nothing is known but that they are finite: -inf less a number is -inf, 0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +40,19 @@ class Behind:
 
 def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
-    behind = [_behind(fusion, o, f"i{axis}") for o in expr.terms]
+    return _end(fusion, expr, expr.terms, axis)
+
+
+def masked_start(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
+    """Up to where along an axis the terms of a reduction are neutral, as :func:`masked_end`: there they end if the axis is walked backwards."""
+    extent = expr.output.root[axis].extent
+    backwards: dict[str, Expr] = {f"i{axis}": extent - 1 - sym(f"i{axis}")}
+    end = _end(fusion, expr, tuple(at_point(o, backwards) for o in expr.terms), axis)
+    return None if end is None else extent - end
+
+
+def _end(fusion: Fusion, expr: Reduction, terms: Sequence[Operand], axis: int) -> Expr | None:
+    behind = [_behind(fusion, o, f"i{axis}") for o in terms]
     found = _applied(expr.body, behind, ABSORBING)
     neutral = expr.combine.neutral(expr.output.dtype)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None

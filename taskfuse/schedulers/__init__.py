@@ -4,6 +4,8 @@ from taskfuse.ir.calls import bind_partitioner
 from taskfuse.schedulers.attention import attention
 from taskfuse.schedulers.attention_cost import AttentionConfig
 from taskfuse.schedulers.auto import SCHEDULERS, auto
+from taskfuse.schedulers.back_to_back import back_to_back
+from taskfuse.schedulers.back_to_back_cost import BackToBackConfig
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
@@ -28,6 +30,7 @@ from taskfuse.schedulers.tuning import Trial, Tuned, tune
 __all__ = [
     "SCHEDULERS",
     "AttentionConfig",
+    "BackToBackConfig",
     "CatConfig",
     "Chosen",
     "FallbackConfig",
@@ -49,6 +52,7 @@ __all__ = [
     "Tuned",
     "attention",
     "auto",
+    "back_to_back",
     "cat",
     "fallback",
     "matmul",

@@ -11,6 +11,8 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.schedulers.attention import attention
 from taskfuse.schedulers.attention import offer as attention_offer
+from taskfuse.schedulers.back_to_back import back_to_back
+from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Candidates, Offering
 from taskfuse.schedulers.cat import cat
@@ -38,6 +40,7 @@ from taskfuse.target import DEFAULT, Target
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (
     attention,
+    back_to_back,
     matmul,
     products,
     simt_gemm,
@@ -53,7 +56,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
 )
 """The most specialized first; the last takes what the others refuse."""
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:4]
+PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:5]
 """Schedulers of matrix products."""
 
 
@@ -106,6 +109,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
     memo = Memo()
     return {
         attention: attention_offer,
+        back_to_back: back_to_back_offer,
         matmul: matmul_offer,
         products: products_offer,
         simt_gemm: simt_gemm_offer,

@@ -111,10 +111,14 @@ class Script:
         call = f"tf.chunk_cascade({self.spell(list(reductions))}, {n}, {multiple})"
         return self._made(chunk_cascade(reductions, n, multiple), call)
 
-    def through_view(self, tv: TensorView, operand: int) -> TensorView:
+    def through_view(self, tv: TensorView, operand: int, view: TensorView | None = None) -> TensorView:
         """:meth:`TensorView.through_view`."""
-        call = f"{self.on(tv).name}.through_view({operand})"
-        made = tv.through_view(operand)
+        own = self.on(tv).name
+        call = f"{own}.through_view({operand}{'' if view is None else f', {self.spell(view)}'})"
+        made = tv.through_view(operand, view)
+        if made is view:
+            self._write(call)
+            return made
         self._known[made.name] = made
         self._write(f"{self._variable(made)} = {call}")
         return made

@@ -22,7 +22,7 @@ from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
 from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
-from taskfuse.torch.rules.attention import ATTENTION
+from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.table import INTO, rule_of
 from taskfuse.torch.rules.windows import CONVOLUTIONS
@@ -30,7 +30,7 @@ from taskfuse.torch.worth import times
 
 WRAPPERS = frozenset({"aten", "prims"})
 
-BY_SCHEDULE = frozenset(ATTENTION) | CONVOLUTIONS
+BY_SCHEDULE = frozenset((*ATTENTION, *GRADIENTS)) | CONVOLUTIONS
 """Ops whose expected times are those of schedules, not of rooflines."""
 
 SLOWER = "expected times: "
@@ -118,6 +118,9 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any])
     for place, argument in enumerate(node.target._schema.arguments):
         own = place < len(node.args) and not argument.kwarg_only
         value = node.args[place] if own else node.kwargs.get(argument.name, argument.default_value)
+        if argument.name in STATES:
+            given[argument.name] = None
+            continue
         given[argument.name] = _value(value, value_of)
         if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
             passed.add(argument.name)
@@ -179,9 +182,13 @@ def _key(value: Any) -> Any:
 
 def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
     device = next((out.device for out in outs if out is not None), None)
+    arguments = node.target._schema.arguments if isinstance(node.target, torch._ops.OpOverload) else ()
+    unread = {value for value, argument in zip(node.args, arguments, strict=False) if argument.name in STATES}
     try:
         for arg in node.all_input_nodes:
             value = arg.meta["val"]
+            if arg in unread:
+                continue
             if isinstance(value, torch.Tensor):
                 meta = meta_of(value)
                 if meta.device != device and not meta.is_host_number:
@@ -190,7 +197,7 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
             for y in made(node, trial.value_of):
                 if y is not None and not y.is_input:
                     trial.fusion.add_output(copy(y))
-        if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in BY_SCHEDULE:
+        if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in BY_SCHEDULE:  # its times are those of a schedule
             ours, theirs = times(trial.fusion)
             if ours > theirs:
                 return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"

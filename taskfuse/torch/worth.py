@@ -19,12 +19,15 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.memory_order import in_memory_order
 from taskfuse.schedulers.attention import offer as attention_offer
+from taskfuse.schedulers.back_to_back import find as find_chain
+from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_cascades import chunks_of, walks_alone
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import choose_segments
+from taskfuse.schedulers.walks import walks_apart
 from taskfuse.target import Target
 
 DIGITS: Final = 8
@@ -67,6 +70,25 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
     reached = target.torch.flash if op in FLASH else target.torch.cudnn
     products = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
     return ours if chunks is None else chunks.us, target.kernel_us(products, target.dram_us(bytes_of(fusion, extent)))
+
+
+def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
+    """The expected times of the gradients of attention, in microseconds: as walks of ``tf.schedulers.back_to_back`` with what comes before them, and by an op
+    of torch; ``None`` if there are no such walks, so that functions of scores would be in memory."""
+    target = present()
+    extent = Sizes(fusion, None, target)
+    form = walks_apart(fusion, target)
+    walks = list(walks_alone(fusion if form is None else form.fusion))
+    try:
+        offers = [back_to_back_offer(walk, target=target).us for walk in walks]
+    except UnsupportedError:
+        return None
+    if not walks or sum(len(find_chain(walk).last) for walk in walks) < len(fusion.outputs):
+        return None
+    moved = target.dram_us(bytes_of(fusion, extent))
+    reached = target.torch.flash_gradients if op.removesuffix("_backward") in FLASH else target.torch.cudnn_gradients
+    theirs = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
+    return sum(offers) + target.kernel_us(moved), target.kernel_us(theirs, moved)
 
 
 def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:

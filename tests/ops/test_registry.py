@@ -42,6 +42,10 @@ def test_no_name_of_torch_belongs_to_two_ops() -> None:
     assert len(set(names)) == len(names)
 
 
+def _wide(x: TensorView) -> tf.DType:
+    return tf.float64 if x.dtype is tf.float64 else tf.float32
+
+
 ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "full_like": lambda x: tf.full_like(x, 1),
     "pad": lambda x: tf.pad(x, [(1, 0), (0, 1)]),
@@ -65,6 +69,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "bincount": lambda at: tf.bincount(at[0], 3),
     "fold": lambda x: tf.fold("maximum", x),
     "scaled_dot_product_attention": lambda x: tf.scaled_dot_product_attention(x, x, x),
+    "scaled_dot_product_attention_backward": lambda x: tf.scaled_dot_product_attention_backward(x, x, x, x, x, tf.cast(x[:, 0], _wide(x)))[0],
     "associative_scan": lambda x: tf.associative_scan(lambda a, b: (tf.maximum(a[0], b[0]),), x)[0],
     "segmented_cumsum": lambda x: tf.segmented_cumsum(x, tf.ne(x, 0)),
     "var_mean": lambda x: tf.var_mean(x)[0],
