@@ -283,6 +283,17 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_product(self, order, tile)
 
+    def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:
+        """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
+
+        Past the end of ``axis``, which is reduced, copies have zeros up to a multiple of ``multiple`` elements, and the sum goes so far. Returns the copies,
+        which have no schedule: each may be computed by a kernel of its own.
+
+        Args:
+            operands: positions of the factors; by default all. They are all packed if ``multiple`` does not divide the axis.
+        """
+        return scheduling().pack_factors(self, axis, multiple, operands)
+
     def split_reduction(self, axis: int, inner: int) -> None:
         """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
 

@@ -119,6 +119,11 @@ class Script:
         self._write(f"{self._variable(made)} = {call}")
         return made
 
+    def pack_factors(self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int]) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.pack_factors`."""
+        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)})"
+        return self._made(tv.pack_factors(axis, multiple, operands), call)
+
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""
         return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")

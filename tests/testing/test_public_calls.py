@@ -32,6 +32,7 @@ NOT_DRAWN = {
     "tf.chunk_cascade": "makes other math of several reductions before anything is scheduled; tests/schedule/test_chunk_cascade.py compares the results",
     "tf.cascade": "makes other math of several reductions before anything is scheduled; tests/schedule/test_cascade.py compares the results",
     "TensorView.chunk_product": "takes products of constant extents; tests/schedule/test_chunk_product.py simulates and proves its kernels",
+    "TensorView.pack_factors": "a form of products that tf.compile makes; tests/schedule/test_pack_factors.py and tests/schedulers/test_packed_products.py draw it",
     **dict.fromkeys(("tf.tiles.stream_k", "tf.tiles.split_k"), "orders of chunk_product, which is not drawn; tests/tiles/ compares them with what they mean"),
     "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
     "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
