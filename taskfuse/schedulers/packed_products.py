@@ -69,13 +69,16 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     tv, facts, target = expr.output, fusion.facts(), extent.target
     reads = tuple(replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr))
     two = factors(fusion, expr, reads)
-    if two is None or not two.make_a_matrix or len(two.summed) > 1 or tv.schedule.transforms or expr.ends or not target.has(WGMMA_ARCH, feature=True):
+    if two is None or not two.make_a_matrix or tv.schedule.transforms or expr.ends or not target.has(WGMMA_ARCH, feature=True):
+        return None
+    axes = two.as_matrices(tv)
+    if axes.summed:
         return None
     dtype = two.a.tensor.dtype
     is_fast = dtype is two.b.tensor.dtype and dtype is not float32 and accumulator_dtype(dtype, dtype) is tv.dtype
     if not is_fast or not all(is_whole(expr, read, read.index) for read in reads):
         return None
-    k = two.summed[0]
+    k = axes.k
     along_k = {read.tensor: read.index[-1] is iteration_symbol(k) for read in reads}
     is_refused = dtype.itemsize != EITHER_MAJOR_BYTES and not all(along_k.values())
     is_taken = [is_bulk(tv, facts) and (own or dtype.itemsize == EITHER_MAJOR_BYTES) for tv, own in along_k.items()]
@@ -84,7 +87,6 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     multiple = TMA_BYTES // dtype.itemsize
     divides = is_multiple(tv.root[k].extent, multiple, facts)
     chosen = tuple(p for p, read in enumerate(reads) if not (divides and is_bulk(read.tensor, facts)) or (is_refused and not along_k[read.tensor]))
-    axes = two.as_matrices(tv)
     m, n, depth = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     access = tuple(0 if is_bulk(read.tensor, facts) else copy_bytes(read.tensor, facts) for read in (two.a, two.b))
