@@ -396,7 +396,7 @@ class TensorView(ArrayMethods):
         scheduling().in_flight(self, batches)
         return self
 
-    def fragment(self, axes: Sequence[int], atom: Atom | None = None) -> TensorView:
+    def fragment(self, axes: Sequence[int], atom: Atom | None = None, operand: str | None = None) -> TensorView:
         """Distribute the adjacent loop axes ``axes`` (m, n) over TIDx in the register layout of tensor cores.
 
         m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element. The new axes are
@@ -406,8 +406,10 @@ class TensorView(ArrayMethods):
         Args:
             atom: with an atom that quad pairs execute, ``axes`` are those that number the quad pairs, 4 values together, and the 8 rows and 8
                 columns of its result. The new axes are [m/4: TIDx, quad pairs: TIDx, n%4/2: TIDx, m%2: TIDx, n/4, m%4/2, n%2].
+            operand: "a" or "b": the axes are one tile of that factor of the atom, its rows or columns and then k, which lanes hold as the atom takes it. The
+                new axes are those of the lanes, on TIDx, then those of a lane's registers.
         """
-        scheduling().fragment(self, axes, atom)
+        scheduling().fragment(self, axes, atom, operand)
         return self
 
     def propagate(self, targets: Sequence[TensorView], upto: int | None = None) -> TensorView:

@@ -12,7 +12,7 @@ from taskfuse.dtypes import float32
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
@@ -64,7 +64,7 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     for p in axes.batch:
         batch *= extent(axes.extent(p))
     k, itemsize, target = whole.value, two.a.tensor.dtype.itemsize, extent.target
-    is_fast = accumulator_dtype(two.a.tensor.dtype, two.b.tensor.dtype) is expr.output.dtype and two.a.tensor.dtype is not float32
+    is_fast = accumulator_dtype(two.a.tensor.dtype, two.b.tensor.dtype, Family.WGMMA) is expr.output.dtype and two.a.tensor.dtype is not float32
 
     def us(chunks: int) -> float:
         if not is_fast:

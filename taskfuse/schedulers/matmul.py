@@ -194,7 +194,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
     factor, result = product.b.tensor.dtype, product.multiplied.dtype
-    sums = accumulator_dtype(factor, factor)
+    sums = accumulator_dtype(factor, factor, Family.WGMMA)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
     if factor is float32 and not tf32:

@@ -16,7 +16,7 @@ from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
@@ -75,7 +75,7 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     if axes.summed:
         return None
     dtype = two.a.tensor.dtype
-    is_fast = dtype is two.b.tensor.dtype and dtype is not float32 and accumulator_dtype(dtype, dtype) is tv.dtype
+    is_fast = dtype is two.b.tensor.dtype and dtype is not float32 and accumulator_dtype(dtype, dtype, Family.WGMMA) is tv.dtype
     if not is_fast or not all(is_whole(expr, read, read.index) for read in reads):
         return None
     k = axes.k
