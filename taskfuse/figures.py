@@ -64,6 +64,9 @@ class ProductFigures:
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
+        double_share: of the rate of the tensor cores, what products of float64 get; assumed, not measured.
+        mma_gemm_share: the same for all others by ``mma.sync``, where there is no ``wgmma``; assumed, not measured.
+        mma_step_cycles: to wait for a tile of such a product, where one block alone is on a multiprocessor; assumed, not measured.
         simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
@@ -102,6 +105,9 @@ class ProductFigures:
     access_cycles: float = 8
     fragment_cycles: float = 150
     converted_instructions: float = 2.5
+    double_share: float = 0.85
+    mma_gemm_share: float = 0.7
+    mma_step_cycles: float = 200
     simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
         ((2, 2), 0.34),

@@ -18,6 +18,8 @@ from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.fallback import offer as fallback_offer
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
+from taskfuse.schedulers.mma_gemm import mma_gemm
+from taskfuse.schedulers.mma_gemm import offer as mma_gemm_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.online import offer as online_offer
@@ -40,6 +42,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
     attention,
     matmul,
     products,
+    mma_gemm,
     simt_gemm,
     reduction,
     online,
@@ -53,7 +56,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
 )
 """The most specialized first; the last takes what the others refuse."""
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:4]
+PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:5]
 """Schedulers of matrix products."""
 
 
@@ -108,6 +111,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         attention: attention_offer,
         matmul: matmul_offer,
         products: products_offer,
+        mma_gemm: mma_gemm_offer,
         simt_gemm: simt_gemm_offer,
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
         online: partial(online_offer, memo=memo, lowers=lowers),

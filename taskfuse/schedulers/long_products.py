@@ -19,6 +19,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.canonical import operands
 from taskfuse.schedulers.cost import MatmulProblem, rank
+from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.simt_gemm import simt_us
@@ -68,7 +69,8 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
 
     def us(chunks: int) -> float:
         if not is_fast:
-            return simt_us((batch * chunks, m, n, k // chunks), expr.output.dtype.itemsize, target)
+            size = batch * chunks, m, n, k // chunks
+            return min(mma_us(size, two.a.tensor.dtype, two.b.tensor.dtype, expr.output.dtype, target), simt_us(size, expr.output.dtype.itemsize, target))
         problem = MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target)
         return min(rank(order)[0].us for order in problem.orders)
 

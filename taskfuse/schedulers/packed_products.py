@@ -24,6 +24,7 @@ from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.cost import MatmulProblem, rank
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.matmul import EITHER_MAJOR_BYTES, WGMMA_ARCH
+from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.simt_gemm import simt_us
@@ -93,7 +94,7 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     problem = MatmulProblem(m, n, depth, batch, dtype.itemsize, target=target)
     copies = sum(target.kernel_us(target.dram_us(2 * extent.elements(reads[p].tensor) * dtype.itemsize)) - target.overlap_us for p in chosen)
     if is_refused:
-        least = simt_us((batch, m, n, depth), tv.dtype.itemsize, target)
+        least = min(mma_us((batch, m, n, depth), dtype, dtype, tv.dtype, target), simt_us((batch, m, n, depth), tv.dtype.itemsize, target))
     else:
         is_turned = not along_k[two.b.tensor]
         least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=is_turned))[0].us

@@ -216,7 +216,7 @@ class Script:
             case MemoryType():
                 return f"MemoryType.{value.name}"
             case Atom():
-                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.wgmma{value.tile}"
+                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.{value.instruction.value}{value.tile}"
             case list():
                 return f"[{', '.join(self.spell(x) for x in cast('list[object]', value))}]"
             case _:

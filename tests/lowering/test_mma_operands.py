@@ -47,7 +47,7 @@ def build(dtype: tf.DType, m: int, k: int, depth: Any, a: str = "mk", b: str = "
             factor.reorder([0, 1, 2, 3, 5, 4])
         factor.fragment((-2, -1), atom, side)
         factor.inline_at(4)
-    d.fragment((2, 3), *([atom] if m == 8 else []))
+    d.fragment((2, 3), atom if m == 8 else None)
     acc.inline_at(2)
     return fusion
 
