@@ -14,6 +14,7 @@ from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers import MmaGemmConfig
 from taskfuse.schedulers.mma_gemm import TILES
 from taskfuse.sim import simulate
+from taskfuse.target import A100, H200, Target
 from tests.schedulers.oracle import array, checked
 
 RNG = np.random.default_rng(0)
@@ -107,16 +108,15 @@ def test_a_product_of_a_matrix_with_itself() -> None:
     assert [step.schedule.scheduler for step in checked(fusion, [array(200, 96, dtype=tf.float64)]).steps] == ["mma_gemm"]
 
 
-@pytest.mark.parametrize(("target", "arch", "mma"), [("H200", "sm_90a", "m16n8k8"), ("A100", "sm_80", "m8n8k4")])
-def test_the_instruction_is_one_of_the_target(target: str, arch: str, mma: str) -> None:
+@pytest.mark.parametrize(("target", "mma"), [(H200, "m16n8k8"), (A100, "m8n8k4")], ids=str)
+def test_the_instruction_is_one_of_the_target(target: Target, mma: str) -> None:
     fusion = product("mk,kn->mn", {"m": 256, "n": 256, "k": 128}, tf.float64)
     chosen = tf.schedulers.mma_gemm(fusion, target=target)
     kernel = tf.lower(fusion)
     assert f"MMA.{mma}.float64" in str(kernel)
     assert kernel.verify().is_proved
-    assert kernel.cubin(arch=arch)
+    assert kernel.cubin(arch=target.arch)
     assert chosen.scheduler == "mma_gemm"
-    x, y = numbers(fusion)
     small = product("mk,kn->mn", {"m": 20, "n": 20, "k": 9}, tf.float64)
     tf.schedulers.mma_gemm(small, target=target)
     x, y = numbers(small)
@@ -125,7 +125,9 @@ def test_the_instruction_is_one_of_the_target(target: str, arch: str, mma: str) 
 
 def test_what_is_chosen() -> None:
     def chosen(dtype: tf.DType, target: str = "H200", n: int = 2048) -> str:
-        return tf.compile(product("mk,kn->mn", {"m": n, "n": n, "k": n}, dtype), target=target).schedule.scheduler
+        schedule = tf.compile(product("mk,kn->mn", {"m": n, "n": n, "k": n}, dtype), target=target).schedule
+        assert schedule is not None
+        return schedule.scheduler
 
     assert chosen(tf.float64) == "mma_gemm"
     assert chosen(tf.float32) == "simt_gemm"
