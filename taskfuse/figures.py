@@ -36,6 +36,7 @@ class ProductFigures:
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
             product of all rows, in tiles of 128 x 256 on an H100.
+        elements_factor: the same of rows of an odd number of elements, which threads store one by one, 32 neighbors at a time; assumed, not measured.
         columns_factor: bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves, where groups of tiles
             of ragged rows are chosen: these in groups of 16 took up to 1.2 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer
             in tiles of 128 x 256, on an H100.
@@ -87,6 +88,7 @@ class ProductFigures:
     narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
     rows_factor: float = 1.8
+    elements_factor: float = 3
     columns_factor: int = 3
     runs_per_us: float = 43_000
     promotion_cycles: float = 240

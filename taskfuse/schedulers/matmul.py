@@ -269,6 +269,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         work,
         matrices,
         by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
+        one_by_one=sum(out.is_staged and out.chunk == 1 for out in product.outputs),
         ragged=ragged,
         blocks=blocks,
         counts=counts,

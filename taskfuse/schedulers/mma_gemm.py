@@ -226,17 +226,18 @@ def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstr
     return ceil(blocks / target.sms) * tile / target.clock_mhz
 
 
-def mma_us(size: tuple[int, int, int, int], a: DType, b: DType, sums: DType, target: Target) -> float:
-    """Microseconds of a product with k contiguous, without its fusion; infinite if the target's tensor cores do not multiply such factors, or only as tf32.
+def mma_us(size: tuple[int, int, int, int], a: DType, b: DType, sums: DType, target: Target, along_k: tuple[bool, bool] = (True, True)) -> float:
+    """Microseconds of a product, without its fusion; infinite if the target's tensor cores do not multiply such factors, or only as tf32.
 
     Args:
         size: batch, rows, columns, k.
         a, b, sums: types of the factors and of the result.
+        along_k: for each factor, whether k is contiguous.
     """
     row = _instruction(a, b, sums, target)
     if row is None or a is float32:
         return inf
-    return target.kernel_us(min(_busy_us(size, c, row, (True, True), target) for c in _candidates(size[3], row, target)))
+    return target.kernel_us(min(_busy_us(size, c, row, along_k, target) for c in _candidates(size[3], row, target)))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     problem = MatmulProblem(m, n, depth, batch, dtype.itemsize, target=target)
     copies = sum(target.kernel_us(target.dram_us(2 * extent.elements(reads[p].tensor) * dtype.itemsize)) - target.overlap_us for p in chosen)
     if is_refused:
-        least = min(mma_us((batch, m, n, depth), dtype, dtype, tv.dtype, target), simt_us((batch, m, n, depth), tv.dtype.itemsize, target))
+        size, own = (batch, m, n, depth), (along_k[two.a.tensor], along_k[two.b.tensor])
+        least = min(mma_us(size, dtype, dtype, tv.dtype, target, own), simt_us(size, tv.dtype.itemsize, target))
     else:
         is_turned = not along_k[two.b.tensor]
         least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=is_turned))[0].us
