@@ -38,6 +38,7 @@ class ProductFigures:
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
             product of all rows, in tiles of 128 x 256 on an H100.
+        elements_factor: the same of rows of an odd number of elements, which threads store one by one, 32 neighbors at a time; assumed, not measured.
         columns_factor: bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves, where groups of tiles
             of ragged rows are chosen: these in groups of 16 took up to 1.2 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer
             in tiles of 128 x 256, on an H100.
@@ -66,6 +67,9 @@ class ProductFigures:
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
+        double_share: of the rate of the tensor cores, what products of float64 get; assumed, not measured.
+        mma_gemm_share: the same for all others by ``mma.sync``, where there is no ``wgmma``; assumed, not measured.
+        mma_step_cycles: to wait for a tile of such a product, where one block alone is on a multiprocessor; assumed, not measured.
         simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
@@ -86,6 +90,7 @@ class ProductFigures:
     narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
     rows_factor: float = 1.8
+    elements_factor: float = 3
     columns_factor: int = 3
     runs_per_us: float = 43_000
     promotion_cycles: float = 240
@@ -104,6 +109,9 @@ class ProductFigures:
     access_cycles: float = 8
     fragment_cycles: float = 150
     converted_instructions: float = 2.5
+    double_share: float = 0.85
+    mma_gemm_share: float = 0.7
+    mma_step_cycles: float = 200
     simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
         ((2, 2), 0.34),

@@ -199,7 +199,8 @@ class Uses:
             return
         x, lane = sym(THREAD_NAMES[0]), private("element.lane")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
-        index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
+        facts = context.facts.with_range(str(lane), 0, MATRIX_ROWS * matrices - 1)
+        index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), facts) for e in access.index)
         self._vector(
             node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context=context, span=(str(lane),), partners=partners
         )

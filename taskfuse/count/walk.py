@@ -178,12 +178,11 @@ class _LaunchWalk:
                 self.instructions += 3 * warp
                 return
             case Wgmma() | Mma():
-                shape = stmt.row.shape
-                rate = self.target.tensor_bytes_per_cycle * (
-                    1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else self.target.assumed.mma_share
-                )
+                shape, itemsize = stmt.row.shape, max(d.itemsize for d in stmt.factors)
+                is_full = isinstance(stmt, Wgmma) or itemsize == 8 or not self.target.has(90, feature=True)
+                rate = self.target.products_per_cycle(itemsize) * (1 if is_full else self.target.assumed.mma_share)
                 share = shape.threads // WARP  # warps that execute one instruction together
-                self.products += shape.units * shape.m * stmt.n * stmt.k * max(d.itemsize for d in stmt.factors) / rate / share * warp
+                self.products += shape.units * shape.m * stmt.n * stmt.k / rate / share * warp
                 self.instructions += warp
                 return
             case LdMatrix() | StMatrix():

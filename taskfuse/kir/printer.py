@@ -220,7 +220,7 @@ class _KernelPrinter(OperandPrinter):
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"
                 return f"WGMMA.m64n{stmt.n}k{stmt.k}.{_multiplied(stmt)} {operands}, accumulate {stmt.accumulate}"
             case Mma():
-                shape = f"m16n8k{stmt.k}" if stmt.layouts is None else ".".join((f"m8n8k{stmt.k}", *(layout.value for layout in stmt.layouts)))
+                shape = ".".join((f"m{stmt.m}n8k{stmt.k}", *(layout.value for layout in stmt.layouts or ())))
                 return f"MMA.{shape}.{_multiplied(stmt)} {self.access(stmt.acc)}, {self.access(stmt.a)}, {self.access(stmt.b)}"
             case LdMatrix():
                 return f"LDMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"

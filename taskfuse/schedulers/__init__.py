@@ -10,6 +10,7 @@ from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import matmul
+from taskfuse.schedulers.mma_gemm import MmaGemmConfig, mma_gemm
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.online import online
 from taskfuse.schedulers.online_cost import OnlineConfig
@@ -38,6 +39,7 @@ __all__ = [
     "Keep",
     "MatmulConfig",
     "MatmulKind",
+    "MmaGemmConfig",
     "OnlineConfig",
     "Option",
     "PointwiseConfig",
@@ -56,6 +58,7 @@ __all__ = [
     "cat",
     "fallback",
     "matmul",
+    "mma_gemm",
     "normalization",
     "online",
     "pointwise",

@@ -20,6 +20,8 @@ from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.fallback import offer as fallback_offer
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
+from taskfuse.schedulers.mma_gemm import mma_gemm
+from taskfuse.schedulers.mma_gemm import offer as mma_gemm_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.online import offer as online_offer
@@ -43,6 +45,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
     back_to_back,
     matmul,
     products,
+    mma_gemm,
     simt_gemm,
     reduction,
     online,
@@ -112,6 +115,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         back_to_back: back_to_back_offer,
         matmul: matmul_offer,
         products: products_offer,
+        mma_gemm: mma_gemm_offer,
         simt_gemm: simt_gemm_offer,
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
         online: partial(online_offer, memo=memo, lowers=lowers),

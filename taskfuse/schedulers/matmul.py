@@ -137,7 +137,7 @@ def _planned(
     problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
@@ -195,7 +195,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
     factor, result = product.b.tensor.dtype, product.multiplied.dtype
-    sums = accumulator_dtype(factor, factor)
+    sums = accumulator_dtype(factor, factor, Family.WGMMA)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
     if factor is float32 and not tf32:
@@ -272,6 +272,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         work,
         matrices,
         by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
+        one_by_one=sum(out.is_staged and out.chunk == 1 for out in product.outputs),
         ragged=ragged,
         blocks=blocks,
         counts=counts,

@@ -123,6 +123,11 @@ class Script:
         self._write(f"{self._variable(made)} = {call}")
         return made
 
+    def pack_factors(self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int]) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.pack_factors`."""
+        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)})"
+        return self._made(tv.pack_factors(axis, multiple, operands), call)
+
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""
         return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")
@@ -215,7 +220,7 @@ class Script:
             case MemoryType():
                 return f"MemoryType.{value.name}"
             case Atom():
-                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.wgmma{value.tile}"
+                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.{value.instruction.value}{value.tile}"
             case list():
                 return f"[{', '.join(self.spell(x) for x in cast('list[object]', value))}]"
             case _:

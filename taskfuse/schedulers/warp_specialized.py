@@ -43,7 +43,7 @@ from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import TMA_BYTES, WARP
+from taskfuse.target import WARP
 
 WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
@@ -299,7 +299,7 @@ class WarpSpecialized:
                 loads.by_threads(call, operand.size, self.itemsize)
 
     def _ring(self, name: str) -> tuple[str, ...]:
-        """The name of a ring that the products of a list have together, or those of one tile that walk along k one after another."""
+        """The name of a ring of operands that the products of a list have together, or those of one tile that walk along k one after another."""
         return () if self.turn is None and (not self.beside or self.product.shares_steps) else (name,)
 
     def _pieces(self, source: FactorCopy) -> int:
@@ -380,7 +380,7 @@ class WarpSpecialized:
                 script.on(tv).bind(-1, P.Vectorize)
         for k, (staging, out) in enumerate(self.staged):
             call = script.on(staging)
-            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS, *self._ring(f"results {k}"))
+            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS, *(() if self.turn is None else (f"results {k}",)))
             call.split(tile[1], STMATRIX).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
@@ -388,20 +388,26 @@ class WarpSpecialized:
             if among(out, self.in_bulk):
                 script.on(out).set_atom(atoms.TMA_STORE, tile)
             else:
-                self._by_warps(out)
+                self._by_warps(out, next(o.chunk for o in self.product.outputs if o.tensor is out))
         self.parts.finish()
         self._share_loops()
 
-    def _by_warps(self, out: TensorView) -> None:
-        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks of 16 bytes, rows one after another, elements of a chunk]."""
+    def _by_warps(self, out: TensorView, chunk: int) -> None:
+        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks, rows and chunks one after another, elements of a chunk]."""
         call, m = self.script.on(out), self.piece + 1
-        chunk = TMA_BYTES // STAGED_ITEMSIZE
-        at_once = WARP * chunk // self.config.columns
-        call.split(m + 1, chunk).split(m, STMATRIX).split(m + 1, at_once).reorder({m + 1: m + 3})
-        for k in range(3):
-            call.bind(m + k, P.TIDx)
-        call.bind(m + 3, P.Unroll)
-        call.bind(m + 4, P.Vectorize)
+        call.split(m + 1, chunk).split(m, STMATRIX)  # [warp, row, chunk, element]
+        lanes = self.config.columns // chunk
+        if lanes > WARP:
+            call.split(m + 2, WARP).reorder({m + 3: m + 1})  # [warp, chunk, row, others, element]
+            for k in range(2):
+                call.bind(m + k, P.TIDx)
+            call.bind(m + 2, P.Unroll).bind(m + 3, P.Unroll)
+        else:
+            call.split(m + 1, WARP // lanes).reorder({m + 1: m + 3})
+            for k in range(3):
+                call.bind(m + k, P.TIDx)
+            call.bind(m + 3, P.Unroll)
+        call.bind(m + 4, P.Vectorize if chunk > 1 else P.Unroll)
 
     def _share_loops(self) -> None:
         script, p = self.script, self.piece

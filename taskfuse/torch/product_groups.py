@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, attention and its gradients: fusions with the elementwise math around them, where that is expected to take no longer than torch.
+"""Matrix products, convolutions, attention and its gradients: fusions with the math around them where that is expected to take no longer than torch.
 
 torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
 product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex

@@ -89,6 +89,13 @@ def chunk_product(f: tf.Fusion) -> None:
     y.chunk_product(tf.tiles.split_k(2), (16, 16, 16))
 
 
+def pack_factors(f: tf.Fusion) -> None:
+    y = tf.matmul(tf.define_tensor(["M", "K"], name="a"), tf.define_tensor(["K", 5], name="b"))
+    f.add_output(y)
+    for made in y.pack_factors(2, 4):
+        made.set_memory_type(tf.MemoryType.Global)
+
+
 def cascade(f: tf.Fusion) -> None:
     x = tf.define_tensor(["M", "N"], name="x")
     top = tf.max(x, axis=1)
@@ -116,5 +123,6 @@ PROVED: tuple[Build, ...] = (
     scatter,
     unscatter,
     chunk_product,
+    pack_factors,
 )
 ASSUMED: tuple[Build, ...] = (cascade, split_fold)
