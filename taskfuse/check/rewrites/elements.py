@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, condition_of, found_element
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Facts, Sym, and_, eq, ge, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, eq, ge, lt, not_, prove, substitute, sym
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 
@@ -47,10 +47,11 @@ class ElementPairs:
 
     def fresh(self, extent: Expr, facts: Facts) -> tuple[Sym, Facts]:
         """A symbol of its own for an index below an extent, and the facts with its range."""
-        made = self._symbol()
+        made = self.symbol()
         return made, facts.with_range(made.name, 0, extent - 1)
 
-    def _symbol(self) -> Sym:
+    def symbol(self) -> Sym:
+        """A symbol of its own."""
         self._symbols += 1
         return sym(f"r.{self._symbols}")
 
@@ -132,7 +133,7 @@ class ElementPairs:
         assert chosen is not None
         values = tuple(a.side.at(o, points(a.operand.index)) for o in rule.values)
         extents = tuple(substitute(n, points(a.operand.index)) for n in rule.extents)
-        given = tuple(self._symbol() for _ in values)
+        given = tuple(self.symbol() for _ in values)
         is_value = self._is_value(facts)
         cond = condition_of(chosen.cond, lambda at: next((w for value, w in zip(values, given, strict=True) if is_value(value, at)), None))
         inside = and_(*(c for w, n in zip(given, extents, strict=True) for c in (ge(w, -n), lt(w, n))))
@@ -287,6 +288,15 @@ class ElementPairs:
 def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
     """True only if two expressions are equal wherever the facts hold."""
     return a is b or prove(eq(a, b), facts)
+
+
+def learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:
+    """Learn a symbol of ``e`` from ``e == f``, if it is the only one of ``e`` that is wanted and not known, and ``e`` is that symbol plus something."""
+    names = [n for n in e.free & wanted if n not in found]
+    if len(names) == 1:
+        rest = substitute(e, {names[0]: ZERO})
+        if substitute(e, {names[0]: ONE}) - rest is ONE and names[0] not in rest.free and substitute(e, {names[0]: const(7)}) - rest is const(7):
+            found[names[0]] = f - substitute(rest, found)
 
 
 def shown(at: At) -> str:

@@ -7,19 +7,22 @@ images must lie in the written set, leave nothing out, and be apart (unless a te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations, product
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form
-from taskfuse.check.rewrites.elements import ElementPairs, is_equal
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
-from taskfuse.check.rewrites.sums import CombineForm, TermPart, form_of, terms
+from taskfuse.check.rewrites.elements import ElementPairs, is_equal, learn
+from taskfuse.check.rewrites.sides import At, Different, points
+from taskfuse.check.rewrites.sums import DEPTH, CombineForm, TermPart, eliminated, form_of, in_digits, reduced_points, terms
+from taskfuse.check.rewrites.weighted_sums import weighted_parts
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, interval, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, ge, interval, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
+from taskfuse.kir.witness import Definition, Reduce, operands_of
 
 MOST = 5
 """Variables of a part for which maps are tried."""
@@ -32,22 +35,36 @@ def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
         Different: they do not, or nothing shows it.
     """
     form = form_of(a) or form_of(b)
-    if form is None:
-        raise Different("it is no reduction whose terms have no order")
-    try:
-        _compare(elements, a, b, replace(form, atoms=frozenset(elements.same)), facts)
-    except Different:
-        if not elements.same:
-            raise
-        _compare(elements, a, b, form, facts)
+    tries: list[Callable[[], None]] = []
+    if form is not None:
+        tries += [partial(_compare, elements, a, b, replace(form, atoms=frozenset(elements.same)), facts)] if elements.same else []
+        tries.append(partial(_compare, elements, a, b, form, facts))
+    tries.append(partial(_compare_weighted, elements, a, b, facts))
+    for k, attempt in enumerate(tries):
+        try:
+            attempt()
+        except Different:
+            if k == len(tries) - 1:
+                raise
+        else:
+            return
 
 
 def _compare(elements: ElementPairs, a: At, b: At, form: CombineForm, facts: Facts) -> None:
     written, now = terms(a, form, elements, facts), terms(b, form, elements, facts)
     if not is_same_number(written.init, now.init):
         raise Different(f"it begins with {now.init}, and began with {written.init}")
-    images = [_Images(elements, part, now.combine.idempotent, facts) for part in written.parts]
-    for part in now.parts:
+    _compare_parts(elements, written.parts, now.parts, now.combine.idempotent, facts)
+
+
+def _compare_weighted(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
+    written, now = ([in_digits(q, elements, facts) for p in of for q in eliminated(p, facts)] for of in weighted_parts(elements, a, b, facts))
+    _compare_parts(elements, written, now, False, facts)
+
+
+def _compare_parts(elements: ElementPairs, written: Sequence[TermPart], now: Sequence[TermPart], is_idempotent: bool, facts: Facts) -> None:
+    images = [_Images(elements, part, is_idempotent, facts) for part in written]
+    for part in now:
         _place(part, images)
     for found in images:
         found.check()
@@ -162,12 +179,7 @@ class _Images:
         for condition in written.conditions:
             if not _holds(substitute(condition, to), inside):
                 raise Different(f"a term was not written, where {not_(condition)}")
-        there = written.at(to)
-        is_function = part.body is there.body or (part.body in CONVERSIONS and there.body in CONVERSIONS)
-        if not is_function or len(part.operands) != len(there.operands):
-            raise Different(f"a term is {part.body.name}, and was written as {there.body.name}")
-        for mine, yours in zip(there.operands, part.operands, strict=True):
-            self.elements.check(mine, yours, inside, is_converted=True)
+        part.check(written.at(to), self.elements, inside)
 
     # -- maps -----------------------------------------------------------------------------------------------------------------------
 
@@ -175,7 +187,7 @@ class _Images:
         """Written variables from a part's: as its operands say, which read the same elements; then as digits, in any order."""
         wanted = [v for v, _ in self.written.variables]
         found: dict[str, Expr] = {}
-        for a, b in zip(self.written.operands, part.operands, strict=False):
+        for a, b in part.alike(self.written):
             self._matched(a, b, inside, {v.name for v in wanted}, found)
         if len(found) == len(wanted):
             yield found
@@ -193,17 +205,26 @@ class _Images:
             size = size * n
         return prove(ge(size, extent), self.facts)
 
-    def _matched(self, a: At, b: At, inside: Facts, wanted: set[str], found: dict[str, Expr]) -> None:
-        """Learn written variables from two operands that should be equal."""
+    def _matched(self, a: At, b: At, inside: Facts, wanted: set[str], found: dict[str, Expr], depth: int = 0) -> None:
+        """Learn written variables from two operands that should be equal, or from what they are made of."""
         mine, yours = a.side.seen(a, inside, is_converted=True), b.side.seen(b, inside, is_converted=True)
         match mine.operand, yours.operand:
             case IndexOf(value=e), IndexOf(value=f):
-                _learn(e, f, wanted, found)
+                learn(e, simplify(f, inside), wanted, found)
             case Access(buffer=name, index=index), Access(buffer=other, index=there) if name == other:
                 for e, f in zip(index, there, strict=False):
-                    _learn(e, f, wanted, found)
+                    learn(e, simplify(f, inside), wanted, found)
+            case Access(index=index), Access(index=there) if depth < DEPTH and len(found) < len(wanted):
+                d, e = mine.side.defined(mine.operand), yours.side.defined(yours.operand)
+                if d is not None and e is not None and type(d.rule) is type(e.rule):
+                    point, other = self._point_of(mine, d, index), self._point_of(yours, e, there)
+                    for o, p in zip(operands_of(d.rule), operands_of(e.rule), strict=False):
+                        self._matched(mine.side.at(o, point), yours.side.at(p, other), inside, wanted, found, depth + 1)
             case _:
                 pass
+
+    def _point_of(self, at: At, d: Definition, index: tuple[Expr, ...]) -> Mapping[str, Expr]:
+        return reduced_points(at, d, d.rule, self.elements).point if isinstance(d.rule, Reduce) else points(index)
 
     def _inverse(self, part: TermPart, to: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
         """Which written points a map reaches from where a part has terms: conditions on the written variables. ``None`` if it is no map of digits."""
@@ -236,14 +257,6 @@ def _holds(condition: Expr, facts: Facts) -> bool:
         return False
     known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
     return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
-
-
-def _learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:
-    names = [n for n in e.free & wanted if n not in found]
-    if len(names) == 1:
-        rest = substitute(e, {names[0]: ZERO})
-        if substitute(e, {names[0]: ONE}) - rest is ONE and names[0] not in rest.free and substitute(e, {names[0]: const(7)}) - rest is const(7):
-            found[names[0]] = f - substitute(rest, found)
 
 
 def _number(digits: Sequence[tuple[Sym, Expr]]) -> Expr:

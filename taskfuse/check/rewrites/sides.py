@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from taskfuse.dtypes import DType, contains, converts_once, int64
-from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, conjuncts, eq, ge, lt, not_, prove, simplify, substitute, sym
@@ -34,6 +33,11 @@ class At(NamedTuple):
 
     side: Definitions
     operand: Operand
+
+
+def moved_to(at: At, values: Mapping[str, Expr]) -> At:
+    """An operand with other expressions for some symbols."""
+    return At(at.side, map_operand(at.operand, lambda e: substitute(e, values)))
 
 
 class ChoiceOf(NamedTuple):
@@ -80,7 +84,7 @@ class Definitions:
 
     def at(self, operand: Operand, point: Mapping[str, Expr]) -> At:
         """An operand of a definition, at a point of its iteration space."""
-        return At(self, map_operand(operand, lambda e: substitute(e, point)))
+        return moved_to(At(self, operand), point)
 
     def cases(self, found: Access) -> tuple[ChoiceOf, ...]:
         """The cases of an element that is chosen, or that belongs to one of several parts; none for others."""
@@ -170,6 +174,29 @@ def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Fac
     raise Different("nothing shows that a case of a choice holds")
 
 
+def each_value(cases: Sequence[ChoiceOf], inside: Facts) -> Iterator[tuple[At, tuple[Expr, ...]]]:
+    """The values of cases, each with the conditions under which it is taken.
+
+    Raises:
+        Different: at the end, if nothing shows that there always is a case.
+    """
+    before: tuple[Expr, ...] = ()
+    for case in cases:
+        yield case.value, (*before, case.cond)
+        if follows(case.cond, inside):
+            return
+        other = negation(case.cond, inside)
+        before, inside = (*before, other), inside.with_assumption(other)
+    raise Different("nothing shows that a case of a choice holds")
+
+
+def assuming(facts: Facts, conditions: Sequence[Expr]) -> Facts:
+    """Facts, and some conditions."""
+    for condition in conditions:
+        facts = facts.with_assumption(condition)
+    return facts
+
+
 def negation(condition: Expr, facts: Facts) -> Expr:
     """What holds where the facts do and a condition does not: something about those of its conjuncts that are open."""
     return not_(and_(*(c for c in conjuncts(condition) if not follows(c, facts))))
@@ -182,7 +209,7 @@ def follows(condition: Expr, facts: Facts) -> bool:
 
 def points(index: Sequence[Expr]) -> dict[str, Expr]:
     """The symbols of a point of an iteration space, with what stands for them."""
-    return {str(iteration_symbol(k)): e for k, e in enumerate(index)}
+    return {f"i{k}": e for k, e in enumerate(index)}
 
 
 def is_neutral(at: At, value: float, dtype: DType) -> bool:

@@ -116,5 +116,6 @@ PROVED: tuple[Build, ...] = (
     scatter,
     unscatter,
     chunk_product,
+    cascade,
 )
-ASSUMED: tuple[Build, ...] = (cascade, split_fold)
+ASSUMED: tuple[Build, ...] = (split_fold,)
