@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.linear import Linear
+from taskfuse.check.ranges import Ranges, nonnegative_form
 from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, condition_of, found_element
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, eq, ge, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Max, Min, Sym, and_, children, const, eq, ge, interval, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar.transform import rebuild
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 
@@ -27,11 +31,13 @@ class ElementPairs:
 
     Attributes:
         same: tensors whose elements are known to be equal on both sides.
+        finite: tensors on whose elements being finite that rests: maxima that sums are relative to.
         compares: how two elements with definitions are compared as sets of terms.
     """
 
     def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
         self.same: set[str] = set()
+        self.finite: set[str] = set()
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
@@ -287,7 +293,39 @@ class ElementPairs:
 
 def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
     """True only if two expressions are equal wherever the facts hold."""
-    return a is b or prove(eq(a, b), facts)
+    if a is b or prove(eq(a, b), facts):
+        return True
+    first, second = chosen(a, facts), chosen(b, facts)
+    return (first is not a or second is not b) and prove(eq(first, second), facts)
+
+
+def chosen(e: Expr, facts: Facts) -> Expr:
+    """A simpler expression, without minima and maxima of which linear arithmetic says which operand is one."""
+    e = simplify(e, facts)
+    return simplify(_chosen(e, facts), facts) if _has_extremum(e) else e
+
+
+def _chosen(e: Expr, facts: Facts) -> Expr:
+    if isinstance(e, Min | Max):
+        for x in e.args:
+            if all(x is y or holds(le(x, y) if isinstance(e, Min) else ge(x, y), facts) for y in e.args):
+                return _chosen(x, facts)
+    return rebuild(e, lambda part: _chosen(part, facts)) if _has_extremum(e) else e
+
+
+def _has_extremum(e: Expr) -> bool:
+    return isinstance(e, Min | Max) or any(map(_has_extremum, children(e)))
+
+
+def holds(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
+    if prove(condition, facts):
+        return True
+    form = nonnegative_form(condition)
+    if form is None:
+        return False
+    known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
+    return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
 
 
 def learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:

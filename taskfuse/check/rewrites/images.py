@@ -12,15 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations, product
 
-from taskfuse.check.constraints import Constraints
-from taskfuse.check.linear import Linear
-from taskfuse.check.ranges import Ranges, nonnegative_form
-from taskfuse.check.rewrites.elements import ElementPairs, is_equal, learn
+from taskfuse.check.rewrites.elements import ElementPairs, chosen, holds, is_equal, learn
 from taskfuse.check.rewrites.sides import At, Different, points
 from taskfuse.check.rewrites.sums import DEPTH, CombineForm, TermPart, eliminated, form_of, in_digits, reduced_points, terms
 from taskfuse.check.rewrites.weighted_sums import weighted_parts
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, ge, interval, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
 from taskfuse.kir.witness import Definition, Reduce, operands_of
 
@@ -143,7 +140,7 @@ class _Images:
         """Do nothing if all written points of some facts have images: those that one leaves have others."""
         first, *others = images
         for condition in first.conditions:
-            if _holds(condition, inside):
+            if holds(condition, inside):
                 continue
             if not others:
                 raise Different(f"nothing shows that the term at {self._point()} is met: {condition}")
@@ -174,10 +171,10 @@ class _Images:
         """The part's term is that at a written point, which exists."""
         part, to, written = image.part, image.to, self.written
         for v, n in written.variables:
-            if not (_holds(ge(to[v.name], 0), inside) and _holds(lt(to[v.name], n), inside)):
+            if not (holds(ge(to[v.name], 0), inside) and holds(lt(to[v.name], n), inside)):
                 raise Different(f"a term at {to[v.name]} was not written: there are {n}")
         for condition in written.conditions:
-            if not _holds(substitute(condition, to), inside):
+            if not holds(substitute(condition, to), inside):
                 raise Different(f"a term was not written, where {not_(condition)}")
         part.check(written.at(to), self.elements, inside)
 
@@ -191,6 +188,7 @@ class _Images:
             self._matched(a, b, inside, {v.name for v in wanted}, found)
         if len(found) == len(wanted):
             yield found
+            return
         if len(part.variables) > MOST or not wanted:
             return
         for places in product(range(len(wanted)), repeat=len(part.variables)):
@@ -210,10 +208,10 @@ class _Images:
         mine, yours = a.side.seen(a, inside, is_converted=True), b.side.seen(b, inside, is_converted=True)
         match mine.operand, yours.operand:
             case IndexOf(value=e), IndexOf(value=f):
-                learn(e, simplify(f, inside), wanted, found)
+                learn(e, chosen(f, inside), wanted, found)
             case Access(buffer=name, index=index), Access(buffer=other, index=there) if name == other:
                 for e, f in zip(index, there, strict=False):
-                    learn(e, simplify(f, inside), wanted, found)
+                    learn(e, chosen(f, inside), wanted, found)
             case Access(index=index), Access(index=there) if depth < DEPTH and len(found) < len(wanted):
                 d, e = mine.side.defined(mine.operand), yours.side.defined(yours.operand)
                 if d is not None and e is not None and type(d.rule) is type(e.rule):
@@ -246,17 +244,6 @@ class _Images:
         if len(own) < len(extents):
             return None
         return (*reached, *(substitute(c, own) for c in part.conditions))
-
-
-def _holds(condition: Expr, facts: Facts) -> bool:
-    """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
-    if prove(condition, facts):
-        return True
-    form = nonnegative_form(condition)
-    if form is None:
-        return False
-    known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
-    return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
 
 
 def _number(digits: Sequence[tuple[Sym, Expr]]) -> Expr:
@@ -293,7 +280,7 @@ def _apart(a: Image, b: Image, inside: Facts) -> bool:
     if prove(not_(and_(*a.conditions)), _with(inside, b.conditions)):
         return True
     every = [*b.conditions, *a.conditions]
-    return any(_holds(not_(c), _with(inside, [other for other in every if other is not c])) for c in a.conditions)
+    return any(holds(not_(c), _with(inside, [other for other in every if other is not c])) for c in a.conditions)
 
 
 def _needed(conditions: Sequence[Expr], inside: Facts) -> tuple[Expr, ...]:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import inf, isinf
 from typing import NamedTuple
 
-from taskfuse.check.rewrites.elements import ElementPairs, is_equal, learn
+from taskfuse.check.rewrites.elements import ElementPairs, is_equal, learn, shown
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, assuming, each_value, follows, moved_to, points
 from taskfuse.check.rewrites.sums import reduced_points
 from taskfuse.dtypes import DType, contains
@@ -61,9 +61,12 @@ class LinearForm:
     narrowed: frozenset[DType] = frozenset()
 
     def __add__(self, other: LinearForm) -> LinearForm:
-        sums: dict[At, Fraction] = {}
-        for at, q in (*self.terms, *other.terms):
-            sums[at] = sums.get(at, Fraction(0)) + q
+        sums = dict(self.terms)
+        for at, q in other.terms:
+            p = sums.get(at, Fraction(0))
+            if p * q < 0 and reference(at) is None:
+                raise Different(f"{shown(at)} may be infinite, and an exponent has it twice")
+            sums[at] = p + q
         made = tuple((at, q) for at, q in sums.items() if q)
         return LinearForm(made, self.constant + other.constant, self.guards | other.guards, self.raw | other.raw, self.narrowed | other.narrowed)
 

@@ -46,6 +46,8 @@ def rewritings(kernel: Kernel) -> Rewritings:
     if proved:
         changed = sum(d.tensor not in comparison.now.definitions or comparison.now.definitions[d.tensor] != d for d in kernel.written)
         reason = f"every element of {', '.join(proved)} is what was written, behind {changed} definitions that scheduling calls replaced"
+        if comparison.elements.finite:
+            reason += f", in real numbers, where {' and '.join(sorted(comparison.elements.finite))} is finite"
         made.append(Obligation(Layer.REWRITINGS, "definitions", Verdict.PROVED, reason))
     if not open_outputs:
         return Rewritings(tuple(made))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import isfinite
 from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs, shown
@@ -41,7 +42,7 @@ class Monomial:
     """A product.
 
     Attributes:
-        coefficient: a number that is not 0.
+        coefficient: a number. Terms that are 0 are kept if they are made of references without a guard, which may be infinite.
         factors: elements, each with its exponent, which is an integer.
         exponents: by exponential, what it is of.
         narrowed: narrower types that it, or a factor, is rounded to.
@@ -69,7 +70,13 @@ class Monomial:
         )
 
     def inverse(self) -> Monomial:
-        """Its reciprocal."""
+        """Its reciprocal.
+
+        Raises:
+            Different: it is 0.
+        """
+        if not self.coefficient:
+            raise Different("a divisor is 0")
         exponents = {base: form.times(-ONE) for base, form in self.exponents.items()}
         return replace(self, coefficient=1 / self.coefficient, factors=tuple((at, -n) for at, n in self.factors), exponents=exponents)
 
@@ -174,7 +181,7 @@ class WeightedSums:
         """
         found = self._known.get((at, facts))
         if found is None:
-            found = tuple(self._terms(at, facts))
+            found = tuple(t for t in self._terms(at, facts) if t.monomial.coefficient or t.monomial.raw)
             if len(found) > MOST:
                 raise Different("a sum has too many parts")
             self._known[at, facts] = found
@@ -188,8 +195,7 @@ class WeightedSums:
         if value is not None:
             if isinstance(value, float):
                 raise Different("a term is infinite")
-            if value:
-                yield WeightedTerms((), (), Monomial(Fraction(value)))
+            yield WeightedTerms((), (), Monomial(Fraction(value)))
             return
         d = self.forms.defined(at)
         chosen = list(at.side.open_cases(at.operand, facts)) if d is not None and isinstance(at.operand, Access) else []
@@ -202,17 +208,17 @@ class WeightedSums:
         match d:
             case Definition(rule=Apply() as rule) if rule.dtype.is_float and d.dtype.is_float:
                 made = self._of_function(at, d, rule, facts)
-            case Definition(rule=Reduce() as rule) if rule.combine is COMBINES["add"] and rule.dtype.is_float and self._may_be(d.dtype, rule.dtype):
+            case Definition(rule=Reduce() as rule) if rule.combine is COMBINES["add"] and self._may_be(d.dtype, rule.dtype):
                 made = self._of_sum(at, d, rule, facts)
-            case Definition(rule=Iterate() as rule) if rule.op is FMA and rule.dtype.is_float and self._may_be(d.dtype, rule.dtype):
+            case Definition(rule=Iterate() as rule) if rule.op is FMA and self._may_be(d.dtype, rule.dtype):
                 made = self._of_fold(at, d, rule, facts)
             case _:
                 pass
         yield from (WeightedTerms((), (), Monomial(factors=((at, 1),))),) if made is None else made
 
-    def _may_be(self, narrow: DType, wide: DType) -> bool:
-        """True if a partial result may be rounded to a dtype: that is no less than the result's."""
-        return contains(narrow, wide) or contains(narrow, self.result)
+    def _may_be(self, dtype: DType, wide: DType) -> bool:
+        """True if a partial result may have a dtype and be computed in a wide one: neither is less than the result's."""
+        return wide.is_float and contains(wide, self.result.compute) and contains(dtype, self.result)
 
     # -- functions ------------------------------------------------------------------------------------------------------------------
 
@@ -263,6 +269,8 @@ class WeightedSums:
         first, second = self.terms(a, facts), self.terms(b, facts)
         if any(t.variables for t in first) and any(t.variables for t in second):
             return None
+        if not first or not second:
+            return tuple(t.times(WeightedTerms((), (), Monomial(Fraction(0)))) for t in (*first, *second))
         return tuple(t.times(u) for t in first for u in second)
 
     def _negated(self, at: At, facts: Facts) -> tuple[WeightedTerms, ...]:
@@ -282,7 +290,9 @@ class WeightedSums:
             if isinstance(form.constant, Fraction):
                 exponents = {base: LinearForm(form.terms, form.constant)}
                 yield WeightedTerms((), case.conditions, Monomial(exponents=exponents, narrowed=form.narrowed, guards=form.guards, raw=form.raw))
-            elif not form.constant < 0:
+            elif form.constant < 0:
+                yield WeightedTerms((), case.conditions, Monomial(Fraction(0), narrowed=form.narrowed, guards=form.guards, raw=form.raw))
+            else:
                 raise Different("an exponential is infinite")
 
     def _exponential(self, at: At, facts: Facts) -> tuple[WeightedTerms, Elementwise, LinearForm] | None:
@@ -343,8 +353,6 @@ class WeightedSums:
         every = tuple(WeightedTerms((*reduced.variables, *t.variables), (*reduced.conditions, *t.conditions), t.monomial) for t in made)
         if rule.rescaled is None:
             return (*every, *self._constant(rule.init.value))
-        if not is_same_number(rule.init.value, 0):
-            raise Different("a sum that is rescaled begins with a number")
         end = next((e for k, e in rule.ends if k == rule.rescaled), None)
         extent = d.space[rule.rescaled]
         last = extent if end is None else minimum(extent, substitute(end, reduced.point))
@@ -362,6 +370,8 @@ class WeightedSums:
 
     @staticmethod
     def _constant(value: float) -> Iterator[WeightedTerms]:
+        if not isfinite(value):
+            raise Different("a sum begins with an infinity")
         if value:
             yield WeightedTerms((), (), Monomial(Fraction(value)))
 
@@ -382,7 +392,7 @@ class WeightedSums:
             exponents[base] = running.at({t.name: step}) + running.at({t.name: end - 1}).times(-ONE)
         guards, raw = (frozenset(Guard(g.at, ((t, end), *g.variables), (lt(step, t), *g.conditions)) for g in of) for of in (factors.guards, factors.raw))
         by = WeightedTerms((), (), Monomial(ONE, (), exponents, factors.narrowed, guards, raw))
-        return tuple(term.times(by) for term in every)
+        return tuple(term.times(by) for term in every or (WeightedTerms((), (), Monomial(Fraction(0))),))
 
     @staticmethod
     def _running(form: LinearForm, t: Sym) -> LinearForm | None:
@@ -421,7 +431,9 @@ class WeightedSums:
         raw, guards = ([g for g in of if self._is_open(g, finite, inside)] for of in (found.monomial.raw, found.monomial.guards))
         if raw:
             raise Different(f"{shown(raw[0].at)} may be of nothing")
-        if guards and not any(self._is_least(g, guards, inside) and self._vanishes(found.monomial, g, inside) for g in guards if not g.variables):
+        if not guards or not found.monomial.coefficient:
+            return
+        if not any(not g.variables and self._is_least(g, guards, inside) and self._vanishes(found.monomial, g, inside) for g in guards):
             raise Different(f"nothing shows that its terms are 0 where {shown(guards[0].at)} is of nothing")
 
     @staticmethod
@@ -488,18 +500,19 @@ def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[
     """
     d = a.side.defined(a.operand)
     if d is None or not d.dtype.is_float:
-        raise Different("it is no sum of floats")
+        raise Different("it is no reduction whose terms have no order, and no sum of floats")
     known = {name for name in elements.same if not all(_is_pointwise(side.definitions.get(name)) for side in (a.side, b.side))}
     sums = WeightedSums(elements, frozenset(known), d.dtype)
     written, now = sums.terms(a, facts), sums.terms(b, facts)
     finite = [g.at for t in written for g in t.monomial.raw]
     references = [At(b.side, at.operand) for t in written for form in t.monomial.exponents.values() for at, _ in form.terms if _is_shared(at, known)]
-    now = tuple(sums.relative_to(t, references, facts) for t in now)
+    now = tuple(sums.relative_to(t, references, facts) if t.monomial.coefficient else t for t in now)
     for t in written:
         sums.check_guards(t, finite, facts)
-    for t in now:
+    for t in now:  # also those that are 0
         sums.check_guards(t, [At(b.side, at.operand) for at in finite if _is_shared(at, known)], facts)
-    return [sums.part(t) for t in written], [sums.part(t) for t in now]
+    elements.finite |= {at.operand.buffer for at in finite if isinstance(at.operand, Access)}
+    return [sums.part(t) for t in written if t.monomial.coefficient], [sums.part(t) for t in now if t.monomial.coefficient]
 
 
 def _is_pointwise(d: Definition | None) -> bool:
