@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form
-from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, condition_of, found_element
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_case, follows, points
+from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, found_element
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Max, Min, Sym, and_, children, const, eq, ge, interval, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.scalar.transform import rebuild
@@ -296,7 +296,9 @@ def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
     if a is b or prove(eq(a, b), facts):
         return True
     first, second = chosen(a, facts), chosen(b, facts)
-    return (first is not a or second is not b) and prove(eq(first, second), facts)
+    if first is a and second is b:
+        return False
+    return holds(ge(first, second), facts) and holds(le(first, second), facts)
 
 
 def chosen(e: Expr, facts: Facts) -> Expr:

@@ -188,7 +188,8 @@ class _Images:
             self._matched(a, b, inside, {v.name for v in wanted}, found)
         if len(found) == len(wanted):
             yield found
-            return
+            if self._inverse(part, found) is not None:
+                return
         if len(part.variables) > MOST or not wanted:
             return
         for places in product(range(len(wanted)), repeat=len(part.variables)):
