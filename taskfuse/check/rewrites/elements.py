@@ -190,7 +190,7 @@ class ElementPairs:
                 return
             self.same_rules(a, mine, b, yours, facts)
         except Different:
-            if not any(d is not None and isinstance(d.rule, Reduce | Accumulate) for d in (mine, yours)):
+            if not any(d is not None and isinstance(d.rule, Reduce | Accumulate | Iterate) for d in (mine, yours)):
                 raise
             self.compares(self, a, b, facts)
 

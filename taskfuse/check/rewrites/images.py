@@ -7,16 +7,13 @@ images must lie in the written set, leave nothing out, and be apart (unless a te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import permutations, product
 
 from taskfuse.check.rewrites.elements import ElementPairs, chosen, holds, is_equal, learn
 from taskfuse.check.rewrites.sides import At, Different, points
-from taskfuse.check.rewrites.sums import DEPTH, CombineForm, TermPart, eliminated, form_of, in_digits, reduced_points, terms
-from taskfuse.check.rewrites.weighted_sums import weighted_parts
-from taskfuse.ir.expr import is_same_number
+from taskfuse.check.rewrites.sums import DEPTH, TermPart, reduced_points
 from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.kir.operands import Access, IndexOf
 from taskfuse.kir.witness import Definition, Reduce, operands_of
@@ -25,41 +22,12 @@ MOST = 5
 """Variables of a part for which maps are tried."""
 
 
-def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
-    """Do nothing if two elements combine the same terms.
+def compare_parts(elements: ElementPairs, written: Sequence[TermPart], now: Sequence[TermPart], facts: Facts, *, is_idempotent: bool = False) -> None:
+    """Do nothing if each term of some parts is one of those that were written, and each of these is met once.
 
     Raises:
-        Different: they do not, or nothing shows it.
+        Different: they are not, or nothing shows it.
     """
-    form = form_of(a) or form_of(b)
-    tries: list[Callable[[], None]] = []
-    if form is not None:
-        tries += [partial(_compare, elements, a, b, replace(form, atoms=frozenset(elements.same)), facts)] if elements.same else []
-        tries.append(partial(_compare, elements, a, b, form, facts))
-    tries.append(partial(_compare_weighted, elements, a, b, facts))
-    for k, attempt in enumerate(tries):
-        try:
-            attempt()
-        except Different:
-            if k == len(tries) - 1:
-                raise
-        else:
-            return
-
-
-def _compare(elements: ElementPairs, a: At, b: At, form: CombineForm, facts: Facts) -> None:
-    written, now = terms(a, form, elements, facts), terms(b, form, elements, facts)
-    if not is_same_number(written.init, now.init):
-        raise Different(f"it begins with {now.init}, and began with {written.init}")
-    _compare_parts(elements, written.parts, now.parts, now.combine.idempotent, facts)
-
-
-def _compare_weighted(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
-    written, now = ([in_digits(q, elements, facts) for p in of for q in eliminated(p, facts)] for of in weighted_parts(elements, a, b, facts))
-    _compare_parts(elements, written, now, False, facts)
-
-
-def _compare_parts(elements: ElementPairs, written: Sequence[TermPart], now: Sequence[TermPart], is_idempotent: bool, facts: Facts) -> None:
     images = [_Images(elements, part, is_idempotent, facts) for part in written]
     for part in now:
         _place(part, images)

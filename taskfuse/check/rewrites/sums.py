@@ -13,7 +13,7 @@ from typing import NamedTuple
 from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_value, is_neutral, moved_to, points
 from taskfuse.dtypes import DType
-from taskfuse.ir.combine import Combine
+from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import is_same_number
@@ -125,7 +125,7 @@ class CombineForm:
             return True
         return is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
 
-    def starts_neutral(self, rule: Reduce) -> bool:
+    def starts_neutral(self, rule: Reduce | Iterate) -> bool:
         """True if a reduction adds nothing of its own."""
         return is_same_number(rule.init.value, self.combine.neutral(rule.dtype))
 
@@ -138,8 +138,15 @@ def form_of(at: At) -> CombineForm | None:
             return CombineForm(rule.combine, rule.dtype, d.dtype)
         case Definition(rule=Accumulate() as rule):
             return CombineForm(rule.combine, rule.dtype, d.dtype)
+        case Definition(rule=Iterate() as rule) if (combine := combine_of(rule)) is not None:
+            return CombineForm(combine, rule.dtype, d.dtype)
         case _:
             return None
+
+
+def combine_of(rule: Iterate) -> Combine | None:
+    """The function by which a fold combines, if its steps do that."""
+    return next((c for c in COMBINES.values() if c.op is rule.op), None)
 
 
 def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> TermSet:
@@ -156,19 +163,23 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
         match d.rule:
             case Reduce() as rule if form_of(at) is not None and rule.combine is form.combine:
                 init = rule.init.value
+            case Iterate() as rule if rule.op is form.combine.op:
+                init = rule.init.value
             case Apply() as rule if rule.op is not form.combine.op:
                 one = TermPart((), (), rule.op, tuple(at.side.at(o, points(_index(at))) for o in rule.operands))
                 if rule.dtype is form.wide:
                     return TermSet(form.combine, form.wide, form.dtype, init, tuple(eliminated(one, facts)))
             case _:
                 pass
-    parts = (q for p in _expanded(_alone(at), form, elements, facts, is_outer=True) for q in eliminated(p, facts))
-    found = tuple(in_digits(p, elements, facts) for p in parts)
-    return TermSet(form.combine, form.wide, form.dtype, init, found)
+    return TermSet(form.combine, form.wide, form.dtype, init, tuple(terms_of(at, form, elements, facts)))
 
 
-def _alone(at: At) -> TermPart:
-    return TermPart((), (), ELEMENTWISE["copy"], (at,))
+def terms_of(whole: At | TermPart, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
+    """The parts of an element, or of the elements of a part."""
+    is_outer = not isinstance(whole, TermPart)
+    part = TermPart((), (), ELEMENTWISE["copy"], (whole,)) if is_outer else whole
+    for made in _expanded(part, form, elements, facts, is_outer):
+        yield from (in_digits(p, elements, facts) for p in eliminated(made, facts))
 
 
 def _index(at: At) -> tuple[Expr, ...]:
@@ -198,13 +209,15 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         return
     match d.rule:
         case Reduce() as rule if rule.rescaled is None and rule.combine is form.combine and rule.dtype is form.wide and (is_outer or form.starts_neutral(rule)):
-            yield from _of_reduction(part, operand, d, rule, form, elements, facts)
+            yield from _of_reduction(part, operand, d, rule, rule.body, form, elements, facts)
         case Accumulate() as rule if rule.combine is form.combine and rule.dtype is form.wide:
             v, _ = elements.fresh(d.space[rule.axis], facts)
             own = _index(operand)[rule.axis]
             at = operand.side.at(rule.operand, points(_index(operand)) | {f"i{rule.axis}": v})
             ends = (lt if rule.is_exclusive else le)(v, own)
             yield from _expanded(_joined(part, ((v, d.space[rule.axis]),), (ends,), ELEMENTWISE["copy"], (at,)), form, elements, facts)
+        case Iterate() as rule if rule.op is form.combine.op and rule.dtype is form.wide and (is_outer or form.starts_neutral(rule)):
+            yield from _of_reduction(part, operand, d, rule, ELEMENTWISE["copy"], form, elements, facts)
         case Apply() as rule if rule.op is form.combine.op and rule.dtype is form.wide:
             for o in rule.operands:
                 yield from _expanded(replace(part, operands=(operand.side.at(o, points(_index(operand))),)), form, elements, facts)
@@ -230,10 +243,12 @@ def _products(part: TermPart, form: CombineForm, facts: Facts) -> Iterator[TermP
         yield from _products(here, form, facts) if form.is_neutral(value) else (here,)
 
 
-def _of_reduction(part: TermPart, operand: At, d: Definition, rule: Reduce, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
+def _of_reduction(
+    part: TermPart, operand: At, d: Definition, rule: Reduce | Iterate, body: Elementwise, form: CombineForm, elements: ElementPairs, facts: Facts
+) -> Iterator[TermPart]:
     reduced = reduced_points(operand, d, rule, elements)
     operands = tuple(operand.side.at(o, reduced.point) for o in rule.operands)
-    yield from _expanded(_joined(part, reduced.variables, reduced.conditions, rule.body, operands), form, elements, facts)
+    yield from _expanded(_joined(part, reduced.variables, reduced.conditions, body, operands), form, elements, facts)
 
 
 class ReducedPoints(NamedTuple):

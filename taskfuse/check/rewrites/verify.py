@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.images import compare_terms
 from taskfuse.check.rewrites.instances import Instance, instance
 from taskfuse.check.rewrites.sides import At, Definitions, Different
 from taskfuse.ir.dims import facts_of

@@ -17,9 +17,10 @@ from math import isfinite
 from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs, shown
+from taskfuse.check.rewrites.images import compare_parts
 from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, assuming, each_value, points
-from taskfuse.check.rewrites.sums import TermPart, reduced_points
+from taskfuse.check.rewrites.sums import CombineForm, TermPart, reduced_points, terms_of
 from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -29,7 +30,7 @@ from taskfuse.ir.scalar import Const, Expr, Facts, Sym, lt, minimum, not_, prove
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce
 
-ADD, MUL, FMA = ELEMENTWISE["add"], ELEMENTWISE["mul"], ELEMENTWISE["fma"]
+COPY, MUL, FMA = ELEMENTWISE["copy"], ELEMENTWISE["mul"], ELEMENTWISE["fma"]
 BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
 """Exponentials."""
 MOST = 64
@@ -44,6 +45,7 @@ class Monomial:
     Attributes:
         coefficient: a number. Terms that are 0 are kept if they are made of references without a guard, which may be infinite.
         factors: elements, each with its exponent, which is an integer.
+        products: factors that are products of elements themselves, as sets of terms.
         exponents: by exponential, what it is of.
         narrowed: narrower types that it, or a factor, is rounded to.
         guards, raw: references, as those of linear forms.
@@ -51,6 +53,7 @@ class Monomial:
 
     coefficient: Fraction = ONE
     factors: tuple[tuple[At, int], ...] = ()
+    products: tuple[TermPart, ...] = ()
     exponents: Mapping[Elementwise, LinearForm] = field(default_factory=dict[Elementwise, LinearForm])
     narrowed: frozenset[DType] = frozenset()
     guards: frozenset[Guard] = frozenset()
@@ -63,6 +66,7 @@ class Monomial:
         return Monomial(
             self.coefficient * other.coefficient,
             (*self.factors, *other.factors),
+            (*self.products, *other.products),
             exponents,
             self.narrowed | other.narrowed,
             self.guards | other.guards,
@@ -73,17 +77,17 @@ class Monomial:
         """Its reciprocal.
 
         Raises:
-            Different: it is 0.
+            Different: it is 0, or has products of its own.
         """
-        if not self.coefficient:
-            raise Different("a divisor is 0")
+        if not self.coefficient or self.products:
+            raise Different("a divisor is 0, or a product over steps")
         exponents = {base: form.times(-ONE) for base, form in self.exponents.items()}
         return replace(self, coefficient=1 / self.coefficient, factors=tuple((at, -n) for at, n in self.factors), exponents=exponents)
 
     @property
     def is_exponential(self) -> bool:
         """True if nothing but exponentials is in it."""
-        return self.coefficient == 1 and not self.factors
+        return self.coefficient == 1 and not self.factors and not self.products
 
 
 class WeightedTerms(NamedTuple):
@@ -116,12 +120,20 @@ class WeightedPart(TermPart):
 
     Attributes:
         constants: of exponents.
+        products: factors that are products of elements, as sets of terms.
     """
 
     coefficient: Fraction
+    products: tuple[TermPart, ...]
     roles: tuple[Role, ...]
     constants: Mapping[Elementwise, Fraction]
     narrowed: frozenset[DType]
+
+    def at(self, values: Mapping[str, Expr]) -> WeightedPart:
+        """See :meth:`TermPart.at`."""
+        moved = super(WeightedPart, self).at(values)
+        assert isinstance(moved, WeightedPart)
+        return replace(moved, products=tuple(p.at(values) for p in self.products))
 
     def alike(self, written: TermPart) -> Iterator[tuple[At, At]]:
         """See :meth:`TermPart.alike`."""
@@ -153,6 +165,8 @@ class WeightedPart(TermPart):
                 break
             else:
                 raise reason or Different("a factor is not what was written")
+        if self.products or written.products:
+            compare_parts(elements, written.products, self.products, inside)
 
 
 def _order(role: Role) -> tuple[str, Fraction]:
@@ -210,6 +224,8 @@ class WeightedSums:
                 made = self._of_function(at, d, rule, facts)
             case Definition(rule=Reduce() as rule) if rule.combine is COMBINES["add"] and self._may_be(d.dtype, rule.dtype):
                 made = self._of_sum(at, d, rule, facts)
+            case Definition(rule=Reduce() as rule) if rule.combine is COMBINES["mul"] and self._may_be(d.dtype, rule.dtype):
+                made = self._of_product(at, d, rule, facts)
             case Definition(rule=Iterate() as rule) if rule.op is FMA and self._may_be(d.dtype, rule.dtype):
                 made = self._of_fold(at, d, rule, facts)
             case _:
@@ -359,14 +375,41 @@ class WeightedSums:
         return self._rescaled(at, rule.operands[-1], reduced.point, rule.rescaled, last, every, facts)
 
     def _of_fold(self, at: At, d: Definition, rule: Iterate, facts: Facts) -> tuple[WeightedTerms, ...] | None:
-        """A fold ``s = s*factor + term``."""
-        if not is_same_number(rule.init.value, 0):
-            raise Different("a fold begins with a number")
+        """A fold ``s = s*factor + term``: where it begins with a number, this is multiplied by all factors."""
         factor, term = rule.operands
         reduced = reduced_points(at, d, rule, self.elements)
         made = self.terms(at.side.at(term, reduced.point), _inside(facts, reduced.variables, reduced.conditions))
         every = tuple(WeightedTerms((*reduced.variables, *t.variables), (*reduced.conditions, *t.conditions), t.monomial) for t in made)
-        return self._rescaled(at, factor, reduced.point, rule.axis, d.space[rule.axis], every, facts)
+        extent = d.space[rule.axis]
+        if is_same_number(rule.init.value, 0):
+            return self._rescaled(at, factor, reduced.point, rule.axis, extent, every, facts)
+        (first,) = self._constant(rule.init.value)
+        return (
+            *self._multiplied(at, factor, reduced.point, rule.axis, extent, every, facts),
+            first.times(self._product_of(at, factor, reduced.point, rule.axis, extent, (), facts)),
+        )
+
+    def _of_product(self, at: At, d: Definition, rule: Reduce, facts: Facts) -> tuple[WeightedTerms, ...]:
+        """A product of elements as a factor; its parts are those that the elements are products of, in turn."""
+        parts = tuple(terms_of(at, CombineForm(rule.combine, rule.dtype, d.dtype), self.elements, facts))
+        made = WeightedTerms((), (), Monomial(products=parts))
+        return tuple(made.times(first) for first in self._constant(rule.init.value))
+
+    def _multiplied(
+        self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, every: Sequence[WeightedTerms], facts: Facts
+    ) -> tuple[WeightedTerms, ...]:
+        """Terms of steps along an axis, each multiplied by the product of the factors of all later steps."""
+        step = point[f"i{axis}"]
+        return tuple(term.times(self._product_of(at, factor, point, axis, end, (step,), facts)) for term in every)
+
+    def _product_of(self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, after: Sequence[Expr], facts: Facts) -> WeightedTerms:
+        """The product of the factors of all steps, or of those after one."""
+        t = self.elements.symbol()
+        element = at.side.at(factor, {**point, f"i{axis}": t})
+        dtype = at.side.dtype(element.operand)
+        form = CombineForm(COMBINES["mul"], dtype.compute, dtype)
+        steps = TermPart(((t, end),), tuple(lt(step, t) for step in after), COPY, (element,))
+        return WeightedTerms((), (), Monomial(products=tuple(terms_of(steps, form, self.elements, facts))))
 
     @staticmethod
     def _constant(value: float) -> Iterator[WeightedTerms]:
@@ -379,6 +422,19 @@ class WeightedSums:
         self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, every: Sequence[WeightedTerms], facts: Facts
     ) -> tuple[WeightedTerms, ...]:
         """Terms of steps along an axis, each multiplied by the factors of all later steps."""
+        try:
+            return self._relative(at, factor, point, axis, end, every, facts)
+        except Different:
+            return self._multiplied(at, factor, point, axis, end, every, facts)
+
+    def _relative(
+        self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, every: Sequence[WeightedTerms], facts: Facts
+    ) -> tuple[WeightedTerms, ...]:
+        """The same, where the factors of all later steps are a quotient of two steps'.
+
+        Raises:
+            Different: they are not.
+        """
         t, step = self.elements.symbol(), point[f"i{axis}"]
         found = self.terms(at.side.at(factor, {**point, f"i{axis}": t}), facts.with_range(t.name, 0, end - 1))
         if len(found) != 1 or found[0].variables or found[0].conditions or not found[0].monomial.is_exponential:
@@ -391,7 +447,7 @@ class WeightedSums:
                 raise Different("what a sum is rescaled by is not relative to the step before")
             exponents[base] = running.at({t.name: step}) + running.at({t.name: end - 1}).times(-ONE)
         guards, raw = (frozenset(Guard(g.at, ((t, end), *g.variables), (lt(step, t), *g.conditions)) for g in of) for of in (factors.guards, factors.raw))
-        by = WeightedTerms((), (), Monomial(ONE, (), exponents, factors.narrowed, guards, raw))
+        by = WeightedTerms((), (), Monomial(exponents=exponents, narrowed=factors.narrowed, guards=guards, raw=raw))
         return tuple(term.times(by) for term in every or (WeightedTerms((), (), Monomial(Fraction(0))),))
 
     @staticmethod
@@ -489,7 +545,7 @@ class WeightedSums:
         operands = [*m.factors, *((at, base, q) for base, form in m.exponents.items() for at, q in form.terms)]
         roles = tuple(Role(None, Fraction(o[1])) if len(o) == 2 else Role(o[1], o[2]) for o in operands)
         constants = {base: Fraction(form.constant) for base, form in m.exponents.items() if form.constant}
-        return WeightedPart(found.variables, found.conditions, MUL, tuple(o[0] for o in operands), m.coefficient, roles, constants, m.narrowed)
+        return WeightedPart(found.variables, found.conditions, MUL, tuple(o[0] for o in operands), m.coefficient, m.products, roles, constants, m.narrowed)
 
 
 def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[list[TermPart], list[TermPart]]:

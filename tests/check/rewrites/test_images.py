@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 import taskfuse as tf
+from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.images import compare_terms
 from taskfuse.check.rewrites.sides import At, Definitions, Different
 from taskfuse.ir.scalar import Facts, const
 from taskfuse.kir import Kernel
