@@ -13,11 +13,36 @@ from itertools import permutations, product
 
 from taskfuse.check.rewrites.elements import ElementPairs, chosen, holds, is_equal, learn
 from taskfuse.check.rewrites.sides import At, Different, points
-from taskfuse.check.rewrites.sums import DEPTH, TermPart, reduced_points
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, ge, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.check.rewrites.sums import DEPTH, TermPart, eliminated, reduced_points
+from taskfuse.ir.scalar import (
+    ONE,
+    ZERO,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Facts,
+    Max,
+    Min,
+    Sum,
+    Sym,
+    and_,
+    compare,
+    const,
+    ge,
+    le,
+    lt,
+    not_,
+    prove,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir.operands import Access, IndexOf
 from taskfuse.kir.witness import Definition, Reduce, operands_of
 
+FEW = 4
+"""Values of a variable for each of which terms are looked for."""
 MOST = 5
 """Variables of a part for which maps are tried."""
 
@@ -30,9 +55,29 @@ def compare_parts(elements: ElementPairs, written: Sequence[TermPart], now: Sequ
     """
     images = [_Images(elements, part, is_idempotent, facts) for part in written]
     for part in now:
-        _place(part, images)
+        _placed(part, images, facts)
     for found in images:
         found.check()
+
+
+def _placed(part: TermPart, images: Sequence[_Images], facts: Facts) -> None:
+    """Find the terms of a part; where nothing says which they are, for each value of a variable with few, as where these are steps of unequal length."""
+    before = [list(found.images) for found in images]
+    try:
+        _place(part, images)
+    except Different:
+        few = [(v, n.value) for v, n in part.variables if isinstance(n, Const) and 1 < n.value <= FEW]
+        for v, n in few:
+            for found, kept in zip(images, before, strict=True):
+                found.images = list(kept)
+            try:
+                for k in range(n):
+                    for one in eliminated(part.at({v.name: const(k)}), facts):
+                        _place(one, images)
+            except Different:
+                continue
+            return
+        raise
 
 
 def _place(part: TermPart, images: Sequence[_Images]) -> None:
@@ -212,7 +257,7 @@ class _Images:
             reached += [ge(rest, 0), lt(rest, size)]
         if len(own) < len(extents):
             return None
-        return (*reached, *(substitute(c, own) for c in part.conditions))
+        return tuple(c for condition in (*reached, *(substitute(c, own) for c in part.conditions)) for c in _bounds(condition))
 
 
 def _number(digits: Sequence[tuple[Sym, Expr]]) -> Expr:
@@ -242,6 +287,18 @@ def _digits(e: Expr, extents: Mapping[str, Expr], facts: Facts) -> list[tuple[st
         found.append((name, left.pop(name)))
         size = size * extents[name]
     return found
+
+
+def _bounds(condition: Expr) -> Iterator[Expr]:
+    """A bound by a minimum, or of a maximum, as bounds by, or of, each operand: one that fails says more."""
+    if isinstance(condition, Compare) and condition.op in (CompareOp.LT, CompareOp.LE):
+        difference = condition.b - condition.a
+        for term, k in difference.terms if isinstance(difference, Sum) else ((difference, 1),):
+            if isinstance(term, Min if k > 0 else Max):
+                for x in term.args:
+                    yield from _bounds(compare(condition.op, ZERO, difference - k * term + k * x))
+                return
+    yield condition
 
 
 def _apart(a: Image, b: Image, inside: Facts) -> bool:
