@@ -15,8 +15,29 @@ from taskfuse.check.ranges import Ranges, nonnegative_form
 from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, found_element
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Max, Min, Sym, and_, children, const, eq, ge, interval, le, lt, not_, prove, simplify, substitute, sym
-from taskfuse.ir.scalar.transform import rebuild
+from taskfuse.ir.scalar import (
+    ONE,
+    ZERO,
+    Expr,
+    Facts,
+    Max,
+    Min,
+    Sym,
+    and_,
+    children,
+    const,
+    eq,
+    ge,
+    interval,
+    le,
+    lt,
+    not_,
+    prove,
+    rebuild,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 

@@ -16,7 +16,7 @@ from taskfuse.kir.operands import Access
 from tests.check.rewrites.rewritten import rewritten
 
 ONE = Fraction(1)
-I, J = sym("i"), sym("j")
+ROW, COLUMN = sym("i"), sym("j")
 
 
 def kernel() -> Kernel:
@@ -53,46 +53,46 @@ def form(name: str, *index: Sym | int) -> LinearForm:
 
 
 def test_an_exponent_is_a_linear_form_that_remembers_its_guard() -> None:
-    found = form(Z, I, J)
-    assert dict(found.terms) == {at("x", I, J): Fraction(1, 2), at(TOP, I): Fraction(-1, 2)}
-    assert found.guards == {Guard(at(TOP, I))}
+    found = form(Z, ROW, COLUMN)
+    assert dict(found.terms) == {at("x", ROW, COLUMN): Fraction(1, 2), at(TOP, ROW): Fraction(-1, 2)}
+    assert found.guards == {Guard(at(TOP, ROW))}
     assert not found.raw
 
 
 def test_a_reference_without_a_guard_is_raw() -> None:
-    assert form(TOP, I).raw == {Guard(at(TOP, I))}
-    assert form(SAFE, I).guards == {Guard(at(TOP, I))}
+    assert form(TOP, ROW).raw == {Guard(at(TOP, ROW))}
+    assert form(SAFE, ROW).guards == {Guard(at(TOP, ROW))}
 
 
 def test_an_infinity_guards_nothing() -> None:
     """``where(isfinite(m), m, -inf)`` is no number where m is none."""
-    assert form(PLAIN, I).terms == ((at(PLAIN, I), ONE),)
+    assert form(PLAIN, ROW).terms == ((at(PLAIN, ROW), ONE),)
 
 
 def test_choices_by_indices_are_cases() -> None:
-    inside, outside = forms().cases(at(MASKED, I, J), FACTS)
-    assert inside.form.terms == ((at("x", I, J), ONE),)
+    inside, outside = forms().cases(at(MASKED, ROW, COLUMN), FACTS)
+    assert inside.form.terms == ((at("x", ROW, COLUMN), ONE),)
     assert outside.form.constant == -inf
-    assert forms().only(at(MASKED, I, 3), FACTS) is not None
+    assert forms().only(at(MASKED, ROW, 3), FACTS) is not None
 
 
 def test_what_may_be_infinite_does_not_cancel() -> None:
     with pytest.raises(Different, match="may be infinite"):
-        form(NONE, I, J)
+        form(NONE, ROW, COLUMN)
 
 
 @pytest.mark.parametrize(
     ("low", "high", "holds"),
     [
-        (at("x", I, J), at(TOP, I), True),
-        (at("x", I, J), at(RUN, I, J), True),
-        (at("x", I, 3), at(RUN, I, 2), False),
-        (at(RUN, I, J), at(TOP, I), True),
-        (at(RUN, I, 3), at(RUN, I, 4), True),
-        (at(RUN, I, 4), at(RUN, I, 3), False),
-        (at(TOP, I), at(RUN, I, 31), True),
-        (at(TOP, I), at(RUN, I, 30), False),
-        (at("x", 1, J), at(TOP, 2), False),
+        (at("x", ROW, COLUMN), at(TOP, ROW), True),
+        (at("x", ROW, COLUMN), at(RUN, ROW, COLUMN), True),
+        (at("x", ROW, 3), at(RUN, ROW, 2), False),
+        (at(RUN, ROW, COLUMN), at(TOP, ROW), True),
+        (at(RUN, ROW, 3), at(RUN, ROW, 4), True),
+        (at(RUN, ROW, 4), at(RUN, ROW, 3), False),
+        (at(TOP, ROW), at(RUN, ROW, 31), True),
+        (at(TOP, ROW), at(RUN, ROW, 30), False),
+        (at("x", 1, COLUMN), at(TOP, 2), False),
         (at(TOP, 1), at(TOP, 2), False),
     ],
 )
@@ -101,18 +101,18 @@ def test_maxima_bound_what_they_combine(low: At, high: At, holds: bool) -> None:
 
 
 def test_bounds_hold_where_conditions_do() -> None:
-    low, high = LinearForm(((at(RUN, I, J), ONE),)), at(RUN, I, sym("k"))
+    low, high = LinearForm(((at(RUN, ROW, COLUMN), ONE),)), at(RUN, ROW, sym("k"))
     facts = FACTS.with_range("k", 0, 31)
     assert not forms().is_bounded(low, high, facts)
-    assert forms().is_bounded(low, high, facts.with_assumption(lt(J, sym("k"))))
+    assert forms().is_bounded(low, high, facts.with_assumption(lt(COLUMN, sym("k"))))
 
 
 def test_equal_maxima_bound_each_other() -> None:
-    assert forms().is_same(at(TOP, I), at(RUN, I, 31), FACTS)
-    assert not forms().is_same(at(TOP, I), at(RUN, I, 30), FACTS)
+    assert forms().is_same(at(TOP, ROW), at(RUN, ROW, 31), FACTS)
+    assert not forms().is_same(at(TOP, ROW), at(RUN, ROW, 30), FACTS)
 
 
 def test_references_are_maxima_of_floats_from_nothing_on() -> None:
-    assert reference(at(TOP, I)) is not None
-    assert reference(at(RUN, I, J)) is not None
-    assert reference(at(Z, I, J)) is None
+    assert reference(at(TOP, ROW)) is not None
+    assert reference(at(RUN, ROW, COLUMN)) is not None
+    assert reference(at(Z, ROW, COLUMN)) is None
