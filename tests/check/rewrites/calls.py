@@ -110,6 +110,12 @@ def split_fold(f: tf.Fusion) -> None:
     y.split_fold(4)
 
 
+def split_maximum(f: tf.Fusion) -> None:
+    y = tf.fold("maximum", tf.define_tensor(["M", "N"], name="x"), axis=1, init=-1.0)
+    f.add_output(y)
+    y.split_fold(4)
+
+
 PROVED: tuple[Build, ...] = (
     rfactor,
     chunk,
@@ -124,5 +130,7 @@ PROVED: tuple[Build, ...] = (
     unscatter,
     chunk_product,
     pack_factors,
+    cascade,
+    split_fold,
+    split_maximum,
 )
-ASSUMED: tuple[Build, ...] = (cascade, split_fold)
