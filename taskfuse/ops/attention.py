@@ -89,7 +89,7 @@ def _attention(
         check_tensor(name, tv)
     fusion = common_fusion(name, (query, key, value, *(() if attn_mask is None else (check_tensor(name, attn_mask),))))
     _check(name, query, key, value, attn_mask)
-    factor = _scale(name, query, scale)
+    factor = scale_of(name, query, scale)
     shape = (*query.shape[:-1], value.shape[-1])
     with fusion.call():
         is_shared = enable_gqa and _heads_per_key(name, query, key) > 1 and _heads_per_key(name, query, value) == _heads_per_key(name, query, key)
@@ -134,7 +134,8 @@ def _check(name: str, query: TensorView, key: TensorView, value: TensorView, mas
         raise dtype_error(name, f"the mask is {mask.dtype}", "give booleans, or floats that are added")
 
 
-def _scale(name: str, query: TensorView, scale: object) -> float:
+def scale_of(name: str, query: TensorView, scale: object) -> float:
+    """The factor of scores. Raises :class:`ShapeError` and :class:`DTypeError`."""
     if scale is None:
         extent = query.shape[-1]
         if not isinstance(extent, Const):

@@ -16,16 +16,19 @@ from typing import cast
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
-from taskfuse.ir.scalar import ONE, Expr, ceildiv, const, ge, is_multiple, maximum, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, Expr, ceildiv, const, ge, integers_of, is_multiple, maximum, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end
 
 
-def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None) -> tuple[TensorView, ...]:
+def cascade(
+    reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None, along: object = None
+) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
@@ -44,6 +47,8 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal
             attention: the walk of each such block ends where the last of its elements does. All that masks leave is taken to be finite; where the math
             multiplies 0 by an infinity, it has NaN. Without an effect if no end is known; not with ``parts``.
+        along: the dimension of the first result of which a block has ``rows`` neighboring elements; of others it has one each, as where each sequence of a
+            batch has its own length. By default an end may depend on one dimension, which is that.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of
@@ -62,7 +67,10 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         raise Call("cascade", given[0]).error(f"{adjacent!r} elements of a chunk of {chunk} are adjacent", "use a divisor of the chunk")
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1 or parts):
         raise Call("cascade", given[0]).error(f"chunks are left out for {rows!r} rows", "use a positive integer, without parts")
-    walk = _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows)
+    kept = given[0].logical
+    if along is not None and (not isinstance(along, int) or isinstance(along, bool) or rows is None or not 0 <= along < len(kept)):
+        raise Call("cascade", given[0]).error(f"blocks have rows along dimension {along!r}", f"use one of 0 to {len(kept) - 1}, with rows=")
+    walk = _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows, None if along is None else kept[along])
     walk.run()
     return tuple(walk.made)
 
@@ -70,28 +78,33 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
-    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None) -> None:
+    def __init__(
+        self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None, along: Axis | None
+    ) -> None:
         plans, step = CascadePlans(reductions), chunk * prod(parts)
         facts = reductions[0].fusion.facts()
         steps = simplify(ceildiv(plans.extent, step), facts)
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
-        ends = {tv: None if rows is None or steps is ONE else self._end(tv, rows) for tv in reductions}  # one step is taken by all
+        keys = Keys(self.fusion)
+        ends = {tv: None if rows is None or steps is ONE else self._end(tv, rows, along, keys) for tv in reductions}  # one step is taken by all
         self.ends = {tv: e for tv, e in ends.items() if e is not None} if None not in ends.values() else {}
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
 
-    def _end(self, tv: TensorView, rows: int) -> Expr | None:
+    def _end(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys) -> Expr | None:
         """The steps of the walk in which blocks of ``rows`` have terms that are not masked, over the symbols of the axes of a reduction; ``None``: all."""
         end = masked_end(self.fusion, self.exprs[tv], self.axes[tv])
         if end is None:
             return None
-        along = sorted(name for name in end.free if name in {str(iteration_symbol(p)) for p in range(len(tv.root))})
-        if len(along) > 1:
+        end = simplify(end, self.facts)
+        names = {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
+        found = sorted(name for name in integers_of(end) if name in names and (along is None or keys.equal(names[name], along)))
+        if len(found) > 1:
             return None
-        for name in along:
+        for name in found:
             first = sym(name) // rows * rows
             if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
                 return None

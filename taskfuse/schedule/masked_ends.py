@@ -16,7 +16,7 @@ from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, not_, substitute, sym
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, minimum, not_, substitute, sym
 from taskfuse.schedule.index_conditions import condition_of
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
@@ -116,6 +116,9 @@ def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tu
     if op.name == "where" and operands[1].value is not None and operands[1].value == operands[2].value:
         return _joined(operands[1].value, operands[1:])
     values = [b.value for b in operands if b.value is not None]
+    if op.name == "mul" and "mul" in absorbing and values == [0.0, 0.0]:  # one factor of 0 suffices
+        ends = [b.end for b in operands if b.end is not None]
+        return Behind(0.0, minimum(*ends) if len(ends) == len(operands) else None)
     if len(values) == len(operands):
         with np.errstate(all="ignore"):
             made = float(np.asarray(op.function(*(np.float64(v) for v in values))))

@@ -6,13 +6,19 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
-from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
+from taskfuse.ir.offsets import offsets_name
+from taskfuse.ir.scalar import Const, Expr, evaluate, is_multiple
+from taskfuse.ir.tables import places
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
@@ -247,6 +253,29 @@ def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, exten
     """Chunks of keys that a block walks, on average over some blocks."""
     if found.end is None:
         return -(-n // config.chunk)
-    some = range(0, tiles, max(1, tiles // SAMPLES))
-    ends = [extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in some]
-    return sum(-(-min(n, max(0, end)) // config.chunk) for end in ends) / len(ends)
+    root = found.scores.root
+    counts = [tiles, *(extent(root[p].extent) for p in found.batch)]
+    blocks = np.arange(min(prod(counts), SAMPLES)) * prod(counts) // min(prod(counts), SAMPLES)
+    known: dict[str, Any] = {**extent.values, **_expected_tables(found.scores.fusion, extent)}
+    for p, count in zip((found.m, *found.batch), counts, strict=True):
+        known[str(iteration_symbol(p))] = blocks % count * config.rows + config.rows - 1 if p == found.m else blocks % count
+        blocks = blocks // count
+    ends = np.clip(np.broadcast_to(np.asarray(evaluate(found.end, known)), (min(prod(counts), SAMPLES),)), 0, n)
+    return float(np.mean(-(-ends // config.chunk)))
+
+
+def _expected_tables(fusion: Fusion, extent: Sizes) -> dict[str, NDArray[np.int64]]:
+    """Elements of tables: offsets of groups of equal lengths; others are all the greatest."""
+    found: dict[str, NDArray[np.int64]] = {}
+    for tv, known in fusion.tables.items():
+        low, high = (int(evaluate(e, extent.values)) for e in (known.low, known.high))
+        size = extent(tv.shape[0])
+        if known.rises or known.lengths:
+            cuts = np.linspace(low, high, size + known.lengths).astype(np.int64)
+            found |= {offsets_name(tv.name): cuts, tv.name: np.diff(cuts)} if known.lengths else {tv.name: cuts}
+        elif known.holds is None:
+            found[tv.name] = np.full(size, high)
+    for tv, known in fusion.tables.items():
+        if known.holds is not None:
+            found[tv.name] = places(known.holds, extent(tv.shape[0]), {**extent.values, **found})
+    return found
