@@ -15,19 +15,19 @@ from taskfuse.ir.axes import axis, iteration_point, iteration_symbol
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, ceildiv, ge, lt, minimum, prove, select, wrap
+from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, ceildiv, element, ge, lt, minimum, prove, select, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.attention import LOG2_E, scale_of
+from taskfuse.ops.attention import LOG2_E, MOST_ROWS, scale_of
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
 from taskfuse.ops.elementwise import div, exp2, mul, sub
 from taskfuse.ops.jagged import offset_of, offsets_of
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, floating_only, op
-from taskfuse.ops.views import permute, view
+from taskfuse.ops.views import permute, reshape, view
 
-__all__ = ["varlen_attention"]
+__all__ = ["paged_attention", "varlen_attention"]
 
 TILE = 128
 """Queries of a tile, as many as two warpgroups multiply."""
@@ -94,7 +94,7 @@ def varlen_attention(
     if is_causal:  # the last query is at the last key
         length = minimum(length, tiles.start(t) + i + length - offset_of(offsets_q, sequence + 1) + 1)
     length = select(lt(tiles.first(t), tiles.end(t)), length, 0)  # a tile without queries needs no keys
-    walked = ceildiv(keys, CHUNK) * CHUNK
+    walked = _walked(keys)
     with fusion.call():
         rows = view(query, "row_tiles", (query.shape[1], tiles.count, wrap(size), query.shape[2]), (tiles.start(t) + i, h, j))
 
@@ -106,6 +106,93 @@ def varlen_attention(
         r, of_head, c = map(iteration_symbol, range(3))
         result = permute(cast_tensor(found, query.dtype), (1, 2, 0, 3))
         return view(result, "rows_of_tiles", (total, query.shape[1], value.shape[2]), (tiles.tile(r), tiles.place(r), of_head, c))
+
+
+@op(OpKind.COMPOSITE, floating_only, torch="", numpy="")
+def paged_attention(
+    query: TensorView,
+    key_pages: TensorView,
+    value_pages: TensorView,
+    pages: TensorView,
+    lengths: TensorView,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> TensorView:
+    """Attention to keys that lie in pages: those of sequence b in ``pages[b * T]``, ``pages[b * T + 1]``, ..., up to its length.
+
+    This is vLLM's ``paged_attention``, and ``flash_attn_with_kvcache`` with its ``block_table``, flattened. A query that has no key is 0. Scores and sums are
+    those of :func:`scaled_dot_product_attention`. Values behind the end of a sequence, in its last page, are multiplied by 0: they are finite.
+
+    Args:
+        query: ``[B, H, L, E]``.
+        key_pages: ``[P, size, Hk, E]``: pages of so many keys. Each of the Hk heads is for H / Hk neighboring heads of the query.
+        value_pages: ``[P, size, Hk, V]``.
+        pages: a table of B * T pages, declared with ``high=P - 1``.
+        lengths: a table of the B numbers of keys, declared with ``high=T * size``.
+        is_causal: the last query is at the last key, and a query attends to the keys up to its own place.
+        scale: a positive number; by default ``1 / sqrt(E)``.
+
+    Returns:
+        ``[B, H, L, V]``, of the dtype of ``query``.
+
+    Raises:
+        FusionError: ``pages`` or ``lengths`` is not a table.
+        ShapeError: shapes do not fit, tables are of other pages or sequences, the heads are no constants of which one is a multiple of the other, the size of a
+            page is not a constant; E is not constant and there is no scale.
+        DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
+    """
+    name = "paged_attention"
+    common_fusion(name, [check_tensor(name, tv) for tv in (query, key_pages, value_pages, pages, lengths)])
+    group = _check(name, query, key_pages, value_pages, 4, "[B, H, L, E], [P, size, Hk, E] and [P, size, Hk, V]")
+    count, size, heads, _ = key_pages.shape
+    batch, _, queries, depth = query.shape
+    if not isinstance(size, Const) or size.value < 1:
+        raise shape_error(name, f"{described(key_pages)} has pages of {size} keys", "give a constant number of keys")
+    each = pages.shape[0] // batch
+    most = each * size
+    page_range, length_range = _table(name, pages), _table(name, lengths)
+    if pages.shape[0] is not each * batch or page_range != (ZERO, count - 1):
+        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not say which of {count} pages {batch} sequences have"
+        raise shape_error(name, reason, f"declare it with tf.table(name, {batch} * n, high={count - 1})")
+    if lengths.shape[0] is not batch or length_range != (ZERO, most):
+        reason = f"{described(lengths)}, a table of {length_range[0]} to {length_range[1]}, is not of the lengths of {batch} sequences"
+        raise shape_error(name, reason, f"declare it with tf.table(name, {batch}, high={most})")
+    factor = scale_of(name, query, scale)
+    rows = queries * group
+    is_grouped = group > 1 and isinstance(rows, Const) and rows.value <= MOST_ROWS
+    b, h, i, j = map(iteration_symbol, range(4))
+    length = element(sym(lengths.name), b, batch, *length_range)
+    if is_causal:  # the last query is at the last key
+        length = length - (queries - 1) + (i % queries if is_grouped else i)
+    walked = _walked(most)
+
+    def of_pages(tv: TensorView) -> TensorView:
+        page = element(sym(pages.name), b * each + minimum(i // size, each - 1), pages.shape[0], *page_range)
+        shape = (batch, heads if is_grouped else query.shape[1], walked, tv.shape[3])
+        return view(tv, "of_pages", shape, (page, i % size, h if is_grouped else h // group, j))
+
+    with query.fusion.call():
+        if is_grouped:  # the few queries of heads that have keys together are the rows of one product
+            query = reshape(query, (batch, heads, rows, depth))
+        found = _attended(query, of_pages(key_pages), of_pages(value_pages), length, factor)
+        return reshape(cast_tensor(found, query.dtype), (batch, heads * group, queries, value_pages.shape[3]))
+
+
+def _walked(keys: Expr) -> Expr:
+    """How many keys are walked at most: those, or a few more, of which none counts, so that chunks of several sizes divide them."""
+    step = CHUNK
+    while isinstance(keys, Const) and 16 * step <= keys.value:
+        step *= 2
+    return ceildiv(keys, step) * step
+
+
+def _table(name: str, table: TensorView) -> tuple[Expr, Expr]:
+    """The range of the elements of a table. Raises :class:`FusionError`: it is none."""
+    known = table.fusion.tables.get(table)
+    if known is None:
+        reason = f"{described(table)} is not a table"
+        raise FusionError(fusion=table.fusion.name, reason=reason, help="declare it with tf.table(...)", location=caller())
+    return known.low, known.high
 
 
 def _attended(query: TensorView, key: TensorView, value: TensorView, length: Expr, factor: float) -> TensorView:
