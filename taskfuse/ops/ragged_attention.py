@@ -175,7 +175,8 @@ def paged_attention(
         if is_grouped:  # the few queries of heads that have keys together are the rows of one product
             query = reshape(query, (batch, heads, rows, depth))
         found = _attended(query, of_pages(key_pages), of_pages(value_pages), length, factor)
-        return reshape(cast_tensor(found, query.dtype), (batch, heads * group, queries, value_pages.shape[3]))
+        result = cast_tensor(found, query.dtype)
+        return reshape(result, (batch, heads * group, queries, value_pages.shape[3])) if is_grouped else result
 
 
 def _walked(keys: Expr) -> Expr:

@@ -12,7 +12,8 @@ Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
@@ -24,7 +25,7 @@ from taskfuse.ir.contraction import Factors, factors
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, integers_of
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, children, integers_of
 from taskfuse.ir.storage import has_code, needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -145,14 +146,24 @@ def find(fusion: Fusion) -> Attention:
     used = [] if end is None else [p for p, s in enumerate(iteration_point(len(top.output.root))) if str(s) in integers_of(end)]
     if any(p not in (*batch, m) or not keys.equal(top.output.root[p], first.output.root[p]) for p in used):
         end, used = None, []
+    run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if m in used else ""
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row)
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)
 
 
 def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
     found = factors(fusion, expr)
     return found if found is not None and found.make_a_matrix else None
+
+
+def _divisors(e: Expr, name: str) -> Iterator[int]:
+    """The constants by which a symbol is divided, or of which the remainder is taken: indices that are a multiple of one apart lie in different places."""
+    if isinstance(e, FloorDiv | Mod) and name in e.a.free:
+        yield e.b.value if isinstance(e.b, Const) else 1
+    for part in children(e):
+        if name in part.free:
+            yield from _divisors(part, name)
 
 
 def _is_given(fusion: Fusion, operand: Operand) -> bool:
@@ -388,6 +399,9 @@ class _Walk:
             assert isinstance(extent, Const)
             span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
             call = self.script.on(tv)
+            if tv is not self.queries and (run := gcd(self.config.chunk, self.found.run)) < self.config.chunk:  # a box for each page
+                call.split(-2, run)
+                call.bind(-3, P.Unroll)
             call.split(-1, span // ITEMSIZE).reorder({-2: -3})
             call.bind(-3, P.Unroll)
             call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))

@@ -119,7 +119,9 @@ class Attention:
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
         is_padded: keys, or values, are inputs that are padded with zeros.
-        end: the key from which on a mask leaves nothing, over ``row``, the symbol of a row; ``None``: no such key is known.
+        end: the key from which on a mask leaves nothing, over the symbols of a row and of batch axes; ``None``: no such key is known.
+        row: the symbol of a row, if the end depends on it.
+        run: of which multiples the keys lie side by side, as those of a page do; 0: all do.
     """
 
     scores: TensorView
@@ -134,6 +136,7 @@ class Attention:
     is_padded: bool
     end: Expr | None
     row: str
+    run: int
 
     @property
     def rows(self) -> tuple[int, ...]:
