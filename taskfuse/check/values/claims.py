@@ -226,8 +226,11 @@ class Instructions:
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
         wanted = tuple(c + sym(f"box.{k}") for k, c in enumerate(coords))
-        constraints = node.context.constraints
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
+        facts = node.context.constraints.facts
+        for k, n in enumerate(holds.tile):
+            facts = facts.with_range(f"tile.{k}", 0, n - 1)
+        source = tuple(simplify(e, facts) for e in source)
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("the element of the tile at a point of the box is unknown", node)
         return tuple(substitute(e, found) for e in element)
