@@ -399,11 +399,10 @@ class _Walk:
             assert isinstance(extent, Const)
             span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
             call = self.script.on(tv)
-            if tv is not self.queries and (run := gcd(self.config.chunk, self.found.run)) < self.config.chunk:  # a box for each page
-                call.split(-2, run)
-                call.bind(-3, P.Unroll)
             call.split(-1, span // ITEMSIZE).reorder({-2: -3})
             call.bind(-3, P.Unroll)
+            if tv is not self.queries and (run := gcd(self.config.chunk, self.found.run)) < self.config.chunk:  # a box for each page
+                call.split(-2, run).bind(-3, P.Unroll)
             call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)

@@ -17,7 +17,7 @@ from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.offsets import offsets_name
-from taskfuse.ir.scalar import Const, Expr, evaluate, is_multiple
+from taskfuse.ir.scalar import Const, Expr, evaluate, integers_of, is_multiple
 from taskfuse.ir.tables import places
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.config import BARRIER_BYTES
@@ -45,6 +45,8 @@ CLUSTERS = (1, 2)
 """Blocks that may share keys and values."""
 KEYS = 128
 """Of a chunk, for which the target has figures."""
+SWIZZLED_ROWS = 8
+"""After so many rows a swizzle begins again."""
 SAMPLES = 8
 """Blocks whose trips are counted to tell the mean."""
 INSTRUCTIONS = 4.5
@@ -212,6 +214,10 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
     if found.is_padded and not is_whole:
         return "chunks of keys that are padded end with steps of their walks"
+    if found.run and not is_whole:
+        return "the number of keys in pages is a multiple of a chunk"
+    if math.gcd(config.chunk, found.run) % SWIZZLED_ROWS:
+        return f"chunks have whole pages, or pages whole chunks, of a multiple of {SWIZZLED_ROWS} keys"
     masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:
@@ -253,22 +259,24 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
 
 
 def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
-    """Chunks of keys that a block walks, on average over some blocks."""
+    """Chunks of keys that a block walks, on average over some blocks; the most, if all run at once and each sequence has its own length."""
     if found.end is None:
         return -(-n // config.chunk)
     root = found.scores.root
     counts = [tiles, *(extent(root[p].extent) for p in found.batch)]
-    blocks = np.arange(min(prod(counts), SAMPLES)) * prod(counts) // min(prod(counts), SAMPLES)
+    samples = min(prod(counts), SAMPLES)
+    blocks = np.linspace(0, prod(counts) - 1, samples).astype(np.int64)
     known: dict[str, Any] = {**extent.values, **_expected_tables(found.scores.fusion, extent)}
     for p, count in zip((found.m, *found.batch), counts, strict=True):
         known[str(iteration_symbol(p))] = blocks % count * config.rows + config.rows - 1 if p == found.m else blocks % count
         blocks = blocks // count
-    ends = np.clip(np.broadcast_to(np.asarray(evaluate(found.end, known)), (min(prod(counts), SAMPLES),)), 0, n)
-    return float(np.mean(-(-ends // config.chunk)))
+    ends = np.clip(np.broadcast_to(np.asarray(evaluate(found.end, known)), (samples,)), 0, n)
+    at_once = prod(counts) <= extent.target.sms and not integers_of(found.end) <= {found.row, *extent.values}
+    return float((np.max if at_once else np.mean)(-(-ends // config.chunk)))
 
 
 def _expected_tables(fusion: Fusion, extent: Sizes) -> dict[str, NDArray[np.int64]]:
-    """Elements of tables: offsets of groups of equal lengths; others are all the greatest."""
+    """Elements of tables: offsets of groups of equal lengths; others from the least to the greatest, as :mod:`taskfuse.count` takes them to be."""
     found: dict[str, NDArray[np.int64]] = {}
     for tv, known in fusion.tables.items():
         low, high = (int(evaluate(e, extent.values)) for e in (known.low, known.high))
@@ -277,7 +285,7 @@ def _expected_tables(fusion: Fusion, extent: Sizes) -> dict[str, NDArray[np.int6
             cuts = np.linspace(low, high, size + known.lengths).astype(np.int64)
             found |= {offsets_name(tv.name): cuts, tv.name: np.diff(cuts)} if known.lengths else {tv.name: cuts}
         elif known.holds is None:
-            found[tv.name] = np.full(size, high)
+            found[tv.name] = np.linspace(low, high, size).astype(np.int64)
     for tv, known in fusion.tables.items():
         if known.holds is not None:
             found[tv.name] = places(known.holds, extent(tv.shape[0]), {**extent.values, **found})
