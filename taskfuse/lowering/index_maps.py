@@ -189,7 +189,7 @@ class IndexMaps:
             early += [] if skips else rest
             for condition in rest:
                 facts = facts.with_assumption(condition)
-        is_fill = is_transfer(tv) and not skips  # every fill of a ring brings the same bytes: of a tile without rows it brings rows of others, which nobody needs
+        is_fill = is_transfer(tv) and not skips  # which brings as many bytes as others: for a tile without rows those of other rows, which nobody needs
         ragged = [] if is_fill else self.grid_stride.has_rows(tv, values, facts)
         early += [] if skips else ragged
         for condition in ragged:

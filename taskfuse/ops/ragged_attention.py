@@ -15,7 +15,7 @@ from taskfuse.ir.axes import axis, iteration_point, iteration_symbol
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, ceildiv, element, ge, lt, minimum, prove, select, sym, wrap
+from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, and_, ceildiv, element, ge, lt, minimum, prove, select, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.attention import LOG2_E, MOST_ROWS, scale_of
@@ -90,10 +90,8 @@ def varlen_attention(
     h, t, i, j = map(iteration_symbol, range(4))
     sequence = tiles.group(t)
     first, end = offset_of(offsets_k, sequence), offset_of(offsets_k, sequence + 1)
-    length = end - first
-    if is_causal:  # the last query is at the last key
-        length = minimum(length, tiles.start(t) + i + length - offset_of(offsets_q, sequence + 1) + 1)
-    length = select(lt(tiles.first(t), tiles.end(t)), length, 0)  # a tile without queries needs no keys
+    length = select(lt(tiles.first(t), tiles.end(t)), end - first, 0)  # a tile without queries needs no keys
+    ends = [length, *([end - first + tiles.start(t) + i - offset_of(offsets_q, sequence + 1) + 1] if is_causal else [])]  # the last query is at the last key
     walked = _walked(keys)
     with fusion.call():
         rows = view(query, "row_tiles", (query.shape[1], tiles.count, wrap(size), query.shape[2]), (tiles.start(t) + i, h, j))
@@ -102,7 +100,7 @@ def varlen_attention(
             there = Read(tv, (first + i, h // group, j), lt(first + i, keys))
             return _choice("keys_of_tiles", there, (query.shape[1], tiles.count, walked, tv.shape[2]), 0.0)
 
-        found = _attended(rows, of_tiles(key), of_tiles(value), length, factor)
+        found = _attended(rows, of_tiles(key), of_tiles(value), ends, factor)
         r, of_head, c = map(iteration_symbol, range(3))
         result = permute(cast_tensor(found, query.dtype), (1, 2, 0, 3))
         return view(result, "rows_of_tiles", (total, query.shape[1], value.shape[2]), (tiles.tile(r), tiles.place(r), of_head, c))
@@ -162,8 +160,7 @@ def paged_attention(
     is_grouped = group > 1 and isinstance(rows, Const) and rows.value <= MOST_ROWS
     b, h, i, j = map(iteration_symbol, range(4))
     length = element(sym(lengths.name), b, batch, *length_range)
-    if is_causal:  # the last query is at the last key
-        length = length - (queries - 1) + (i % queries if is_grouped else i)
+    ends = [length, *([length - (queries - 1) + (i % queries if is_grouped else i)] if is_causal else [])]  # the last query is at the last key
     walked = _walked(most)
 
     def of_pages(tv: TensorView) -> TensorView:
@@ -174,7 +171,7 @@ def paged_attention(
     with query.fusion.call():
         if is_grouped:  # the few queries of heads that have keys together are the rows of one product
             query = reshape(query, (batch, heads, rows, depth))
-        found = _attended(query, of_pages(key_pages), of_pages(value_pages), length, factor)
+        found = _attended(query, of_pages(key_pages), of_pages(value_pages), ends, factor)
         result = cast_tensor(found, query.dtype)
         return reshape(result, (batch, heads * group, queries, value_pages.shape[3])) if is_grouped else result
 
@@ -196,18 +193,18 @@ def _table(name: str, table: TensorView) -> tuple[Expr, Expr]:
     return known.low, known.high
 
 
-def _attended(query: TensorView, key: TensorView, value: TensorView, length: Expr, factor: float) -> TensorView:
-    """``softmax(query @ key.T * factor) @ value`` of the first ``length`` keys, an expression over the axes of the query; 0 where that is none."""
+def _attended(query: TensorView, key: TensorView, value: TensorView, ends: Sequence[Expr], factor: float) -> TensorView:
+    """``softmax(query @ key.T * factor) @ value`` of the keys before the first of ``ends``, expressions over the axes of the query; 0 where there are none."""
     wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32
     axes = tuple(range(key.ndim - 2))
     scores = matmul(query, permute(key, (*axes, key.ndim - 1, key.ndim - 2)), dtype=wide)
     here = iteration_point(scores.ndim)
-    scores = _choice("keys", Read(scores, here, lt(here[-1], length)), scores.shape, -math.inf)
+    scores = _choice("keys", Read(scores, here, and_(*(lt(here[-1], e) for e in ends))), scores.shape, -math.inf)
     most = reduce_axes(scores, (scores.ndim - 1,), COMBINES["maximum"], wide, keepdims=True)
     p = exp2(sub(mul(scores, factor * LOG2_E), mul(most, factor * LOG2_E)))
     total = reduce_axes(p, (p.ndim - 1,), COMBINES["add"], wide, keepdims=True)
     found = div(matmul(cast_tensor(p, value.dtype), value, dtype=wide), total)
-    return _choice("has_keys", Read(found, iteration_point(found.ndim), lt(0, length)), found.shape, 0.0)
+    return _choice("has_keys", Read(found, iteration_point(found.ndim), and_(*(lt(0, e) for e in ends))), found.shape, 0.0)
 
 
 def _choice(label: str, read: Read, shape: Sequence[Expr], otherwise: float) -> TensorView:

@@ -70,7 +70,7 @@ def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = Fa
         case View(operand=inner):
             return moved(inner)
         case Pointwise() if (condition := condition_of(fusion, operand)) is not None:
-            ends = ((value, next(ends_of(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
+            ends = ((value, _end_of(c, axis)) for value, c in ((0.0, condition), (1.0, not_(condition))))
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
             behind = [moved(o) for o in operands]
@@ -101,7 +101,7 @@ def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) ->
     for o in operands:
         if isinstance(o, Literal):
             return Behind(float(o.value), maximum(*ends)) if ends else Behind()
-        end = next(ends_of(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+        end = _end_of(substitute(o.valid, point), axis) if isinstance(o, Read) else None
         if end is None:
             return Behind()
         ends.append(end)
@@ -137,6 +137,12 @@ def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tu
 def _joined(value: float | None, of: list[Behind]) -> Behind:
     ends = [b.end for b in of if b.end is not None]
     return Behind() if value is None else Behind(value, maximum(*ends) if ends else None)
+
+
+def _end_of(condition: Expr, axis: str) -> Expr | None:
+    """The first end of an axis past which a condition does not hold; ``None``: none is known."""
+    found = list(ends_of(condition, axis))
+    return minimum(*found) if found else None
 
 
 def ends_of(condition: Expr, axis: str) -> Iterator[Expr]:
