@@ -12,7 +12,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, eq, ge, lookups_of, lt, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType
-from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
+from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, onward, product
 from taskfuse.lowering.fragments import atom_symbols, register, registers, tile_of_register
 from taskfuse.lowering.grid_stride import GridStrideLoops
@@ -189,8 +189,7 @@ class IndexMaps:
             early += [] if skips else rest
             for condition in rest:
                 facts = facts.with_assumption(condition)
-        is_fill = is_transfer(tv) and not skips  # which brings as many bytes as others: for a tile without rows those of other rows, which nobody needs
-        ragged = [] if is_fill else self.grid_stride.has_rows(tv, values, facts)
+        ragged = self.grid_stride.has_rows(tv, values, facts)
         early += [] if skips else ragged
         for condition in ragged:
             facts = facts.with_assumption(condition)

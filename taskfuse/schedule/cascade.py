@@ -9,14 +9,36 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import cast
 
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
-from taskfuse.ir.scalar import ONE, Expr, ceildiv, const, ge, integers_of, is_multiple, maximum, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    ONE,
+    Const,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Select,
+    Sum,
+    ceildiv,
+    const,
+    ge,
+    integers_of,
+    is_multiple,
+    maximum,
+    minimum,
+    prove,
+    select,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call, is_list
@@ -105,11 +127,40 @@ class _Cascade(CascadeChunks):
         if len(found) > 1:
             return None
         for name in found:
-            first = sym(name) // rows * rows
-            if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
+            last = self._most(end, name, sym(name) // rows * rows + (rows - 1))
+            if last is None:
                 return None
-            end = substitute(end, {name: first + (rows - 1)})
+            end = last
         return minimum(self.steps, ceildiv(maximum(end, 0), self.chunk))
+
+    def _most(self, e: Expr, name: str, last: Expr) -> Expr | None:
+        """No less than an expression for any value of a symbol up to ``last``; ``None``: none is known."""
+
+        def all_of(parts: Iterable[Expr]) -> list[Expr] | None:
+            found = [self._most(part, name, last) for part in parts]
+            known = [part for part in found if part is not None]
+            return known if len(known) == len(found) else None
+
+        if name not in integers_of(e):
+            return e
+        match e:
+            case Sum(terms, constant) if all(k > 0 or name not in integers_of(term) for term, k in terms):
+                parts = all_of(term for term, _ in terms)
+                return None if parts is None else sum((part * k for part, (_, k) in zip(parts, terms, strict=True)), start=const(constant))
+            case Min(args) | Max(args):
+                parts = all_of(args)
+                return None if parts is None else minimum(*parts) if isinstance(e, Min) else maximum(*parts)
+            case FloorDiv(a, Const(value=n)) if n > 0:
+                part = self._most(a, name, last)
+                return None if part is None else part // n
+            case Mod(_, Const(value=n)) if n > 0:
+                return const(n - 1)
+            case Select(cond, a, b) if name not in integers_of(cond):
+                parts = all_of((a, b))
+                return None if parts is None else select(cond, *parts)
+            case _:
+                rises = prove(ge(substitute(e, {name: sym(name) + 1}) - e, 0), self.facts)
+                return substitute(e, {name: last}) if rises else None
 
     def _rewrite(self) -> None:
         for plan in self.plans.every:
