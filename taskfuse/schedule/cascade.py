@@ -100,9 +100,7 @@ def cascade(
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
-    def __init__(
-        self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None, along: Axis | None
-    ) -> None:
+    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None, along: Axis | None) -> None:
         plans, step = CascadePlans(reductions), chunk * prod(parts)
         facts = reductions[0].fusion.facts()
         steps = simplify(ceildiv(plans.extent, step), facts)

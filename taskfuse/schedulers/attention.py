@@ -43,6 +43,9 @@ from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_cal
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import DEFAULT, Target
 
+SWIZZLED_ROWS = 8
+"""After so many rows in Shared memory a swizzle begins again."""
+
 
 @tries_parameters
 def attention(
@@ -147,6 +150,8 @@ def find(fusion: Fusion) -> Attention:
     if any(p not in (*batch, m) or not keys.equal(top.output.root[p], first.output.root[p]) for p in used):
         end, used = None, []
     run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
+    if run % SWIZZLED_ROWS:
+        raise refuse(fusion, "attention", f"{run} keys of {other.b.tensor.name} lie side by side", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if m in used else ""
     return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)

@@ -45,8 +45,6 @@ CLUSTERS = (1, 2)
 """Blocks that may share keys and values."""
 KEYS = 128
 """Of a chunk, for which the target has figures."""
-SWIZZLED_ROWS = 8
-"""After so many rows a swizzle begins again."""
 SAMPLES = 8
 """Blocks whose trips are counted to tell the mean."""
 INSTRUCTIONS = 4.5
@@ -216,8 +214,6 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return "chunks of keys that are padded end with steps of their walks"
     if found.run and not is_whole:
         return "the number of keys in pages is a multiple of a chunk"
-    if math.gcd(config.chunk, found.run) % SWIZZLED_ROWS:
-        return f"chunks have whole pages, or pages whole chunks, of a multiple of {SWIZZLED_ROWS} keys"
     masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:

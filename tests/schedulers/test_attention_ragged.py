@@ -1,0 +1,172 @@
+"""Attention of sequences of unequal length as one walk: right for lengths of 0, 1 and primes, proved for all tables, and inside its tensors for hostile ones."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import taskfuse as tf
+from taskfuse.errors import SimulationError, UnsupportedError
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedule.repairs import depends
+from taskfuse.schedulers import AttentionConfig
+from taskfuse.schedulers.attention import find
+from tests.ops.attended import attended, cuts, paged, random
+from tests.proofs import proved
+from tests.schedulers.raggeds import paged_attention, varlen_attention
+from tests.testing.ptx.compiled import compared
+
+OF_Q, OF_K = [0, 1, 67, 64, 3, 0, 31], [5, 0, 37, 101, 3, 4, 1]
+OF_MORE = [0, 1, 131, 256, 3, 0, 61], [5, 0, 67, 331, 3, 4, 1]
+BF16 = tf.bfloat16.numpy
+
+
+def rows(of_q: Sequence[int], of_k: Sequence[int], heads: int = 2, key_heads: int = 1, depth: int = 32) -> list[NDArray[Any]]:
+    """Random queries, keys and values."""
+    return [random((sum(of), n, depth), BF16) for of, n in ((of_q, heads), (of_k, key_heads), (of_k, key_heads))]
+
+
+def close(found: NDArray[Any], wanted: NDArray[Any]) -> None:
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("tile", "config"),
+    [
+        (64, AttentionConfig(1, 32, 2)),
+        (64, AttentionConfig(1, 64, 3, blocks=3)),
+        (128, AttentionConfig(2, 64, 2)),
+        (128, AttentionConfig(1, 128, 2)),  # two blocks for each tile
+    ],
+)
+def test_sequences(tile: int, config: AttentionConfig, is_causal: bool) -> None:
+    own = (OF_Q, OF_K) if tile == 64 else OF_MORE
+    fusion = varlen_attention(*map(sum, own), 7, tile=tile, is_causal=is_causal)
+    tf.schedulers.attention(fusion, config)
+    kernel = proved(tf.lower(fusion))
+    assert not [b for b in kernel.buffers if b.memory is tf.MemoryType.Global]
+    for of_q, of_k in (own, ([*own[0][::-1]], [*own[1][::-1]]), ([sum(own[0]), *[0] * 6], [*[0] * 6, sum(own[1])])):
+        args = rows(of_q, of_k)
+        (found,) = kernel.simulate(*args, cuts(of_q), cuts(of_k), seed=2)
+        close(found, attended(*args, cuts(of_q), cuts(of_k), is_causal))
+
+
+def test_any_number_of_rows_and_lengths() -> None:
+    """Numbers of rows are symbols, and tables have lengths, not offsets."""
+    fusion = varlen_attention(tf.dim("M", min=64), tf.dim("N", min=1), 7, tile=64, is_causal=True, lengths=True)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
+    kernel = proved(tf.lower(fusion))
+    for of_q, of_k in ((OF_Q, OF_K), ([0, 0, 64, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]), ([1, 2, 3, 5, 7, 11, 61], [61, 11, 7, 5, 3, 2, 1])):
+        args = rows(of_q, of_k)
+        (found,) = kernel.simulate(*args, np.array(of_q, np.int32), np.array(of_k, np.int32))
+        close(found, attended(*args, cuts(of_q), cuts(of_k), True))
+
+
+@pytest.mark.parametrize("config", [AttentionConfig(1, 32, 2), AttentionConfig(1, 32, 2, blocks=2)])
+def test_walks_end_with_their_sequence(config: AttentionConfig) -> None:
+    """Those of loads and of products, by the table of the keys; causal ones by that of the queries, too."""
+    for is_causal in (False, True):
+        fusion = varlen_attention(200, 300, 4, tile=64, is_causal=is_causal)
+        tf.schedulers.attention(fusion, config)
+        walks = [stop for stop in re.findall(r"FOR \w+ in 0\.\.(.*):", str(tf.lower(fusion))) if "of_k[" in stop]
+        assert len(walks) == 2
+        assert walks[0] == walks[1]
+        assert "ceildiv(" in walks[0]
+
+
+HOSTILE: list[list[int]] = [
+    [0, 60, 60, 130, 200],
+    [200, 130, 60, 60, 0],
+    [-7] * 5,
+    [10**9] * 5,
+    [2**31 - 1, -(2**31), 2**31 - 1, -(2**31), 0],
+    [5, -200, 200, 33, 7],
+]
+
+
+@pytest.mark.parametrize("config", [AttentionConfig(1, 32, 2), AttentionConfig(1, 32, 2, blocks=2)])
+def test_no_table_makes_a_kernel_leave_its_tensors_or_hang(config: AttentionConfig) -> None:
+    fusion = varlen_attention(200, 200, 4, tile=64, is_causal=True)
+    tf.schedulers.attention(fusion, config)
+    kernel = proved(tf.lower(fusion))
+    args = rows([200], [200])
+    for k, of_q in enumerate(HOSTILE):
+        for of_k in (HOSTILE[0], HOSTILE[k - 1]):
+            tables = np.array(of_q, np.int32), np.array(of_k, np.int32)
+            try:
+                (found,) = kernel.simulate(*args, *tables, seed=k)
+            except SimulationError as error:
+                assert k, error
+                assert "were not written" in str(error)  # rows that no sequence has: the kernel has ended, and left no tensor
+            else:
+                assert np.isfinite(found.astype(np.float64)).all()
+
+
+# -- pages --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "depth", "queries", "config"),
+    [
+        (16, 32, 1, AttentionConfig(1, 64, 2)),
+        (16, 128, 5, AttentionConfig(1, 128, 2)),
+        (64, 64, 70, AttentionConfig(1, 64, 3)),
+        (256, 32, 5, AttentionConfig(1, 64, 2)),
+        (64, 32, 5, AttentionConfig(1, 128, 2, blocks=2)),
+    ],
+)
+def test_pages(size: int, depth: int, queries: int, config: AttentionConfig) -> None:
+    batch, each, pages = 3, 256 // size, 11
+    fusion = paged_attention(batch, 2, 2, queries, depth, pages, size, each, is_causal=True)
+    tf.schedulers.attention(fusion, config)
+    kernel = proved(tf.lower(fusion))
+    assert not [b for b in kernel.buffers if b.memory is tf.MemoryType.Global]
+    q, k, v = random((batch, 2, queries, depth), BF16), *(random((pages, size, 2, depth), BF16) for _ in range(2))
+    for lengths in ([0, 1, 256], [97, 64, 131], [-3, 2**31 - 1, -(2**31)]):
+        table = np.random.default_rng(lengths[1]).integers(-2, pages + 3, batch * each).astype(np.int32)
+        (found,) = kernel.simulate(q, k, v, table, np.array(lengths, np.int32), seed=1)
+        close(found, paged(q, k, v, table, np.clip(lengths, 0, 256), True))
+
+
+def test_chunks_of_pages_side_by_side() -> None:
+    fusion = paged_attention(2, 2, 2, 3, 32, 9, 16, 16, is_causal=True)
+    made = tf.chunk_cascade(find(fusion).reductions, 2, 64)
+    chunks = Parts(fusion).extract([e.output for e in fusion.exprs() if any(depends(fusion, tv, (e.output,)) for tv in made)], "chunks")
+    q, k, v = random((2, 2, 3, 32), BF16), *(random((9, 16, 2, 32), BF16) for _ in range(2))
+    args = q, k, v, np.arange(32, dtype=np.int32) % 9, np.array([200, 57], np.int32)
+    with np.errstate(all="ignore"):
+        wanted = chunks.evaluate(*args)
+    tf.schedulers.attention(chunks, AttentionConfig(1, 64, 2))
+    kernel = proved(tf.lower(chunks))
+    for found, expected in zip(kernel.simulate(*args), wanted, strict=True):
+        close(found, expected.astype(np.float64))
+
+
+def test_pages_that_no_box_has() -> None:
+    fusion = paged_attention(2, 2, 2, 1, 32, 9, 4, 16)
+    with pytest.raises(UnsupportedError, match="multiple of 8 keys"):
+        tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
+
+
+def test_the_choice_of_compile() -> None:
+    """One kernel of unequal sequences; few queries over many pages in chunks; and what no walk takes is computed all the same."""
+    run = tf.compile(varlen_attention(1024, 1024, 8, heads=4, key_heads=2, depth=64, is_causal=True), backend="sim")
+    assert run.schedule.scheduler == "attention"
+    run = tf.compile(paged_attention(2, 8, 2, 1, 64, 4096, 16, 2048, is_causal=True), backend="sim")
+    assert len(run.kernels) == 2
+    small = paged_attention(2, 4, 2, 3, 32, 9, 4, 16, is_causal=True)
+    q, k, v = random((2, 4, 3, 32), BF16), *(random((9, 4, 2, 32), BF16) for _ in range(2))
+    table, lengths = np.arange(32, dtype=np.int32) % 9, np.array([61, 5], np.int32)
+    (found,) = tf.compile(small, backend="sim")(q, k, v, table, lengths)
+    close(found, paged(q, k, v, table, lengths, True))
+
+
+@pytest.mark.parametrize("make", [lambda: varlen_attention(200, 300, 4, depth=64, tile=64), lambda: paged_attention(2, 2, 2, 3, 64, 9, 16, 16)])
+def test_the_machine_code_does_what_the_kernel_says(make: Any) -> None:
+    fusion = make()
+    tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
+    assert compared(tf.lower(fusion)).difference is None
