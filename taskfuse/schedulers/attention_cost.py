@@ -158,15 +158,21 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
 
 
 def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
-    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit."""
+    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit.
+
+    Copy engines fill short chunks with zeros past the end of a tensor; where keys end elsewhere, as in pages, chunks divide them.
+    """
     whole, target = WalkExtents.of(fusion, found, extent), extent.target
     fit = [c for c in _every(found, target) if _problem(fusion, found, c, whole.depth, target, is_whole=True) is None]
     made: dict[int, Option[AttentionConfig]] = {}
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
         walk = replace(whole, batch=n * whole.batch, moved=whole.moved - whole.written + written, written=written)
-        options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in fit)
-        made[n] = min(options, key=lambda o: o.us)
+        several = fit if not (found.run or found.is_padded) else [c for c in fit if is_multiple(found.scores.root[found.n].extent, n * c.chunk, fusion.facts())]
+        options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in several)
+        best = min(options, key=lambda o: o.us, default=None)
+        if best is not None:
+            made[n] = best
     return made
 
 
