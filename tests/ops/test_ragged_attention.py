@@ -18,10 +18,10 @@ def varlen(arrays: Sequence[NDArray[Any]], tables: Sequence[NDArray[Any]], *, le
     """Ours, by the reference; of offsets or of lengths."""
     with tf.Fusion() as fusion:
         q, k, v = (tf.define_tensor(list(x.shape), tf.float64) for x in arrays)
-        given = [
+        of_q, of_k = (
             tf.table(name, len(t), high=len(x), rising=not lengths, lengths=lengths) for name, t, x in zip(("of_q", "of_k"), tables, arrays[:2], strict=True)
-        ]
-        fusion.add_output(tf.varlen_attention(q, k, v, *given, **options))
+        )
+        fusion.add_output(tf.varlen_attention(q, k, v, of_q, of_k, **options))
     with np.errstate(all="ignore"):
         (found,) = fusion.evaluate(*arrays, *tables)
     return found
@@ -56,9 +56,9 @@ def test_keys_in_pages(heads: int, queries: int, size: int, is_causal: bool) -> 
     table = np.random.default_rng(size).integers(0, pages, batch * each).astype(np.int32)
     lengths = np.array([0, each * size, each * size // 2 + 1], np.int32)
     with tf.Fusion() as fusion:
-        given = [tf.define_tensor(list(x.shape), tf.float64) for x in (q, k, v)]
-        tables = tf.table("pages", batch * each, high=pages - 1), tf.table("lengths", batch, high=each * size)
-        fusion.add_output(tf.paged_attention(*given, *tables, is_causal=is_causal))
+        of_q, of_k, of_v = (tf.define_tensor(list(x.shape), tf.float64) for x in (q, k, v))
+        own, counts = tf.table("pages", batch * each, high=pages - 1), tf.table("lengths", batch, high=each * size)
+        fusion.add_output(tf.paged_attention(of_q, of_k, of_v, own, counts, is_causal=is_causal))
     with np.errstate(all="ignore"):
         (found,) = fusion.evaluate(q, k, v, table, lengths)
     np.testing.assert_allclose(found, paged(q, k, v, table, lengths, is_causal), rtol=1e-10, atol=1e-12)

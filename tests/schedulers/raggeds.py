@@ -12,8 +12,10 @@ def varlen_attention(
     with tf.Fusion("varlen_attention") as fusion:
         q = tf.define_tensor([queries, heads, depth], tf.bfloat16, name="q")
         k, v = (tf.define_tensor([keys, key_heads, depth], tf.bfloat16, name=name) for name in "kv")
-        made = [tf.table(name, sequences + (not lengths), high=tv.shape[0], rising=not lengths, lengths=lengths) for name, tv in (("of_q", q), ("of_k", k))]
-        fusion.add_output(tf.varlen_attention(q, k, v, *made, **options), name="o")
+        of_q, of_k = (
+            tf.table(name, sequences + (not lengths), high=tv.shape[0], rising=not lengths, lengths=lengths) for name, tv in (("of_q", q), ("of_k", k))
+        )
+        fusion.add_output(tf.varlen_attention(q, k, v, of_q, of_k, **options), name="o")
     return fusion
 
 
@@ -22,6 +24,6 @@ def paged_attention(batch: int, heads: int, key_heads: int, queries: int, depth:
     with tf.Fusion("paged_attention") as fusion:
         q = tf.define_tensor([batch, heads, queries, depth], tf.bfloat16, name="q")
         k, v = (tf.define_tensor([pages, size, key_heads, depth], tf.bfloat16, name=name) for name in "kv")
-        tables = tf.table("pages", batch * each, high=pages - 1), tf.table("lengths", batch, high=each * size)
-        fusion.add_output(tf.paged_attention(q, k, v, *tables, **options), name="o")
+        table, lengths = tf.table("pages", batch * each, high=pages - 1), tf.table("lengths", batch, high=each * size)
+        fusion.add_output(tf.paged_attention(q, k, v, table, lengths, **options), name="o")
     return fusion
