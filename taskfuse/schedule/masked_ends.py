@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.dtypes import DType, bool_
+from taskfuse.dtypes import DType, bool_, float64
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, minimum, not_, substitute, sym
+from taskfuse.ops.build import refusal
 from taskfuse.schedule.index_conditions import condition_of
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
@@ -120,6 +121,8 @@ def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tu
         ends = [b.end for b in operands if b.end is not None]
         return Behind(0.0, minimum(*ends) if len(ends) == len(operands) else None)
     if len(values) == len(operands):
+        if refusal(op, float64):  # of integers and booleans
+            return Behind()
         with np.errstate(all="ignore"):
             made = float(np.asarray(op.function(*(np.float64(v) for v in values))))
         return Behind() if math.isnan(made) else _joined(made, operands)

@@ -1,7 +1,7 @@
 """Attention of sequences of unequal length as one walk: right for lengths of 0, 1 and primes, proved for all tables, also for hostile ones."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,3 +175,35 @@ def test_the_machine_code_does_what_the_kernel_says(make: Any) -> None:
     fusion = make()
     tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
     assert compared(tf.lower(fusion)).difference is None
+
+
+def sequences() -> tf.Fusion:
+    return varlen_attention(200, 300, 4, tile=64)
+
+
+def in_pages() -> tf.Fusion:
+    return paged_attention(2, 2, 2, 3, 32, 9, 16, 16, is_causal=True)
+
+
+FAULTS: dict[str, tuple[Callable[[], tf.Fusion], str, str]] = {
+    "keys of the next sequence": (sequences, r"of 5\], 0, 300\), 0, 0\) on ch1", "+ 1 of 5], 0, 300), 0, 0) on ch1"),
+    "keys of the next chunk": (sequences, r"map\(32\*i11 \+ clamp\(of_k(.*on ch2)", r"map(32*i11 + 32 + clamp(of_k\1"),
+    "no mask where it cuts": (sequences, r"IF 32\*i11 \+ 31 <", "IF 32*i11 + 30 <"),
+    "a chunk less": (sequences, r"(FOR i11 in 0\.\.)(.*):", r"\1max(\2 - 1, 0):"),
+    "another page": (in_pages, r"4\*i11 \+ i174 of 32", "4*i174 + i11 of 32"),
+    "other rows of a page": (in_pages, r"0, 8\), 0, blockIdx", "0, 8), 8, blockIdx"),
+    "one key more": (in_pages, r"(keys\(.* if [^<]*) < ", r"\1 <= "),
+    "no causal mask where it cuts": (in_pages, r"(IF .*&& 64\*i11 \+ )63 <", r"\g<1>62 <"),
+    "the last chunk left out": (in_pages, r"0\.\.ceildiv\((clamp\(lengths.*), 64\):", r"0..\1//64:"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_wrong_kernels_have_no_proof(name: str) -> None:
+    make, old, new = FAULTS[name]
+    fusion = make()
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32 if make is sequences else 64, 2))
+    text = proved(tf.lower(fusion)).text(witness=True)
+    wrong, count = re.subn(old, new, text)
+    assert count
+    assert not tf.parse_kernel(wrong).verify().is_proved
