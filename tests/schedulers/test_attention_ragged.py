@@ -136,6 +136,21 @@ def test_pages(size: int, depth: int, queries: int, config: AttentionConfig) -> 
         close(found, paged(q, k, v, table, np.clip(lengths, 0, 256), True))
 
 
+def test_any_number_of_sequences_and_pages() -> None:
+    with tf.Fusion("symbols") as fusion:
+        q = tf.define_tensor([tf.dim("B", min=1), 2, 3, 32], tf.bfloat16, name="q")
+        k, v = (tf.define_tensor([tf.dim("P", min=1), 16, 2, 32], tf.bfloat16, name=name) for name in "kv")
+        pages, lengths = tf.table("pages", "B*T", high="P - 1"), tf.table("lengths", "B", high="16*T")
+        fusion.add_output(tf.paged_attention(q, k, v, pages, lengths, is_causal=True))
+    tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
+    kernel = proved(tf.lower(fusion))
+    for counts, each in (([200, 57], 16), ([5], 1), ([0, 33, 47], 3)):
+        args = random((len(counts), 2, 3, 32), BF16), *(random((9, 16, 2, 32), BF16) for _ in range(2))
+        table = np.arange(len(counts) * each, dtype=np.int32) % 9
+        (found,) = kernel.simulate(*args, table, np.array(counts, np.int32))
+        close(found, paged(args[0], args[1], args[2], table, np.array(counts), True))
+
+
 def test_chunks_of_pages_side_by_side() -> None:
     fusion = paged_attention(2, 2, 2, 3, 32, 9, 16, 16, is_causal=True)
     made = tf.chunk_cascade(find(fusion).reductions, 2, 64)
