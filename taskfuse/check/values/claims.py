@@ -231,6 +231,7 @@ class Instructions:
             facts = facts.with_range(f"tile.{k}", 0, n - 1)
         source = tuple(simplify(e, facts) for e in source)
         found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
+        found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("the element of the tile at a point of the box is unknown", node)
         return tuple(substitute(e, found) for e in element)
