@@ -29,6 +29,7 @@ from taskfuse.ops import (
     order,
     padded_groups,
     pointwise,
+    ragged_attention,
     random,
     rearrange,
     reduce,
@@ -75,6 +76,7 @@ from taskfuse.ops.operators import Operators
 from taskfuse.ops.order import *
 from taskfuse.ops.padded_groups import *
 from taskfuse.ops.pointwise import *
+from taskfuse.ops.ragged_attention import *
 from taskfuse.ops.random import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
@@ -114,6 +116,7 @@ __all__ += number_parts.__all__
 __all__ += order.__all__
 __all__ += padded_groups.__all__
 __all__ += pointwise.__all__
+__all__ += ragged_attention.__all__
 __all__ += random.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__

@@ -12,31 +12,38 @@ Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.axes import Axis, iteration_point
+from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed, resolve, storage_uses
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, children, integers_of
+from taskfuse.ir.storage import has_code, needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import depends
+from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.attention_cost import ITEMSIZE, Attention, AttentionConfig, check_fits, planned
+from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.promotion import grouped
+from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.schedulers.walk_tiles import copied, is_given, matrices, multiply, swizzle
 from taskfuse.target import DEFAULT, Target
+
+SWIZZLED_ROWS = 8
+"""After so many rows in Shared memory a swizzle begins again."""
 
 
 @tries_parameters
@@ -60,11 +67,14 @@ def attention(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "attention", config, AttentionConfig)
+    script = Script(fusion)
+    if ragged_rows(fusion):
+        find(stored_by_tiles(fusion))
+        store_by_tiles(script)
     found = find(fusion)
     alternatives = planned(fusion, found, Sizes(fusion, sizes, target))
     chosen = alternatives[0].config if config is None else config
     check_fits(fusion, found, chosen, target)
-    script = Script(fusion)
     try:
         _Walk(script, found, chosen).apply()
     except ScheduleError as error:
@@ -77,7 +87,8 @@ def attention(
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
     """The offer of :func:`attention`. Raises :class:`UnsupportedError`: see there."""
     check_call(fusion, "attention", None, AttentionConfig)
-    alternatives = planned(fusion, find(fusion), Sizes(fusion, sizes, target))
+    by_tiles = stored_by_tiles(fusion) if ragged_rows(fusion) else fusion
+    alternatives = planned(by_tiles, find(by_tiles), Sizes(fusion, sizes, target))
     return Offer(alternatives[0].us, lambda trial: attention(trial, sizes=sizes, target=target))
 
 
@@ -134,12 +145,24 @@ def find(fusion: Fusion) -> Attention:
     top = fusion.definition(reductions[0])
     assert isinstance(top, Reduction)
     end = masked_end(fusion, top, next(k for k, a in enumerate(top.output.root) if a.is_reduction))
-    names = [] if end is None else [str(s) for s in iteration_point(len(top.output.root)) if str(s) in end.free]
-    if any(name != str(iteration_point(m + 1)[m]) for name in names):
-        end, names = None, []
+    used = [] if end is None else [p for p, s in enumerate(iteration_point(len(top.output.root))) if str(s) in integers_of(end)]
+    if any(p not in (*batch, m) or not keys.equal(top.output.root[p], first.output.root[p]) for p in used):
+        end, used = None, []
+    run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
+    if run % SWIZZLED_ROWS:
+        raise refuse(fusion, "attention", f"{run} keys of {other.b.tensor.name} lie side by side", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
-    row = names[0] if names else ""
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row)
+    row = str(iteration_symbol(m)) if m in used else ""
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)
+
+
+def _divisors(e: Expr, name: str) -> Iterator[int]:
+    """The constants by which a symbol is divided, or of which the remainder is taken: indices that are a multiple of one apart lie in different places."""
+    if isinstance(e, FloorDiv | Mod) and name in e.a.free:
+        yield e.b.value if isinstance(e.b, Const) else 1
+    for part in children(e):
+        if name in part.free:
+            yield from _divisors(part, name)
 
 
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
@@ -161,7 +184,10 @@ class _Walk:
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
         self._spread()
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk, rows=None if found.end is None else config.rows * config.cluster)
+        keys = Keys(fusion)
+        along = next(k for k, a in enumerate(found.reductions[0].logical) if keys.equal(a, found.scores.root[found.m]))
+        of_rows = {} if found.end is None else {"rows": config.rows * config.cluster, "along": along}
+        script.cascade(found.reductions, config.chunk, **of_rows)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()
@@ -213,7 +239,7 @@ class _Walk:
         for out in fusion.outputs:
             if out.uses:  # results that others read are copies of what these read
                 script.new(out, "cache_fork")
-        self.outs = [tv for tv in fusion.outputs if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
+        self.outs = [tv for tv in stored(fusion) if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
         self.stored = [(script.new(tv, "cache_before"), tv) for tv in self.outs]
         self.queries = copied(script, self.scores, self.found.queries)
         self.keys = copied(script, self.scores, self.found.keys)
@@ -242,7 +268,7 @@ class _Walk:
         def has(tv: TensorView, a: Axis) -> bool:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
-        code = [e.output for e in needed(fusion) if not fusion.is_view(e.output)]
+        code = [e.output for e in needed(fusion) if has_code(fusion, e)]
         loads = [self.queries, self.keys, self.values]
         self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
@@ -339,7 +365,8 @@ class _Walk:
     def _rings(self) -> None:
         """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""
         for tv in (self.queries, self.keys, self.values):
-            call = swizzle(self.script, tv)
+            run = self.config.chunk if tv is self.queries else gcd(self.config.chunk, self.found.run)
+            call = swizzle(self.script, tv, run if run < self.config.chunk else None)  # a box for each page
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)
             elif self.config.blocks:

@@ -98,13 +98,19 @@ class Script:
         return self._made(tv.chunk_scan(extent), call)
 
     def cascade(
-        self, reductions: Sequence[TensorView], chunk: int, parts: int | None = None, adjacent: int | None = None, rows: int | None = None
+        self,
+        reductions: Sequence[TensorView],
+        chunk: int,
+        parts: int | None = None,
+        adjacent: int | None = None,
+        rows: int | None = None,
+        along: int | None = None,
     ) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`; what it makes is found by name."""
         more = [x for x in (parts, adjacent) if x is not None]
-        by = "" if rows is None else f", rows={rows}"
+        by = "".join(f", {name}={value}" for name, value in (("rows", rows), ("along", along)) if value is not None)
         self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
-        return cascade(reductions, chunk, *more, rows=rows)
+        return cascade(reductions, chunk, *more, rows=rows, along=along)
 
     def chunk_cascade(self, reductions: Sequence[TensorView], n: int, multiple: int) -> tuple[TensorView, ...]:
         """:func:`taskfuse.chunk_cascade`."""

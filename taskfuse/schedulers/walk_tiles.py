@@ -55,14 +55,20 @@ def copied(script: Script, reader: TensorView, operand: int, there: Sequence[Ten
     return script.new(read.tensor, "cache_after", reader, operand) if is_whole else script.through_view(reader, operand)
 
 
-def swizzle(script: Script, tv: TensorView) -> Recorded:
-    """Rows of at most 128 bytes, in pieces, as tensor cores read them. Returns the calls of the tensor; its last two axes are those of a piece."""
+def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
+    """Rows of at most 128 bytes, in pieces, as tensor cores read them. Returns the calls of the tensor; its last two axes are those of a piece.
+
+    Args:
+        run: a piece has so many rows; ``None``: all.
+    """
     extent = tv.schedule.loop[-1].extent
     assert isinstance(extent, Const)
     span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
     call = script.on(tv)
     call.split(-1, span // ITEMSIZE).reorder({-2: -3})
     call.bind(-3, P.Unroll)
+    if run is not None:
+        call.split(-2, run).bind(-3, P.Unroll)
     return call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
 
 

@@ -70,6 +70,8 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "fold": lambda x: tf.fold("maximum", x),
     "scaled_dot_product_attention": lambda x: tf.scaled_dot_product_attention(x, x, x),
     "scaled_dot_product_attention_backward": lambda x: tf.scaled_dot_product_attention_backward(x, x, x, x, x, tf.cast(x[:, 0], _wide(x)))[0],
+    "varlen_attention": lambda x: varlen(tf.reshape(x, [2, 1, 2]), tf.table("cuts", 2, high=2, rising=True)),
+    "paged_attention": lambda x: paged(tf.reshape(x, [1, 1, 2, 2]), tf.reshape(x, [1, 2, 1, 2])),
     "associative_scan": lambda x: tf.associative_scan(lambda a, b: (tf.maximum(a[0], b[0]),), x)[0],
     "segmented_cumsum": lambda x: tf.segmented_cumsum(x, tf.ne(x, 0)),
     "var_mean": lambda x: tf.var_mean(x)[0],
@@ -184,6 +186,16 @@ OPERANDS = {
     "take_along_axis": 2,
     "gather": 2,
 }
+
+
+def varlen(x: TensorView, cuts: TensorView) -> TensorView:
+    return tf.varlen_attention(x, x, x, cuts, cuts)
+
+
+def paged(query: TensorView, keys: TensorView) -> TensorView:
+    return tf.paged_attention(query, keys, keys, tf.table("pages", 1, high=0), tf.table("lengths", 1, high=2))
+
+
 MADE = {name for name, row in OPS.items() if row.kind is OpKind.CREATION and not name.endswith("_like")}
 
 

@@ -34,6 +34,8 @@ FOUND: dict[str, tuple[Callable[[T, T, T], T], str]] = {
     "a choice": (lambda x, i, j: tf.max(tf.where(j <= i, x, -math.inf), axis=1), "i0 + 1"),
     "a choice the other way round": (lambda x, i, j: tf.max(tf.where(i < j, -math.inf, x), axis=1), "i0 + 1"),
     "filled": (lambda x, i, j: tf.max(tf.masked_fill(x, j > i * 2, -math.inf), axis=1), "2*i0 + 1"),
+    "two conditions": (lambda x, i, j: tf.max(tf.where((j <= i) & (j < 7), x, -math.inf), axis=1), "min(i0 + 1, 7)"),
+    "a product of two": (lambda x, i, j: tf.sum(tf.tril(x) * tf.where(j < 5, x, 0.0), axis=1), "min(i0 + 1, 5)"),
     "arithmetic": (lambda x, i, j: tf.max(tf.where(j - 3 < i * 2, x, -math.inf), axis=1), "2*i0 + 3"),
     "a constant": (lambda x, i, j: tf.max(tf.where(j < 5, x, -math.inf), axis=1), "5"),
     "a triangle": (lambda x, i, j: tf.sum(tf.tril(x), axis=1), "i0 + 1"),

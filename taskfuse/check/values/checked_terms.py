@@ -9,7 +9,7 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import ClaimedWrite, Place, taken
 from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
-from taskfuse.check.values.questions import equal, inside, known_at, proves
+from taskfuse.check.values.questions import equal, in_spans, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, ge, lt, substitute, sym
@@ -68,7 +68,7 @@ class CheckedTerms:
         points = (BoundedElement(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
         around = known_at(w.place).given(*exists, *points) if rule.ends else None
         for k, end in rule.ends:
-            if around is not None and not proves(around, lt(w.holds.index[k], substitute(end, point))):
+            if around is not None and not proves(around, lt(w.holds.index[k], in_spans(around, substitute(end, point)))):
                 raise Open(f"terms behind the end along axis {k} may be taken", w.node)
 
     def rescaled(self, w: ClaimedWrite, definition: Definition) -> None:

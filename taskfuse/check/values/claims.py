@@ -226,8 +226,12 @@ class Instructions:
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
         wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
-        constraints = node.context.constraints
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
+        facts = node.context.constraints.facts
+        for k, n in enumerate(holds.tile):
+            facts = facts.with_range(f"tile.{k}", 0, n - 1)
+        source = tuple(simplify(e, facts) for e in source)
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
+        found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("the element of the tile at a point of the box is unknown", node)
         points = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
