@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.contraction import MatrixAxes, computes, factors
-from taskfuse.ir.expr import MathExpr, Reduction, View, reads
+from taskfuse.ir.expr import MathExpr, Reduction, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ge, prove
@@ -173,7 +173,7 @@ def _multiplied(
         reason = f"{result.name} sums over several axes or reads windows, and its tiles are taken for sums of blocks, or are reduced, or meet others"
         raise refuse(fusion, "matmul", reason, "leave it to a fusion of its own")
     if takes_boxes and not in_boxes and are_better([result.root[p].extent for p in sorted(two.rows)]):
-        in_boxes = isinstance(two.a.tensor.definition, View) or two.a.tensor.is_input
+        in_boxes = two.a.tensor.is_input
     axes = two.as_matrices(result, last if last in two.columns else None, in_boxes=in_boxes)
     sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
     a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)

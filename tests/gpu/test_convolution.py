@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse.torch import backend
 from tests.gpu.device import poisoned, to_numpy, to_torch
-from tests.schedulers.test_convolution import CASES, Convolution
+from tests.schedulers.convolutions import CASES, Convolution
 
 LARGER = {
     "resnet": Convolution(4, 64, 64, (56, 56), (3, 3), padding=1, epilogue="bias relu"),
