@@ -33,7 +33,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
-from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, BackToBack, BackToBackConfig, check_fits, planned
+from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, WIDEST, BackToBack, BackToBackConfig, check_fits, planned
 from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -126,8 +126,8 @@ def find(fusion: Fusion) -> BackToBack:
             raise refuse(fusion, NAME, f"{tv.name} is not the product of rows and of an input with columns")
     sizes = [tv.root[found[tv].summed[0]].extent for tv in first] + [tv.root[next(iter(given[tv].columns))].extent for tv in last]
     for e in sizes:
-        if not isinstance(e, Const) or e.value % 32 or not 32 <= e.value <= 256:
-            raise refuse(fusion, NAME, f"factors of {e} elements", "use constant multiples of 32 up to 256")
+        if not isinstance(e, Const) or e.value % 32 or not 32 <= e.value <= WIDEST:
+            raise refuse(fusion, NAME, f"factors of {e} elements", f"use constant multiples of 32 up to {WIDEST}")
     numbers = [e.value for e in sizes if isinstance(e, Const)]
     one = first[0]
     batch = tuple(p for p in range(len(one.root)) if p not in (rows[one], known[one].summed[0]) and not keys.equal(one.root[p], walked))

@@ -18,6 +18,8 @@ from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import BANK_BYTES, BANKS, Target
 
 NAME = "back_to_back"
+WIDEST = 256
+"""Terms of a first product, and columns of a last one, at most: a tile of an instruction has so many columns."""
 ROUNDED = 4
 """Of so many scores one register holds what is rounded of one function of them while the next one is computed; and one what is read of their columns."""
 OTHERS = 16

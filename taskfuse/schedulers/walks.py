@@ -7,13 +7,14 @@ looked for as a whole, in the graph alone; whether a kernel computes one, and ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import FirstValid, MathExpr, Reduction
+from taskfuse.ir.contraction import Factors, factors
+from taskfuse.ir.expr import FirstValid, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
@@ -21,7 +22,7 @@ from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back import find
-from taskfuse.schedulers.back_to_back_cost import has_room
+from taskfuse.schedulers.back_to_back_cost import WIDEST, has_room
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_ways import RowViews
 from taskfuse.target import Target
@@ -29,38 +30,95 @@ from taskfuse.target import Target
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
     """The tensors of each walk, producers first: the first products, all reductions along the axis that the last ones sum, what is between them, what is
-    computed of no input, and the padding of inputs. Walks with no other reductions than products come last, those that have nothing of others."""
-    exprs = [e for e in needed(fusion) if not fusion.is_view(e.output)]
-    products = [e.output for e in exprs if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix]
+    computed of no input, and the padding of inputs.
+
+    Walks with no other reductions than products come last: those whose factors have room in a block, and that have nothing of others.
+    """
+    products = {e.output: two for e in needed(fusion) if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix}
     if len(products) < 2:
         return
-    keys, seen = Keys(fusion), set[TensorView]()
-    chains: list[list[TensorView]] = []
+    behind, keys = _Behind(fusion, products), Keys(fusion)
+    along: dict[object, list[TensorView]] = {}
+    for e in behind.exprs:
+        if isinstance(e, Reduction) and len(axes := [a for a in e.output.root if a.is_reduction]) == 1:
+            along.setdefault(keys.key(axes[0]), []).append(e.output)
     cascades: list[list[TensorView]] = []
-    for last in products:
-        first = _first(fusion, last, products)
-        if not first or last in seen:
-            continue
-        reductions = [e.output for e in exprs if isinstance(e, Reduction) and depends(fusion, e.output, first) and _is_along(keys, e.output, last)]
-        if all(among(r, products) for r in reductions):
-            seen.update(reductions)
-            chains.append(reductions)
-        elif len(first) == 1:
-            cascades.append(reductions)
+    chains: list[list[TensorView]] = []
+    seen = set[TensorView]()
+    for same in along.values():
+        for last in same:
+            first = behind.direct[last]
+            if last not in products or not first or last in seen:
+                continue
+            reductions = [tv for tv in same if behind.has(tv, first)]
+            if all(tv in products for tv in reductions):
+                seen.update(reductions)
+                chains.append(reductions)
+            elif len(first) == 1:
+                cascades.append(reductions)
+    place = {e.output: k for k, e in enumerate(behind.exprs)}
     taken = set[TensorView]()
-    for reductions in (*cascades, *chains):
-        first = list(dict.fromkeys(tv for r in reductions if among(r, products) for tv in _first(fusion, r, products)))
-        before = [e for e in exprs if any(depends(fusion, r, (e.output,)) for r in reductions)]
-        found = tuple(e.output for e in before if depends(fusion, e.output, first) or not depends(fusion, e.output, fusion.inputs) or _is_padding(fusion, e))
-        computed = {tv for tv in found if depends(fusion, tv, first)}
-        if taken.isdisjoint(computed):
+    ordered = [(is_chain, found) for is_chain, some in ((False, cascades), (True, chains)) for found in sorted(some, key=lambda found: place[found[0]])]
+    for is_chain, reductions in ordered:
+        first = frozenset[TensorView]().union(*(behind.direct[r] for r in reductions if r in products))
+        if is_chain and not all(_has_room(tv, products[tv], is_last=among(tv, reductions)) for tv in (*first, *reductions)):
+            continue
+        before = behind.ancestors(reductions)
+        found = tuple(
+            e.output for e in behind.exprs if e.output in before and (behind.has(e.output, first) or e.output not in behind.of_inputs or _is_padding(fusion, e))
+        )
+        computed = {tv for tv in found if behind.has(tv, first)}
+        if taken.isdisjoint(computed) or not is_chain:
             yield found
-        taken |= computed if any(reductions is c for c in cascades) else set()
+        if not is_chain:
+            taken |= computed
 
 
-def _first(fusion: Fusion, last: TensorView, products: Sequence[TensorView]) -> list[TensorView]:
-    """The products that one depends on, not by way of others."""
-    return [tv for tv in products if tv is not last and depends(fusion, last, (tv,), [p for p in products if not among(p, (tv, last))])]
+class _Behind:
+    """What lies behind the tensors of a fusion, found once for all of them.
+
+    Attributes:
+        exprs: those with code, producers first.
+        direct: the products that each tensor is computed of, not by way of others.
+        of_inputs: the tensors that are computed of inputs.
+    """
+
+    def __init__(self, fusion: Fusion, products: Collection[TensorView]) -> None:
+        self.exprs = tuple(e for e in needed(fusion) if not fusion.is_view(e.output))
+        self.direct: dict[TensorView, frozenset[TensorView]] = {}
+        self.of_inputs: set[TensorView] = set()
+        self._every: dict[TensorView, frozenset[TensorView]] = {}
+        self._read: dict[TensorView, list[TensorView]] = {}
+        nothing = frozenset[TensorView]()
+        for e in fusion.exprs():
+            read = self._read[e.output] = [o.tensor for o in e.operands if isinstance(o, Read)]
+            own = [frozenset((tv,)) if tv in products else self.direct.get(tv, nothing) for tv in read]
+            self.direct[e.output] = nothing.union(*own)
+            self._every[e.output] = nothing.union(*own, *(self._every.get(tv, nothing) for tv in read))
+            if any(tv.is_input or tv in self.of_inputs for tv in read):
+                self.of_inputs.add(e.output)
+
+    def has(self, tv: TensorView, products: Collection[TensorView]) -> bool:
+        """Whether a tensor is one of some products, or computed of one."""
+        return among(tv, products) or not self._every[tv].isdisjoint(products)
+
+    def ancestors(self, tensors: Sequence[TensorView]) -> set[TensorView]:
+        """Some tensors, and all that they are computed of."""
+        found = set[TensorView]()
+        stack = list(tensors)
+        while stack:
+            tv = stack.pop()
+            if tv not in found:
+                found.add(tv)
+                stack += self._read.get(tv, ())
+        return found
+
+
+def _has_room(tv: TensorView, two: Factors, *, is_last: bool) -> bool:
+    """Whether rows of the factors that a block holds, and columns of its sums, are few enough."""
+    axes = two.summed if not is_last else tuple(p for p in (*two.rows, *two.columns) if isinstance(tv.root[p].extent, Const))
+    extents = [e.value for p in axes if isinstance(e := tv.root[p].extent, Const)]
+    return bool(extents) and min(extents) <= WIDEST
 
 
 def walks_apart(fusion: Fusion, target: Target) -> Script | None:
@@ -106,9 +164,3 @@ def _fitting(fusion: Fusion, tensors: tuple[TensorView, ...], target: Target) ->
 def _is_padding(fusion: Fusion, expr: MathExpr) -> bool:
     """True for an input that is padded."""
     return isinstance(expr, FirstValid) and all(r.tensor.is_input for r in storage_reads(fusion, expr))
-
-
-def _is_along(keys: Keys, tv: TensorView, second: TensorView) -> bool:
-    """True if both reduce the same axis."""
-    mine, yours = ([a for a in t.root if a.is_reduction] for t in (tv, second))
-    return len(mine) == len(yours) == 1 and keys.equal(mine[0], yours[0])
