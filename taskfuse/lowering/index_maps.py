@@ -67,7 +67,7 @@ class IndexMaps:
         memory: tensor -> where it lives, as far as that is known.
         variables: the variables of loops with code.
         grid_stride: the loops whose trips the block index decides.
-        ends: trips of loops over reduced axes after which all terms are neutral.
+        ends: trips of loops over reduced axes after which all terms are neutral; hardware indices in them count from the first of a role.
         belongs: a part of an assembly that has more elements than places -> the condition under which an element has one.
     """
 
@@ -89,7 +89,11 @@ class IndexMaps:
     def trips(self, loop: Loop, extent: Expr, tv: TensorView) -> Expr:
         """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
         trips, end = self.grid_stride.trips(loop, extent, tv), self.ends.get(loop)
-        return trips if end is None else simplify(minimum(trips, end), self.ranges.facts)
+        if end is None:
+            return trips
+        task = self.tree.place[tv]
+        own = substitute(end, {p.index_name: sym(p.index_name) - self.ranges.range(task, p).start for p in INDEX_TYPES})
+        return simplify(minimum(trips, own), self.ranges.facts)
 
     def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
         """What is known of the indices around the code of ``tv`` where loops end with their terms, too."""
@@ -103,7 +107,7 @@ class IndexMaps:
     def end(self, tv: TensorView, loop: Loop) -> Expr:
         """The trips of a loop that ends with its terms, in the indices of the code of ``tv``."""
         task = self.tree.place[tv]
-        return substitute(self.ends[loop], {p.index_name: sym(base_name(p, task)) + self.ranges.range(task, p).start for p in INDEX_TYPES})
+        return substitute(self.ends[loop], {p.index_name: sym(base_name(p, task)) for p in INDEX_TYPES})
 
     def forget(self) -> None:
         """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""

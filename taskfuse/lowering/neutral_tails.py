@@ -94,7 +94,8 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
 
 
 def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Loop], bool]) -> dict[Loop, Expr]:
-    """The loops over reduced axes that end with their terms, and their trips, in hardware indices and the variables of loops around them.
+    """The loops over reduced axes that end with their terms, and their trips, in the variables of loops around them and in hardware indices, which count from
+    the first thread or block of a role: roles that share a loop have one each.
 
     Args:
         indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
@@ -194,9 +195,9 @@ def _end_where_read(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tu
 
 
 def _known_before(e: Expr, loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
-    """An expression at the code of ``tv`` in hardware indices, if it is known before a loop; ``None`` if it is not."""
+    """An expression at the code of ``tv``, if it is known before a loop; ``None`` if it is not. Hardware indices in it are those of the role, from 0 on."""
     task = index_maps.tree.place[tv]
-    indices = {base_name(p, task): hardware_index(p) - index_maps.ranges.range(task, p).start for p in types}
+    indices = {base_name(p, task): hardware_index(p) for p in types}
     outside = index_maps.shared_loops.path[tv][: loop.depth]
     around = {index_maps.variables.name(outer) for outer in outside}
     around |= {str(index_maps.variables.item(outer)) for outer in outside if index_maps.grid_stride.walk(outer) is not None}

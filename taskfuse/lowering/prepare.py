@@ -10,19 +10,22 @@ from dataclasses import replace
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis
-from taskfuse.ir.expr import Assemble, MathExpr, Read, Update, rebuilt
+from taskfuse.ir.expr import Assemble, MathExpr, Read, Update, View, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import has_code, producers, resolve
+from taskfuse.ir.storage import has_code, producers, resolve, storage_reads
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.pingpong import check_pingpong
 from taskfuse.schedule.caching import copy_of, join_task
+from taskfuse.schedule.call import Call
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.order import Tree, complete, is_vertical
 from taskfuse.schedule.replay import replay
+from taskfuse.schedule.shared_loops import mismatch
 
 
 def check_supported(fusion: Fusion) -> None:
@@ -31,6 +34,7 @@ def check_supported(fusion: Fusion) -> None:
     for expr in fusion.exprs():
         if isinstance(expr, Update):
             _check_update(fusion, expr)
+    _check_views(fusion)
     for group in fusion.tasks.groups():
         check_pingpong(group)
         if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
@@ -40,6 +44,20 @@ def check_supported(fusion: Fusion) -> None:
                 help="parallelize it on a thread or block index type",
                 location=group.location,
             )
+
+
+def _check_views(fusion: Fusion) -> None:
+    """What a view with code of its own reads is inlined into loops that both have: a task may have claimed it afterwards."""
+    views = [e for e in fusion.exprs() if isinstance(e, View) and has_code(fusion, e)]
+    keys = Keys(fusion) if views else None
+    for view in views:
+        for tv in dict.fromkeys(read.tensor for read in storage_reads(fusion, view)):
+            depth = 0 if tv.is_input else tv.schedule.inline
+            assert keys is not None
+            different = next((d for k in range(depth) if (d := mismatch(keys, tv, view, k)) is not None), None)
+            if different is not None:
+                why = f"{view.output.name}, a view, got code of its own from a task, and {different}"
+                raise Call("inline_at", tv).error(why, "inline after that, or leave the view out of tasks: its readers then read what is behind it")
 
 
 def _check_update(fusion: Fusion, expr: Update) -> None:

@@ -27,7 +27,7 @@ def test_what_is_no_instruction_has_no_row(name: str) -> None:
 def test_an_instruction_that_there_is_not() -> None:
     with pytest.raises(ValueError, match=r"^there is no wgmma m32n8k16: m is 64, n a multiple of 8 up to 256, k 32 bytes$"):
         wgmma(32, 8, 16)
-    with pytest.raises(ValueError, match=r"^there is no mma m16n16k16: m is 16, n is 8, k 32 bytes$"):
+    with pytest.raises(ValueError, match=r"^there is no mma m16n16k16: m is 16, n is 8, k 32 or 64 or 128 bytes$"):
         mma(16, 16, 16)
 
 
@@ -59,10 +59,11 @@ def test_quad_pairs_share_an_instruction() -> None:
     assert (row.name, row.units, row.lanes, row.lane_digits) == ("mma_m8n8k4_col_row", 4, 32, (2, 4, 4))
     assert find(row.name) == row
     assert (mma(16, 8, 16).units, mma(16, 8, 16).lane_digits, wgmma(64, 8, 16).lane_digits) == (1, (1, 1, 32), (1, 1, 128))
-    for name in ("mma_m8n8k4", "mma_m8n8k8_row_col", "mma_m16n8k16_row_col", "wgmma_m64n8k16_row_col", "mma_m8n8k4_row"):
+    assert find("mma_m8n8k4") == mma(8, 8, 4)  # of float64: one product of the warp
+    for name in ("mma_m8n8k8", "mma_m8n8k8_row_col", "mma_m16n8k16_row_col", "wgmma_m64n8k16_row_col", "mma_m8n8k4_row"):
         assert find(name) is None
 
 
 def test_quad_pairs_need_their_layouts() -> None:
-    with pytest.raises(ValueError, match=r"^there is no mma m8n8k4 of layouts None, None: m8n8k4 takes two of 'row' and 'col'$"):
-        mma(8, 8, 4)
+    with pytest.raises(ValueError, match=r"^there is no mma m8n8k4 of layouts row, None: m8n8k4 takes two of 'row' and 'col'$"):
+        mma(8, 8, 4, "row")

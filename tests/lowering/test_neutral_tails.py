@@ -188,3 +188,23 @@ def test_rows_of_padding_take_no_trips() -> None:
     for counts in ([0, 8], [3, -1], [100, 5]):
         args = a, b, np.array(counts, np.int32)
         assert (kernel.simulate(*args)[0] == fusion.evaluate(*args)[0]).all()
+
+
+@pytest.mark.parametrize("ptype", [P.BIDx, P.TIDy])
+def test_roles_that_share_a_ragged_loop_count_rows_from_their_own_first(ptype: P) -> None:
+    """The loads of a row are in other blocks, or threads, than its sum, and make as many trips."""
+    with tf.Fusion("rows") as fusion:
+        x, offsets = tf.define_tensor([3, 5]), tf.table("o", 4, high=3)
+        padded = tf.jagged_to_padded_dense(x, offsets, 3)
+        y = tf.sum(padded, axis=1)
+        fusion.add_output(y)
+    y.propagate([padded])
+    for tv in (padded, y):
+        tv.axis(0).parallelize(P.BIDx)
+    fusion.inline_most()
+    fusion.group([fusion.task([padded]), fusion.task([y])]).parallelize(ptype)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict.value == "proved"
+    rows, cuts = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([0, 2, 2, 3], np.int32)
+    for seed in range(3):
+        assert np.array_equal(kernel.simulate(rows, cuts, seed=seed)[0], [rows[:2].sum(0), np.zeros(5), rows[2]])

@@ -142,3 +142,47 @@ def test_roles_in_the_blocks_of_a_cluster_are_not_built_yet() -> None:
     check_supported(load_use())
     with pytest.raises(TaskfuseError, match="rings between the blocks of a cluster are not supported yet"):
         check_supported(load_use(group=P.CIDx))
+
+
+def test_a_view_that_gets_code_after_what_it_reads_is_inlined() -> None:
+    """The view has a loop of its reader, in which it reads all that is inlined there."""
+    with tf.Fusion("f") as fusion:
+        x = tf.define_tensor([4, 5])
+        s = tf.sum(x, axis=1)
+        v = tf.expand_dims(s, 1)
+        y = x - v
+        fusion.add_output(y)
+    y.propagate([v], upto=1)
+    y.propagate([s], upto=1)
+    fusion.inline_most()
+    fusion.task([v])
+    with pytest.raises(TaskfuseError, match="a view, got code of its own from a task, and axis 0 of"):
+        tf.lower(fusion)
+    s.inline_at(0)
+    assert tf.lower(fusion).verify().verdict.value == "proved"
+
+
+def test_a_view_in_a_task_is_claimed_before_what_it_reads_is_inlined() -> None:
+    def transposed(first: bool) -> tf.Fusion:
+        with tf.Fusion("f") as fusion:
+            x = tf.define_tensor([2, 3])
+            a = tf.neg(x)
+            t = tf.permute(a, [1, 0])
+            y = tf.copy(t)
+            fusion.add_output(y)
+        y.rasterize([0, 1], tf.tiles.raster())
+        y.propagate([a])
+        if not first:
+            fusion.inline_most()
+        tasks = [fusion.task([a]), fusion.task([t, y])]
+        if first:
+            fusion.inline_most()
+        fusion.group(tasks).parallelize(P.TIDz)
+        return fusion
+
+    with pytest.raises(TaskfuseError, match="a view, got code of its own"):
+        tf.lower(transposed(first=False))
+    kernel = tf.lower(transposed(first=True))
+    assert kernel.verify().verdict.value == "proved"
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(kernel.simulate(x)[0], -x.T)
