@@ -98,10 +98,13 @@ def is_zero_past_the_end(fusion: Fusion, tv: TensorView, axis: int, facts: Facts
     expr = fusion.definition(tv)
     if pads(fusion, tv):
         return True
-    is_held = tv.schedule.memory in (None, MemoryType.Local) and (atom is None or atom.instruction is Instruction.VECTOR)
-    if expr is None or not is_copy(expr) or not (is_held or (atom is not None and atom.copies_only)):
+    if expr is None:
         return False
     padded = padded_read(expr)  # where it has no element of what it copies, it is 0 already
+    is_held = is_copy(expr) and tv.schedule.memory in (None, MemoryType.Local) and (atom is None or atom.instruction is Instruction.VECTOR)
+    is_moved = (is_copy(expr) or padded is not None) and atom is not None and atom.copies_only
+    if not is_held and not is_moved:
+        return False
     for operand in storage_operands(fusion, expr) if padded is None else (resolve(fusion, padded),):
         source = along(tv, tv.root[axis], operand, facts) if isinstance(operand, Read) and tv.root == tv.logical else None
         if not isinstance(operand, Read) or source is None:

@@ -5,6 +5,7 @@ Floats below 32 bits are computed in float32 throughout; the result is cast once
 
 from __future__ import annotations
 
+from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.activations import wide as wide_of
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, shape_error
@@ -47,6 +48,8 @@ def group_norm(x: TensorView, groups: int, weight: TensorView | None = None, bia
     _check("group_norm", x)
     number = count("group_norm", "number of groups", groups, 1)
     n, c, *rest = x.shape
+    if not is_multiple(c, number, x.fusion.facts()):
+        raise shape_error("group_norm", f"{number} groups do not divide the {c} channels of {described(x)}", "use a divisor of the number of channels")
     with x.fusion.call():
         wide, dtype = wide_of(x)
         parts = reshape(wide, [n, number, c // number, *rest])

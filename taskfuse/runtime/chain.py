@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskfuse import ops
-from taskfuse.errors import InputError, LaunchError, OutputError
+from taskfuse.errors import InputError, OutputError, UnsupportedError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate
@@ -95,7 +95,8 @@ class Chain(Executable):
     def _only(self, what: str) -> Executable:
         if len(self.links) == 1:
             return self.links[0].run
-        raise LaunchError(kernel=self._fusion.name, reason=f"it runs {len(self.kernels)} kernels, each of which has a {what}", help=f"use {what}s")
+        reason = f"fusion '{self._fusion.name}' runs {len(self.kernels)} kernels, each of which has a {what}"
+        raise UnsupportedError(what=f"the {what} of several kernels", reason=reason, help=f"use {what}s")
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

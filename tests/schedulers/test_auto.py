@@ -188,7 +188,7 @@ ARGUMENTS = (array(20, 30), array(30), 2.0)
 
 
 FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
-    (lambda run: run.kernel, "kernel 'scores' cannot be launched: it runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
+    (lambda run: run.kernel, "the kernel of several kernels is not supported: fusion 'scores' runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
     (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 expected\nhelp: the arguments are: x, b, a"),
     (
         lambda run: run(ARGUMENTS[0], array(31), 2.0),
