@@ -62,9 +62,10 @@ def attention(
     """
     check_call(fusion, "attention", config, AttentionConfig)
     found = find(fusion)
-    alternatives = planned(fusion, found, Sizes(fusion, sizes, target))
+    extent = Sizes(fusion, sizes, target)
+    alternatives = planned(fusion, found, extent)
     chosen = alternatives[0].config if config is None else config
-    check_fits(fusion, found, chosen, target)
+    check_fits(fusion, found, chosen, extent.room)
     script = Script(fusion)
     try:
         _Walk(script, found, chosen).apply()

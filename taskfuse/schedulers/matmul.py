@@ -231,7 +231,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         each = sum(given.is_each_column for given in inputs)
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     results = len(product.factors)
-    offsets = sum(extent(tv.shape[0]) + 1 for tv, known in fusion.tables.items() if known.lengths)
+    offsets = extent.offsets
     counts = ProductCounts(results, turns=results, offsets=offsets)
     if product.shares_steps:
         counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)), offsets=offsets)
