@@ -316,12 +316,16 @@ class TensorView(ArrayMethods):
         """
         return scheduling().recompute(self, readers)
 
-    def through_view(self, operand: int) -> TensorView:
+    def through_view(self, operand: int, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
         The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
+
+        Args:
+            operand: its number.
+            also: further readers, and numbers of their operands, that read the same element at the same point: they read the view, too.
         """
-        return scheduling().through_view(self, operand)
+        return scheduling().through_view(self, operand, also)
 
     def scatter(self) -> tuple[TensorView, ...]:
         """Replace a concatenation by its parts: each passes separately through the elementwise functions of the result, and is stored as a slice.

@@ -7,6 +7,7 @@ view with strides is an array that a kernel may take as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taskfuse.ir.axes import axis, iteration_position, iteration_symbol
@@ -19,13 +20,40 @@ from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 
 
-def through_view(tv: TensorView, operand: int) -> TensorView:
+def through_view(tv: TensorView, operand: int, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts.
+        ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; or one of
+            ``also`` reads another tensor, or at other points.
     """
     call = Call("through_view", tv)
+    fusion = tv.fusion
+    fusion.check()
+    read, index = _read_of(call, tv, operand)
+    free = {name for e in index for name in e.free}
+    used = _ordered(fusion, read, index, [p for p in range(len(tv.root)) if str(iteration_symbol(p)) in free], tv)
+    for reader, k in also:
+        other, at = _read_of(call, reader, k)
+        if other.tensor is not read.tensor or at != index or any(p >= len(reader.root) or reader.root[p].extent is not tv.root[p].extent for p in used):
+            raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
+    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
+    view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
+    fusion.define(View(view, "through_view", Read(read.tensor, tuple(substitute(e, place) for e in index)), view.location))
+    for reader, k in ((tv, operand), *also):
+        expr = fusion.definition(reader)
+        assert expr is not None
+        given, new = expr.operands[k], list[Operand](expr.operands)
+        assert isinstance(given, Read)
+        new[k] = Read(view, tuple(map(iteration_symbol, used)))
+        fusion.define(replace(expr, operands=tuple(new)))
+        if given.tensor is not read.tensor:
+            fusion.remove_unread([given.tensor])
+    return view
+
+
+def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[Read, tuple[Expr, ...]]:
+    """What an operand reads of storage, and where."""
     fusion = tv.fusion
     expr = fusion.definition(tv)
     if expr is None or isinstance(expr, Assemble | View):
@@ -35,22 +63,10 @@ def through_view(tv: TensorView, operand: int) -> TensorView:
     given = expr.operands[operand]
     if not isinstance(given, Read):
         raise call.error(f"operand {operand} reads no tensor")
-    fusion.check()
     read = resolve(fusion, given)
     if read.valid is not TRUE:
         raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
-    index = own_index(fusion, expr, read)
-    free = {name for e in index for name in e.free}
-    used = _ordered(fusion, read, index, [p for p in range(len(tv.root)) if str(iteration_symbol(p)) in free], tv)
-    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
-    view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
-    fusion.define(View(view, "through_view", Read(read.tensor, tuple(substitute(e, place) for e in index)), view.location))
-    new: list[Operand] = list(expr.operands)
-    new[operand] = Read(view, tuple(map(iteration_symbol, used)))
-    fusion.define(replace(expr, operands=tuple(new)))
-    if given.tensor is not read.tensor:
-        fusion.remove_unread([given.tensor])
-    return view
+    return read, own_index(fusion, expr, read)
 
 
 def own_index(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[Expr, ...]:

@@ -280,7 +280,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
     if problem.ragged is not None:
-        runs = config.tile_m + (config.tile_k if problem.columns_contiguous else config.tile_n)
+        runs = counts.rows * config.tile_m + counts.columns * (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
     bound = max(cycles, key=lambda name: cycles[name])
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
@@ -341,10 +341,11 @@ def _elements(problem: MatmulProblem) -> float:
     """Elements that cross between the chip and its memory: all once, but matrices of ragged rows again for what is left of a group behind its whole tiles."""
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
+    rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.k
     if tiles is None:
-        rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.k
         return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
-    return tiles.rows * (problem.k + problem.n) + max(matrices, tiles.reads) * problem.n * problem.k
+    stored = tiles.rows if tiles.is_scattered else problem.batch * problem.m
+    return tiles.rows * rows + stored * problem.n + max(matrices, tiles.reads) * problem.n * columns
 
 
 def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:

@@ -133,6 +133,9 @@ def _planned(
     """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for or may be faster."""
     product = find(fusion)
     check_types(fusion, product, tf32)
+    if ragged is not None and product.beside and not product.shares_steps:
+        reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and tiles of ragged rows may have none"
+        raise refuse(fusion, "matmul", reason, "give one of them a fusion of its own")
     problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
@@ -161,7 +164,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
         UnsupportedError: more than one product of inputs makes the tiles, or what is made of them is no tile.
     """
     product, problem = usual
-    if problem.ragged is not None or product.blocks is not None or product.reductions:
+    if (problem.ragged is not None and problem.ragged.is_scattered) or product.blocks is not None or product.reductions:
         raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
     found = find(fusion, is_swapped=True)
     check_types(fusion, found, tf32)
@@ -170,13 +173,15 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
 
 def size_of(p: MatmulProblem) -> str:
     """Its extents, in words."""
-    rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
+    ragged = p.ragged if p.ragged is not None and p.ragged.is_scattered else None
+    rows = [f"{ragged.rows} rows in {ragged.groups} groups"] if ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
     size = " x ".join(map(str, [*rows, p.n, p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
 def _expected(p: MatmulProblem, e: Estimate) -> str:
-    tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
+    is_scattered = p.ragged is not None and p.ragged.is_scattered
+    tiles = f"{p.used(e.config)} tiles{' of groups of equal size' if is_scattered else ''}"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
         f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"

@@ -111,10 +111,11 @@ class Script:
         call = f"tf.chunk_cascade({self.spell(list(reductions))}, {n}, {multiple})"
         return self._made(chunk_cascade(reductions, n, multiple), call)
 
-    def through_view(self, tv: TensorView, operand: int) -> TensorView:
+    def through_view(self, tv: TensorView, operand: int, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
         """:meth:`TensorView.through_view`."""
-        call = f"{self.on(tv).name}.through_view({operand})"
-        made = tv.through_view(operand)
+        others = ", ".join(f"({self.spell(reader)}, {k})" for reader, k in also)
+        call = f"{self.on(tv).name}.through_view({operand}{f', [{others}]' if also else ''})"
+        made = tv.through_view(operand, also)
         self._known[made.name] = made
         self._write(f"{self._variable(made)} = {call}")
         return made
