@@ -34,6 +34,7 @@ from taskfuse.schedulers.config import (
     MatmulKind,
     ProductCounts,
 )
+from taskfuse.schedulers.half_tiles import DealtTiles, HalfTiles
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -113,6 +114,7 @@ class MatmulProblem:
         held: bytes of an element of each of these, and of each output.
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
+        half: one triangle of the result is read.
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
     """
 
@@ -139,6 +141,7 @@ class MatmulProblem:
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
     prologue: float | None = None
+    half: HalfTiles | None = None
     is_swapped: bool = False
 
     @property
@@ -181,14 +184,25 @@ class MatmulProblem:
         return self.batch * ceil(self.m / (config.tile_m * config.cluster)) * config.cluster * ceil(self.n / config.tile_n)
 
     def used(self, config: MatmulConfig) -> int:
-        """Of these, tiles that have rows."""
+        """Of these, tiles that multiply: those that have rows, and of which anything is read."""
+        if self.half is not None:
+            return self.dealt(config).used
         return self.tiles(config) if self.ragged is None else self.tiles(config) // self.batch * self.ragged.used
 
     def waves(self, config: MatmulConfig) -> int:
-        """The most tiles of a block."""
+        """The most tiles of a block that multiply."""
+        if self.half is not None:
+            return self.dealt(config).most
         if self.ragged is None:
             return ceil(self.tiles(config) / config.blocks)
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
+
+    def dealt(self, config: MatmulConfig) -> DealtTiles:
+        """The tiles of a result of which one triangle is read."""
+        assert self.half is not None
+        tile = config.tile_m * config.cluster, config.tile_n
+        found = self.half.dealt(tile, config.group, max(1, config.blocks // config.cluster), config.half)
+        return found._replace(used=found.used * config.cluster)
 
     def matrices_of(self, rows: int) -> int:
         """Matrices with the columns that this many consecutive elements of the batch take."""
@@ -218,7 +232,8 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{', factors swapped' if c.is_swapped else ''}"
+        order = f"{', factors swapped' if c.is_swapped else ''}{f', {c.half.value} triangle first' if c.half else ''}"
+        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{order}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +336,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
         total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
+    if problem.half is not None:
+        total += problem.dealt(config).others * epilogue / (config.warpgroups if config.is_pingpong else 1)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     moved = problem.itemsize * _elements(problem)
     slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
@@ -404,8 +421,12 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         may_be_long = problem.blocks is None and problem.prologue is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
+        orders = [None]
+        if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
+            orders = [None, problem.half.half]
         for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
-            yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
+            for half in orders:
+                yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, half=half)
 
 
 def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, most: int) -> Iterator[tuple[int, int]]:

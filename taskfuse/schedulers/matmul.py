@@ -16,7 +16,7 @@ from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers import ragged_tiles
+from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
@@ -182,6 +182,8 @@ def size_of(p: MatmulProblem) -> str:
 def _expected(p: MatmulProblem, e: Estimate) -> str:
     is_scattered = p.ragged is not None and p.ragged.is_scattered
     tiles = f"{p.used(e.config)} tiles{' of groups of equal size' if is_scattered else ''}"
+    if p.half is not None:
+        tiles = f"of {p.tiles(e.config)} tiles the {p.used(e.config)} that have elements of the {p.half.half.value} triangle multiply,"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
         f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
@@ -278,6 +280,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         blocks=blocks,
         counts=counts,
         prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
+        half=half_tiles.find(fusion, product, batch) if ragged is None else None,
     )
 
 
