@@ -93,7 +93,7 @@ class _Emitter:
         self.chaos = chaos
         self.locations = locations
         self.names = Identifiers()
-        self.function = self.names.reserve(kernel.name)
+        self.function = self.names.function(kernel.name)
         self.used = _Used(self.names)
         self.helpers: set[Helper] = {ptx.STREAM_WAIT}
         self.ranges = kernel_ranges(kernel)
