@@ -11,6 +11,7 @@ from taskfuse.schedule import (
     chunk_reduction,
     inlining,
     memory,
+    pack_factors,
     propagate,
     recompute,
     rfactor,
@@ -44,6 +45,7 @@ class _Calls:
     rfactor = staticmethod(rfactor.rfactor)
     chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
+    pack_factors = staticmethod(pack_factors.pack_factors)
     split_reduction = staticmethod(split_reduction.split_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)

@@ -20,40 +20,42 @@ from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 
 
-def through_view(tv: TensorView, operand: int, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
+def through_view(tv: TensorView, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; or one of
-            ``also`` reads another tensor, or at other points.
+        ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; ``view``
+            has not the elements that the operand reads, at axes of ``tv``; or one of ``also`` reads another tensor, or at other points.
     """
     call = Call("through_view", tv)
     fusion = tv.fusion
     fusion.check()
-    read, index = _read_of(call, tv, operand)
-    free = {name for e in index for name in e.free}
-    used = _ordered(fusion, read, index, [p for p in range(len(tv.root)) if str(iteration_symbol(p)) in free], tv)
+    expr, read = _read_of(call, tv, operand)
+    used, index = _viewed(fusion, expr, read)
     for reader, k in also:
-        other, at = _read_of(call, reader, k)
-        if other.tensor is not read.tensor or at != index or any(p >= len(reader.root) or reader.root[p].extent is not tv.root[p].extent for p in used):
+        other, its = _read_of(call, reader, k)
+        is_same = its.tensor is read.tensor and own_index(fusion, other, its) == own_index(fusion, expr, read)
+        if not is_same or any(p >= len(reader.root) or reader.root[p].extent is not tv.root[p].extent for p in used):
             raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
-    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
-    view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
-    fusion.define(View(view, "through_view", Read(read.tensor, tuple(substitute(e, place) for e in index)), view.location))
+    if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
+        raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
+    if view is None:
+        view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
+        fusion.define(View(view, "through_view", Read(read.tensor, index), view.location))
     for reader, k in ((tv, operand), *also):
-        expr = fusion.definition(reader)
-        assert expr is not None
-        given, new = expr.operands[k], list[Operand](expr.operands)
+        changed = fusion.definition(reader)
+        assert changed is not None
+        given, new = changed.operands[k], list[Operand](changed.operands)
         assert isinstance(given, Read)
         new[k] = Read(view, tuple(map(iteration_symbol, used)))
-        fusion.define(replace(expr, operands=tuple(new)))
+        fusion.define(replace(changed, operands=tuple(new)))
         if given.tensor is not read.tensor:
             fusion.remove_unread([given.tensor])
     return view
 
 
-def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[Read, tuple[Expr, ...]]:
-    """What an operand reads of storage, and where."""
+def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[MathExpr, Read]:
+    """A reader, and what its operand reads of storage."""
     fusion = tv.fusion
     expr = fusion.definition(tv)
     if expr is None or isinstance(expr, Assemble | View):
@@ -66,7 +68,35 @@ def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[Read, tuple[Expr
     read = resolve(fusion, given)
     if read.valid is not TRUE:
         raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
-    return read, own_index(fusion, expr, read)
+    return expr, read
+
+
+def reads_through(tv: TensorView, operand: int, view: TensorView) -> bool:
+    """Whether ``tv.through_view(operand, view)`` can be called."""
+    fusion, expr = tv.fusion, tv.definition
+    given = None if expr is None or isinstance(expr, Assemble | View) else expr.operands[operand]
+    if expr is None or not isinstance(given, Read):
+        return False
+    read = resolve(fusion, given)
+    used, index = _viewed(fusion, expr, read)
+    return read.valid is TRUE and _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index)
+
+
+def _viewed(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[list[int], tuple[Expr, ...]]:
+    """The axes of a reader that the view of an operand has, and the index of what is read over those of the view."""
+    index = own_index(fusion, expr, read)
+    free = {name for e in index for name in e.free}
+    used = _ordered(fusion, read, index, [p for p in range(len(expr.output.root)) if str(iteration_symbol(p)) in free], expr.output)
+    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
+    return used, tuple(substitute(e, place) for e in index)
+
+
+def _is_view_of(fusion: Fusion, view: TensorView, tensor: TensorView, shape: Sequence[Expr], index: tuple[Expr, ...]) -> bool:
+    """Whether a view of some shape has the elements of a tensor at this index."""
+    made = fusion.definition(view)
+    if not isinstance(made, View) or made.operand.tensor is not tensor or made.operand.valid is not TRUE or len(view.shape) != len(shape):
+        return False
+    return all(a is b for a, b in zip((*view.shape, *made.operand.index), (*shape, *index), strict=True))
 
 
 def own_index(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[Expr, ...]:

@@ -25,6 +25,7 @@ from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
+from taskfuse.schedulers.packed_products import pack_products
 from taskfuse.schedulers.ragged_tiles import as_rows
 from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.scatter import is_updated
@@ -33,6 +34,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.walks import walks_apart
 
 WIDE_SHARE: Final = 0.5
 """The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
@@ -62,16 +64,18 @@ class Forms:
         self._search()
 
     def _search(self) -> None:
-        """Search the fusion as it is, with views moved out of the way of products, and the better of these with long sums in chunks, and with cuts
-        through narrow tensors; and what is sent to elements in gather form."""
+        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
+        in chunks, and with cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
+        self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
+            self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
             self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
 

@@ -142,7 +142,9 @@ class Segmentation:
             )
         lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        forms = "views before products, long walks and long sums of products or of elements in chunks, widened tensors at each reader"
+        forms = (
+            "views before products, long walks and long sums of products or of elements in chunks, packed factors of products, widened tensors at each reader"
+        )
         lines += [f"it is rewritten before ({len(self.moved)} calls): {forms}"] * bool(self.moved)
         if self.ended is not None:
             lines.append(_ENDED[self.ended])

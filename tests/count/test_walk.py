@@ -99,3 +99,13 @@ def test_symbolic_extents_take_the_values_given() -> None:
     kernel = tf.lower(fusion)
     few, many = (count(kernel, {"M": m}) for m in (64, 6400))
     assert many.fetched == 100 * few.fetched
+
+
+def test_iterations_of_an_unrolled_loop_do_not_wait_for_each_other() -> None:
+    def chain(body: str) -> float:
+        return copied(f"t[0] = copy(x[LINEAR])\nFOR k in 0..64{body}\ny[LINEAR] = copy(t[1])\n", declarations="LOCAL t: float32[64]").chain
+
+    independent, one_by_one = chain(" UNROLL:\n  t[k] = exp(2.0)"), chain(":\n  t[k] = exp(2.0)")
+    accumulated = chain(" UNROLL:\n  t[1] = add(t[1], 2.0)")
+    assert 2 * independent < one_by_one
+    assert accumulated >= 64 * DEFAULT.assumed.chain_cycles

@@ -5,7 +5,7 @@ import numpy as np
 import taskfuse as tf
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.storage import storage_reads
-from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedule.through_view import is_whole, own_index, reads_through
 from tests.schedule.points import refused
 
 
@@ -93,6 +93,23 @@ def test_one_axis_twice_is_not_whole() -> None:
     assert not is_whole(expr, read, (first, first))
 
 
+def test_a_view_that_another_reader_has() -> None:
+    with tf.Fusion("halves") as fusion:
+        x = tf.define_tensor([8, 4], name="x")
+        low, again, high = (tf.exp(x[part]) for part in (slice(0, 4), slice(0, 4), slice(4, 8)))
+        for tv in (low, again, high):
+            fusion.add_output(tv)
+    view = low.through_view(0)
+    assert reads_through(again, 0, view)
+    assert again.through_view(0, view) is view
+    assert not reads_through(high, 0, view)
+    assert not reads_through(high, 0, x)
+    wanted = f"through_view({high.name}): {view.name} is another view than that of operand 0\nhelp: leave it out, and a view is made"
+    assert refused(lambda: high.through_view(0, view), fusion) == wanted
+    given = np.arange(32, dtype=np.float32).reshape(8, 4) / 16
+    np.testing.assert_array_equal(fusion.evaluate(given)[1], np.exp(given[:4]))
+
+
 def test_refusals() -> None:
     with tf.Fusion("none") as fusion:
         x = tf.define_tensor([8], name="x")
@@ -107,6 +124,22 @@ def test_refusals() -> None:
     assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 has elements of x in some iterations only"
 
 
+def test_several_readers_take_a_view_that_is_there() -> None:
+    with tf.Fusion("three") as fusion:
+        x = tf.define_tensor([8, 4], name="x")
+        first, second, third, high = (tf.exp(x[part]) for part in (slice(0, 4), slice(0, 4), slice(0, 4), slice(4, 8)))
+        for tv in (first, second, third, high):
+            fusion.add_output(tv)
+    view = first.through_view(0)
+    said = refused(lambda: high.through_view(0, view, also=[(second, 0)]), fusion)
+    assert said.startswith(f"through_view({high.name}): operand 0 of {second.name} is not the element of x that {high.name} reads")
+    assert second.through_view(0, view, also=[(third, 0)]) is view
+    assert operand(fusion, second).tensor is operand(fusion, third).tensor is view
+    given = numbers(8, 4)
+    for found, wanted in zip(fusion.evaluate(given), (given[:4], given[:4], given[:4], given[4:]), strict=True):
+        np.testing.assert_array_equal(found, np.exp(wanted))
+
+
 def test_readers_of_one_element_share_the_view() -> None:
     with tf.Fusion("shared") as fusion:
         x, w, v = tf.define_tensor([8, 2, 4], name="x"), tf.define_tensor([4, 8], name="w"), tf.define_tensor([4, 8], name="v")
@@ -116,8 +149,8 @@ def test_readers_of_one_element_share_the_view() -> None:
             fusion.add_output(tv)
     args = numbers(8, 2, 4), numbers(4, 8), numbers(4, 8)
     wanted = fusion.evaluate(*args)
-    said = refused(lambda: y.through_view(0, [(other, 0)]), fusion)
+    said = refused(lambda: y.through_view(0, also=[(other, 0)]), fusion)
     assert said == f"through_view({y.name}): operand 0 of {other.name} is not the element of x that {y.name} reads\nhelp: give it a view of its own"
-    view = y.through_view(0, [(z, 0)])
+    view = y.through_view(0, also=[(z, 0)])
     assert operand(fusion, y).tensor is operand(fusion, z).tensor is view
     assert all(np.array_equal(a, b) for a, b in zip(wanted, fusion.evaluate(*args), strict=True))

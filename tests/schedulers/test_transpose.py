@@ -28,3 +28,13 @@ def test_a_matrix_and_its_transpose() -> None:
         fusion.add_output(x + x.T * y + tf.exp(b))
         fusion.add_output(x - y.T)
     assert checked(fusion, [array(33, 33), array(33, 33), array(33)]).steps[0].schedule.scheduler == "transpose"
+
+
+@pytest.mark.parametrize("end", [1, 5])
+def test_a_padded_transpose_passes_through_tiles(end: int) -> None:
+    with tf.Fusion("padded") as fusion:
+        x = tf.define_tensor([63, 70], dtype=tf.bfloat16, name="x")
+        fusion.add_output(tf.pad(x.T, ((0, 0), (0, end))))
+    found = checked(fusion, [array(63, 70, dtype=tf.bfloat16)])
+    assert found.steps[0].schedule.scheduler == "transpose"
+    assert found.steps[0].schedule.config.turned == 1
