@@ -99,7 +99,7 @@ def is_zero_past_the_end(fusion: Fusion, tv: TensorView, axis: int, facts: Facts
     if pads(fusion, tv):
         return True
     is_held = tv.schedule.memory in (None, MemoryType.Local) and (atom is None or atom.instruction is Instruction.VECTOR)
-    if expr is None or not is_copy(expr) or not (is_held or (atom is not None and atom.copies_only)):
+    if expr is None or not ((is_held and is_copy(expr)) or (atom is not None and atom.copies_only)):
         return False
     padded = padded_read(expr)  # where it has no element of what it copies, it is 0 already
     for operand in storage_operands(fusion, expr) if padded is None else (resolve(fusion, padded),):
