@@ -22,7 +22,7 @@ PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles
 INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent wgmma:cluster mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test suite lint types fuzz anything lists compiles faults agreement refutation maps evidence bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz work anything lists compiles faults agreement refutation maps evidence bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -44,6 +44,9 @@ types: $(VENV)/.dev ## pyright, strict
 
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
+
+work: $(VENV)/.dev ## N=10000 random cases whose work data decides: tables, triangles, lists of products (JOBS=2, SEED=1); goes on where it was stopped
+	$(PY) -m taskfuse.testing.fuzz --mix work --prove --cases $(N) --seed $(SEED) --jobs $(JOBS) --log build/work.jsonl --resume
 
 anything: $(VENV)/.dev ## tf.compile of N=10000 random fusions of all ops: kernels are made, proved, and right
 	$(PY) -m taskfuse.testing.anything --seeds 0 $(N)

@@ -44,6 +44,7 @@ class ProductFigures:
             in tiles of 128 x 256, on an H100.
         runs_per_us: runs of contiguous bytes, 128 or more, that all blocks together load where they do not keep step: the same, and 4 groups by 4096 x 7168, in
             tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step got 63,000.
+        claim_cycles: for a block to claim a tile: a round trip to the second-level cache, which copies ahead hide in part. Assumed, not measured.
         promotion_cycles: for a warpgroup to wait for the products of a block and to begin the next, besides its sums; half of it again for each 64 rows
             beyond the first. Warpgroups that share a tile were
             measured to add at the same time, not in turns.
@@ -93,6 +94,7 @@ class ProductFigures:
     elements_factor: float = 3
     columns_factor: int = 3
     runs_per_us: float = 43_000
+    claim_cycles: float = 700
     promotion_cycles: float = 240
     block_load_cycles: float = 25
     direct_factor: float = 2.5

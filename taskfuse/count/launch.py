@@ -21,6 +21,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import If, Stmt
+from taskfuse.kir.shared_memory import shared_layout
 from taskfuse.kir.walk import accesses, bodies, looked_up, table_range
 from taskfuse.target import REGISTERS, THREAD_REGISTERS, WARP, Target
 
@@ -80,7 +81,7 @@ class Launch:
 
         block = three(kernel.block)
         threads = prod(block)
-        shared = max((_end(b, symbols) for b in kernel.buffers if MEDIA[b.memory].is_placed), default=0)
+        shared = integer(shared_layout(kernel).bytes, symbols)
         sizes = {b.name: _bytes(b, symbols) for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
         local = sum(sizes[name] for name in _used(kernel.body, sizes))
         registers = min(THREAD_REGISTERS, SPARE_REGISTERS + local // 4)
@@ -117,10 +118,6 @@ def _used(body: tuple[Stmt, ...], sizes: Mapping[str, int]) -> frozenset[str]:
 
 def _bytes(b: Buffer, symbols: Mapping[str, int]) -> int:
     return prod(integer(e, symbols) for e in b.shape) * b.dtype.itemsize
-
-
-def _end(b: Buffer, symbols: Mapping[str, int]) -> int:
-    return (0 if b.offset is None else integer(b.offset, symbols)) + integer(b.bytes_of_block, symbols)
 
 
 @dataclass(frozen=True, slots=True)

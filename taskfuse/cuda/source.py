@@ -26,7 +26,7 @@ from taskfuse.cuda.signature import (
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import StatementPrinter
-from taskfuse.cuda.storage import NamedStorage, elements, shared_layout, summed_up
+from taskfuse.cuda.storage import NamedStorage, elements
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
@@ -39,6 +39,7 @@ from taskfuse.kir.clusters import ranks
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
+from taskfuse.kir.shared_memory import shared_layout, summed_up
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.target import MAX_THREADS
@@ -92,7 +93,7 @@ class _Emitter:
         self.chaos = chaos
         self.locations = locations
         self.names = Identifiers()
-        self.function = self.names.reserve(kernel.name)
+        self.function = self.names.function(kernel.name)
         self.used = _Used(self.names)
         self.helpers: set[Helper] = {ptx.STREAM_WAIT}
         self.ranges = kernel_ranges(kernel)

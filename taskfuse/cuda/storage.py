@@ -1,4 +1,4 @@
-"""The layout of tensors and buffers: offsets in elements, bytes of Shared memory, indices of registers."""
+"""The layout of tensors and buffers: offsets in elements, indices of registers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from taskfuse.cuda.instructions import OF_RANK
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, lookups_of, maximum, simplify
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, simplify
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel, accesses, expressions, walk
-from taskfuse.kir.declarations import CLAIM_BYTES, Buffer, TensorParam
+from taskfuse.kir import Kernel, accesses, walk
+from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Choose, Compute, For, Stmt
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import bodies
-from taskfuse.target import MBARRIER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,61 +108,6 @@ def strided(index: Sequence[Expr], strides: Sequence[str], indices: Indices) -> 
         if i is not ZERO
     ]
     return " + ".join(terms) or "0"
-
-
-@dataclass(frozen=True, slots=True)
-class SharedLayout:
-    """Byte offsets in the block's Shared memory."""
-
-    buffers: dict[str, Expr]
-    mbarriers: dict[str, Expr]
-    queues: dict[str, Expr]
-    offsets: dict[str, Expr]
-    bytes: Expr
-
-
-def shared_layout(kernel: Kernel) -> SharedLayout:
-    """Buffers at their offsets, the others one after another; mbarriers after all of them; then the numbers that the block claims,
-    and the offsets of groups that it adds up."""
-    placed: dict[str, Expr] = {}
-    end: Expr = ZERO
-    top: Expr = ZERO
-    for b in kernel.buffers:
-        if not MEDIA[b.memory].is_placed:
-            continue
-        offset = _align(end, b.align) if b.offset is None else b.offset
-        placed[b.name] = offset
-        end = simplify(offset + b.bytes_of_block)
-        top = _max(top, end)
-    barriers: dict[str, Expr] = {}
-    if kernel.mbarriers:
-        top = _align(top, MBARRIER_BYTES)
-        for m in kernel.mbarriers:
-            barriers[m.name] = top
-            top = simplify(top + MBARRIER_BYTES * m.slots)
-    queues: dict[str, Expr] = {}
-    for q in kernel.queues:
-        queues[q.name] = top = _align(top, CLAIM_BYTES)
-        top = simplify(top + CLAIM_BYTES * (q.size + 1))  # all numbers, and that there are no more
-    offsets: dict[str, Expr] = {}
-    for p in summed_up(kernel):
-        offsets[p.name] = top = _align(top, p.dtype.itemsize)
-        top = simplify(top + p.dtype.itemsize * p.shape[0])
-    return SharedLayout(placed, barriers, queues, offsets, top)
-
-
-def summed_up(kernel: Kernel) -> tuple[TensorParam, ...]:
-    """The tables of offsets that each block makes of lengths before anything else, since its statements read them."""
-    read = {found.tensor.name for s in walk(kernel) for e in expressions(s) for found in lookups_of(e)}
-    return tuple(o for p in kernel.table_inputs if (o := p.offsets) is not None and o.name in read)
-
-
-def _max(a: Expr, b: Expr) -> Expr:
-    return simplify(maximum(a, b))
-
-
-def _align(e: Expr, k: int) -> Expr:
-    return simplify((e + (k - 1)) // k * k)
 
 
 def declared_in(kernel: Kernel) -> dict[int, list[Buffer]]:

@@ -30,6 +30,14 @@ gridDim threadIdx warpSize Divisor Report TensorMap min max report shared counte
 """,
     )
 )
+# functions that CUDA C++ declares with C linkage, which a kernel cannot overload (CUDA Math API, "Double Precision Mathematical Functions"; CUDA C++
+# Programming Guide, "C++ language extensions"); those of float end with f
+_LIBRARY = re.compile(
+    r"(a?(cos|sin|tan)h?|atan2|(cos|sin)pi|sincos(pi)?|r?cbrt|ceil|copysign|cyl_bessel_i[01]|erf(c|inv|cinv|cx)?|exp(10|2|m1)?|fabs|fdim|floor|fma|fmax|fmin|fmod|frexp|r?hypot"
+    r"|ilogb|j[01n]|y[01n]|ldexp|lgamma|l?l?r(in|oun)t|l?l?round|log(10|1p|2|b)?|modf|nan|nearbyint|nextafter|r?norm([34]d)?|normcdf(inv)?|pow|remainder|remquo|rint|scalbl?n"
+    r"|r?sqrt|tgamma|trunc)f?"
+    r"|abs|labs|llabs|isfinite|isinf|isnan|signbit|v?printf|assert|malloc|free|alloca|mem(cpy|set|cmp|move)|clock(64)?|abort|exit"
+)
 # helpers of integer expressions and of statements (taskfuse/cuda/expressions.py, taskfuse/cuda/instructions.py)
 _HELPERS = re.compile(
     r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
@@ -55,6 +63,10 @@ class Identifiers:
             found, n = f"{plain}_{n}", n + 1
         self._taken.add(found)
         return found
+
+    def function(self, name: str) -> str:
+        """The identifier of a kernel: no function of CUDA's has it."""
+        return self.reserve(f"kernel_{name}" if _LIBRARY.fullmatch(name) else name)
 
     def __getitem__(self, name: str) -> str:
         """The identifier of ``name``."""

@@ -327,13 +327,17 @@ class TensorView(ArrayMethods):
         """
         return scheduling().recompute(self, readers)
 
-    def through_view(self, operand: int, view: TensorView | None = None) -> TensorView:
+    def through_view(self, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
-        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last. With ``view``
-        it is that one, which another reader reads through already: both then have one copy, if it has storage of its own.
+        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
+
+        Args:
+            operand: its number.
+            view: one that another reader reads through already; both then have one copy, if it has storage of its own. ``None``: a view is made.
+            also: further readers, and numbers of their operands, that read the same element at the same point: they read the view, too.
         """
-        return scheduling().through_view(self, operand, view)
+        return scheduling().through_view(self, operand, view, also)
 
     def scatter(self) -> tuple[TensorView, ...]:
         """Replace a concatenation by its parts: each passes separately through the elementwise functions of the result, and is stored as a slice.

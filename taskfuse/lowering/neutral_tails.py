@@ -5,7 +5,8 @@ of the row where that is known before it: a function of extents, of block indice
 from the same, so rings make as many fills as there are reads.
 
 A choice reads a result only where its condition holds: the rows of a product that are padding are zeros, whatever the product would be there. A loop whose
-results all belong to elements that no choice takes ends at once. The condition that one of them is taken is such a function, too.
+results all belong to elements that no choice takes, itself or through elementwise functions at the same place, ends at once. The condition that one of them
+is taken is such a function, too.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from taskfuse.ir.scalar import (
     substitute,
     sym,
 )
-from taskfuse.ir.storage import resolve, storage_uses
+from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import refused
@@ -218,7 +219,11 @@ def condition_of_reads(fusion: Fusion, tv: TensorView) -> Expr | None:
         return None
     for use in storage_uses(fusion, tv):
         if not isinstance(use, FirstValid):
-            return None
+            of_use = condition_of_reads(fusion, use.output) if isinstance(use, Pointwise) and use.output.ndim == tv.ndim else None
+            if of_use is None or any(r.index != iteration_point(tv.ndim) for r in storage_reads(fusion, use) if r.tensor is tv):
+                return None
+            found.add(of_use)
+            continue
         for operand in use.operands:
             read = resolve(fusion, operand) if isinstance(operand, Read) else None
             if read is not None and read.tensor is tv:

@@ -43,7 +43,7 @@ from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
-from taskfuse.lowering.storage import buffers, lay_out, share, unroll_for_registers
+from taskfuse.lowering.storage import buffers, check_room, lay_out, share, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
@@ -277,13 +277,14 @@ def _notes(state: State) -> None:
 def _emit(state: State) -> None:
     """Print the plan as kernel IR in indices of the hardware, with the definitions of its tensors.
 
-    Requires: all else. Ensures: ``kernel``.
+    Requires: all else. Ensures: ``kernel``, whose blocks have room for what is in their Shared memory, if it is known how much that is.
     """
     emitter = Emitter(state.fusion, state.ranges, state.options.target)
     maps = tuple(state.needs.maps.values())
     kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
     written = () if state.written is None else definitions(state.written)
     state.kernel = replace(kernel, definitions=definitions(state.fusion), written=written)
+    check_room(state.kernel, state.options.target)
 
 
 def _on_kernel(one: KernelPass) -> Callable[[State], None]:

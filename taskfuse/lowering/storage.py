@@ -16,8 +16,10 @@ from taskfuse.ir.medium import MEDIA, nearest
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.declarations import Buffer
+from taskfuse.kir import Kernel
+from taskfuse.kir.declarations import CLAIM_BYTES, Buffer
 from taskfuse.kir.fields import with_buffers
+from taskfuse.kir.shared_memory import shared_layout, summed_up
 from taskfuse.lowering import ranks
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
@@ -28,6 +30,8 @@ from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.statements import Statements
 from taskfuse.target import Target
 
+HELP = "use smaller tiles or fewer stages, or set_memory_type(Global)"
+"""What to do where a block has too little Shared memory."""
 ALIGN = 16
 MAX_LOCAL = 1024
 
@@ -195,16 +199,7 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
                 break
             at = max(at, (o + n + align - 1) // align * align)
         fixed.append((b, at, bytes_))
-    used = max((o + n for _, o, n in fixed), default=0)
-    room = MEDIA[MemoryType.Shared].capacity(target)
-    if room is not None and used > room:
-        largest = sorted(fixed, key=lambda f: -f[2])[:3]
-        raise LoweringError(
-            what="Shared memory",
-            reason=f"a block would need {used} bytes; {target.arch} has {room}",
-            notes=tuple(f"{b.name}: {n} bytes" for b, _, n in largest),
-            help="use smaller tiles or fewer stages, or set_memory_type(Global)",
-        )
+    _require_room(max((o + n for _, o, n in fixed), default=0), [(b.name, n) for b, _, n in fixed], target)
     offsets: dict[str, Expr] = {b.name: const(o) for b, o, _ in fixed}
     end: Expr = const(max((o + n for _, o, n in fixed), default=0))
     for b in symbolic:
@@ -213,6 +208,29 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
         offsets[b.name] = end
         end = end + ceildiv(b.bytes_of_block, ALIGN) * ALIGN
     return [replace(b, offset=offsets[b.name], align=max(b.align, ALIGN)) if b.name in offsets else b for b in all_buffers]
+
+
+def check_room(kernel: Kernel, target: Target) -> None:
+    """Raise :class:`LoweringError` if a block has no room for all that is in its Shared memory, offsets of groups and claims among it."""
+    needed = shared_layout(kernel).bytes
+    if isinstance(needed, Const):
+        parts = [(b.name, b.bytes_of_block) for b in kernel.buffers if MEDIA[b.memory].is_placed]
+        parts += [(q.name, (q.size + 1) * CLAIM_BYTES) for q in kernel.queues]
+        summed = [(p.name, p.shape[0] * p.dtype.itemsize) for p in summed_up(kernel)]
+        help = "pass offsets, tf.table(..., rising=True), in place of lengths" if summed else HELP
+        _require_room(needed.value, [(name, size.value) for name, e in (*parts, *summed) if isinstance(size := simplify(e), Const)], target, help)
+
+
+def _require_room(needed: int, parts: Sequence[tuple[str, int]], target: Target, help: str = HELP) -> None:
+    """Raise :class:`LoweringError` if so many bytes of Shared memory are more than a block has. ``parts``: what they hold, and how many it takes."""
+    room = MEDIA[MemoryType.Shared].capacity(target)
+    if room is not None and needed > room:
+        raise LoweringError(
+            what="Shared memory",
+            reason=f"a block would need {needed} bytes; {target.arch} has {room}",
+            notes=tuple(f"{name}: {size} bytes" for name, size in sorted(parts, key=lambda part: -part[1])[:3]),
+            help=help,
+        )
 
 
 def _interfere(a: _Life, b: _Life, reuse: bool) -> bool:

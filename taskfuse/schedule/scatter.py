@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
+from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, substitute, wrap
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, UpperBound, and_, eq, le, lookups_of, lt, simplify, substitute, wrap
 from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -32,12 +32,27 @@ class _Part:
         place: the index in the result, from the part's iteration symbols.
         root: the part's axes.
         valid: which elements of the part have a place, over its iteration symbols.
+        tiles: of ragged rows: elements of others of the same tiles that readers take at their own place, too, are those of these tiles.
     """
 
     read: Read
     place: tuple[Expr, ...]
     root: tuple[Axis, ...]
     valid: Expr = TRUE
+    tiles: RowTiles | None = None
+
+    def of_its_tiles(self, fusion: Fusion, read: Read) -> Read | None:
+        """The element of other tiles, which ragged rows take out of them; ``None`` if that is not what ``read`` does at the place of its reader."""
+        expr = fusion.definition(read.tensor)
+        source = expr.operands[0] if isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"] else None
+        if isinstance(source, Read) and read.index == iteration_point(read.tensor.ndim):
+            copied = resolve(fusion, source)
+            read = replace(copied, valid=and_(copied.valid, read.valid))
+        if self.tiles is None or read.valid is not TRUE or read.tensor.ndim != len(self.root):
+            return None
+        row, *others = iteration_point(len(self.root) - 1)
+        taken = read.index == (self.tiles.tile(row), self.tiles.place(row), *others)
+        return Read(read.tensor, iteration_point(len(self.root))) if taken and read.tensor.shape[:2] == (self.tiles.count, wrap(self.tiles.size)) else None
 
     def moved(self, e: Expr) -> Expr:
         """An expression over the symbols of the result, rewritten over those of the part."""
@@ -141,7 +156,7 @@ def _tiles(read: Operand, tiles: RowTiles) -> tuple[_Part]:
     tile, row, *others = (iteration_symbol(k) for k in range(read.tensor.ndim))
     here = tiles.start(tile) + row
     root = tuple(axis(e) for e in read.tensor.shape)
-    return (_Part(Read(read.tensor, (tile, row, *others)), (here, *others), root, tiles.belongs(here, tile)),)
+    return (_Part(Read(read.tensor, (tile, row, *others)), (here, *others), root, tiles.belongs(here, tile), tiles),)
 
 
 def rows_of(expr: MathExpr) -> RowTiles | None:
@@ -159,6 +174,26 @@ def rows_of(expr: MathExpr) -> RowTiles | None:
             tiles = RowTiles(found.tensor, found.size - 1, found.high, size.value)
             if read.index == (tiles.tile(row), tiles.place(row), *others) and read.tensor.shape[0] is tiles.count and tv.shape[0] is tiles.rows:
                 return tiles
+    return None
+
+
+def held_by_tiles(expr: MathExpr) -> RowTiles | None:
+    """The tiles of ragged rows that an expression reads rows of, tile by tile, if that is what it does."""
+    root, facts = expr.output.root, expr.output.fusion.facts()
+    for p, a in enumerate(root):
+        facts = facts.with_range(str(iteration_symbol(p)), 0, a.extent - 1)
+    for held in (o.index[0] for o in expr.operands if isinstance(o, Read) and o.index):
+        for found in lookups_of(held):
+            place = iteration_position(found.sought) if isinstance(found, UpperBound) else None
+            if not isinstance(found, UpperBound) or place is None or place >= len(root):
+                continue
+            for p, size in ((p, a.extent) for p, a in enumerate(root) if p != place):
+                if not isinstance(size, Const) or size.value < 1:
+                    continue
+                tiles = RowTiles(found.tensor, found.size - 1, found.high, size.value)
+                index = tiles.start(iteration_symbol(place)) + iteration_symbol(p)
+                if root[place].extent is tiles.count and held in (index, simplify(index, facts)):
+                    return tiles
     return None
 
 
@@ -221,7 +256,7 @@ def _operand(operand: Operand, part: _Part, number: int, made: dict[TensorView, 
             if read.tensor in made:
                 new = made[read.tensor][number]
                 return Read(new, iteration_point(new.ndim))
-            return Read(read.tensor, tuple(part.moved(e) for e in read.index))
+            return part.of_its_tiles(reader.fusion, read) or Read(read.tensor, tuple(part.moved(e) for e in read.index))
         case IndexValue():
             return IndexValue(part.moved(operand.index))
         case _:

@@ -20,14 +20,42 @@ from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 
 
-def through_view(tv: TensorView, operand: int, view: TensorView | None = None) -> TensorView:
+def through_view(tv: TensorView, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; or ``view`` has not the
-            elements that the operand reads, at axes of ``tv``.
+        ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; ``view``
+            has not the elements that the operand reads, at axes of ``tv``; or one of ``also`` reads another tensor, or at other points.
     """
     call = Call("through_view", tv)
+    fusion = tv.fusion
+    fusion.check()
+    expr, read = _read_of(call, tv, operand)
+    used, index = _viewed(fusion, expr, read)
+    for reader, k in also:
+        other, its = _read_of(call, reader, k)
+        is_same = its.tensor is read.tensor and own_index(fusion, other, its) == own_index(fusion, expr, read)
+        if not is_same or any(p >= len(reader.root) or reader.root[p].extent is not tv.root[p].extent for p in used):
+            raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
+    if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
+        raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
+    if view is None:
+        view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
+        fusion.define(View(view, "through_view", Read(read.tensor, index), view.location))
+    for reader, k in ((tv, operand), *also):
+        changed = fusion.definition(reader)
+        assert changed is not None
+        given, new = changed.operands[k], list[Operand](changed.operands)
+        assert isinstance(given, Read)
+        new[k] = Read(view, tuple(map(iteration_symbol, used)))
+        fusion.define(replace(changed, operands=tuple(new)))
+        if given.tensor is not read.tensor:
+            fusion.remove_unread([given.tensor])
+    return view
+
+
+def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[MathExpr, Read]:
+    """A reader, and what its operand reads of storage."""
     fusion = tv.fusion
     expr = fusion.definition(tv)
     if expr is None or isinstance(expr, Assemble | View):
@@ -37,22 +65,10 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None) -
     given = expr.operands[operand]
     if not isinstance(given, Read):
         raise call.error(f"operand {operand} reads no tensor")
-    fusion.check()
     read = resolve(fusion, given)
     if read.valid is not TRUE:
         raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
-    used, index = _viewed(fusion, expr, read)
-    if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
-        raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
-    if view is None:
-        view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
-        fusion.define(View(view, "through_view", Read(read.tensor, index), view.location))
-    new: list[Operand] = list(expr.operands)
-    new[operand] = Read(view, tuple(map(iteration_symbol, used)))
-    fusion.define(replace(expr, operands=tuple(new)))
-    if given.tensor is not read.tensor:
-        fusion.remove_unread([given.tensor])
-    return view
+    return expr, read
 
 
 def reads_through(tv: TensorView, operand: int, view: TensorView) -> bool:

@@ -72,9 +72,10 @@ def attention(
         find(stored_by_tiles(fusion))
         store_by_tiles(script)
     found = find(fusion)
-    alternatives = planned(fusion, found, Sizes(fusion, sizes, target))
+    extent = Sizes(fusion, sizes, target)
+    alternatives = planned(fusion, found, extent)
     chosen = alternatives[0].config if config is None else config
-    check_fits(fusion, found, chosen, target)
+    check_fits(fusion, found, chosen, extent.room)
     try:
         _Walk(script, found, chosen).apply()
     except ScheduleError as error:

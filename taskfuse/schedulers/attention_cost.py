@@ -152,7 +152,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     if not target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
     walk = WalkExtents.of(fusion, found, extent)
-    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, target) is None]
+    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent.room) is None]
     options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)
     if not options:
         raise refuse(fusion, "attention", f"tiles of {walk.depth} and {found.columns} columns do not fit a multiprocessor")
@@ -164,8 +164,8 @@ def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], exte
 
     Copy engines fill short chunks with zeros past the end of a tensor; where keys end elsewhere, as in pages, chunks divide them.
     """
-    whole, target = WalkExtents.of(fusion, found, extent), extent.target
-    fit = [c for c in _every(found, target) if _problem(fusion, found, c, whole.depth, target, is_whole=True) is None]
+    whole = WalkExtents.of(fusion, found, extent)
+    fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent.room, is_whole=True) is None]
     made: dict[int, Option[AttentionConfig]] = {}
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
@@ -211,8 +211,8 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
 
 
-def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, target: Target, *, is_whole: bool = False) -> str | None:
-    """Why parameters do not fit; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> str | None:
+    """Why parameters do not fit in ``room`` bytes of Shared memory; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
     if config.cluster > 1 and found.end is not None:
         return "the walks of a cluster's blocks end at their own rows"
     if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
@@ -227,7 +227,6 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     if registers > REGISTERS[config.warpgroups]:
         return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
     shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
-    room = target.limits.block_shared
     return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
 
 
@@ -239,11 +238,11 @@ def _claimed(found: Attention, config: AttentionConfig) -> int:
     return prod(map(int, batch)) * -(-int(rows) // config.rows)
 
 
-def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target: Target) -> None:
+def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, room: int) -> None:
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     depth = found.scores.root[found.d].extent
     assert isinstance(depth, Const)
-    problem = _problem(fusion, found, config, depth.value, target)
+    problem = _problem(fusion, found, config, depth.value, room)
     if problem is not None:
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 

@@ -80,7 +80,7 @@ class MatrixProduct:
 
     def _has_in_common(self, side: int) -> bool:
         mine = self.factors[0][side]
-        return mine.is_whole and all(two[side].tensor is mine.tensor and two[side].index == mine.index for two in self.factors)
+        return all(two[side].tensor is mine.tensor and two[side].index == mine.index for two in self.factors)
 
     @property
     def multiplied(self) -> TensorView:

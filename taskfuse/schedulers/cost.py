@@ -35,6 +35,7 @@ from taskfuse.schedulers.config import (
     MatmulKind,
     ProductCounts,
 )
+from taskfuse.schedulers.half_tiles import DealtTiles, HalfTiles
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Option
@@ -121,6 +122,7 @@ class MatmulProblem:
         held: bytes of an element of each of these, and of each output.
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
+        half: one triangle of the result is read.
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
         box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
@@ -150,6 +152,7 @@ class MatmulProblem:
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
     prologue: float | None = None
+    half: HalfTiles | None = None
     is_swapped: bool = False
     walks: int = 1
     box_of: tuple[int, ...] = ()
@@ -212,14 +215,25 @@ class MatmulProblem:
         return self.walks * ceil(self.k / tile_k)
 
     def used(self, config: MatmulConfig) -> int:
-        """Of these, tiles that have rows."""
+        """Of these, tiles that multiply: those that have rows, and of which anything is read."""
+        if self.half is not None:
+            return self.dealt(config).used
         return self.tiles(config) if self.ragged is None else self.tiles(config) // self.batch * self.ragged.used
 
     def waves(self, config: MatmulConfig) -> int:
-        """The most tiles of a block."""
+        """The most tiles of a block that multiply."""
+        if self.half is not None:
+            return self.dealt(config).most
         if self.ragged is None:
             return ceil(self.tiles(config) / config.blocks)
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
+
+    def dealt(self, config: MatmulConfig) -> DealtTiles:
+        """The tiles of a result of which one triangle is read."""
+        assert self.half is not None
+        tile = config.tile_m * config.cluster, config.tile_n
+        found = self.half.dealt(tile, config.group, max(1, config.blocks // config.cluster), config.half)
+        return found._replace(used=found.used * config.cluster)
 
     def matrices_of(self, rows: int) -> int:
         """Matrices with the columns that this many consecutive elements of the batch take."""
@@ -249,7 +263,8 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{', factors swapped' if c.is_swapped else ''}"
+        order = f"{', factors swapped' if c.is_swapped else ''}{f', {c.half.value} triangle first' if c.half else ''}"
+        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{order}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +326,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
     if problem.ragged is not None:
-        runs = config.tile_m + (config.tile_k if problem.columns_contiguous else config.tile_n)
+        runs = counts.rows * config.tile_m + counts.columns * (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
     bound = max(cycles, key=lambda name: cycles[name])
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
@@ -353,6 +368,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
         total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
+    if problem.half is not None:
+        total += problem.dealt(config).others * epilogue / (config.warpgroups if config.is_pingpong else 1)
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     moved = problem.itemsize * _elements(problem)
     slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
@@ -373,10 +390,11 @@ def _elements(problem: MatmulProblem) -> float:
     """Elements that cross between the chip and its memory: all once, but matrices of ragged rows again for what is left of a group behind its whole tiles."""
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
+    rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
     if tiles is None:
-        rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
         return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
-    return tiles.rows * (problem.k + problem.n) + max(matrices, tiles.reads) * problem.n * problem.k
+    stored = tiles.rows if tiles.is_scattered else problem.batch * problem.m
+    return tiles.rows * rows + stored * problem.n + max(matrices, tiles.reads) * problem.n * columns
 
 
 def _read_at_once(problem: MatmulProblem, config: MatmulConfig, blocks: int, group: int) -> tuple[int, int]:
@@ -436,8 +454,12 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
         steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
+        orders = [None]
+        if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
+            orders = [None, problem.half.half]
         for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
-            yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
+            for half in orders:
+                yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, half=half)
 
 
 def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, most: int) -> Iterator[tuple[int, int]]:
@@ -470,9 +492,12 @@ def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
 
 def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:
     """Whether a tile has several contractions without spills: of 94 kernels with two, and one to three inputs of the epilogue, the others
-    spilled 8 to 452 bytes; in turns also those with more accumulators than one contraction may have (``kernel.resources``, NVRTC 13.0)."""
+    spilled 8 to 452 bytes; in turns also those with more accumulators than one contraction may have (``kernel.resources``, NVRTC 13.0). Of ragged rows 128 x
+    192 and 192 x 128 spilled 4 and 44 bytes, of the 10 tiles of the fastest candidates (NVRTC 13.5)."""
     counts, total = problem.counts, config.accumulators * problem.counts.results
     if not config.accumulates(counts) or (counts.turns > 1 and (config.is_pingpong or config.cluster > 1)):
+        return False
+    if problem.ragged is not None and config.warpgroups > 1 and (total > ROOMY_ACCUMULATORS[2] or config.warpgroups > 2):
         return False
     if total > ROOMY_ACCUMULATORS[config.warpgroups]:
         return not problem.sides and not config.is_pingpong

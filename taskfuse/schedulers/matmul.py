@@ -16,7 +16,7 @@ from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers import ragged_tiles
+from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
@@ -134,6 +134,9 @@ def _planned(
     """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for or may be faster."""
     product = find(fusion)
     check_types(fusion, product, tf32)
+    if ragged is not None and product.beside and not product.shares_steps:
+        reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and tiles of ragged rows may have none"
+        raise refuse(fusion, "matmul", reason, "give one of them a fusion of its own")
     problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
@@ -162,7 +165,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
         UnsupportedError: more than one product of inputs makes the tiles, or what is made of them is no tile.
     """
     product, problem = usual
-    if problem.ragged is not None or product.blocks is not None or product.reductions:
+    if (problem.ragged is not None and problem.ragged.is_scattered) or product.blocks is not None or product.reductions:
         raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
     found = find(fusion, is_swapped=True)
     check_types(fusion, found, tf32)
@@ -171,13 +174,17 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
 
 def size_of(p: MatmulProblem) -> str:
     """Its extents, in words."""
-    rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
+    ragged = p.ragged if p.ragged is not None and p.ragged.is_scattered else None
+    rows = [f"{ragged.rows} rows in {ragged.groups} groups"] if ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
     size = " x ".join(map(str, [*rows, p.n, *([p.walks] if p.walks > 1 else []), p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
 def _expected(p: MatmulProblem, e: Estimate) -> str:
-    tiles = f"{p.tiles(e.config)} tiles" if p.ragged is None else f"{p.used(e.config)} tiles of groups of equal size"
+    is_scattered = p.ragged is not None and p.ragged.is_scattered
+    tiles = f"{p.used(e.config)} tiles{' of groups of equal size' if is_scattered else ''}"
+    if p.half is not None:
+        tiles = f"of {p.tiles(e.config)} tiles the {p.used(e.config)} that have elements of the {p.half.half.value} triangle multiply,"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
         f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
@@ -234,7 +241,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         each = sum(given.is_each_column for given in inputs)
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     results = len(product.factors)
-    offsets = sum(extent(tv.shape[0]) + 1 for tv, known in fusion.tables.items() if known.lengths)
+    offsets = extent.offsets
     counts = ProductCounts(results, turns=results, offsets=offsets)
     if product.shares_steps:
         counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)), offsets=offsets)
@@ -277,6 +284,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         blocks=blocks,
         counts=counts,
         prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
+        half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
     )

@@ -16,13 +16,12 @@ from functools import partial
 
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Expr, ceildiv, const, simplify
+from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
-from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, estimate_list, order_of, rank_lists, work_list
+from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
 from taskfuse.schedulers.schedule import Chosen, Offer, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
@@ -86,7 +85,8 @@ def _planned(
     problems = [problem_of(fusion, product, sizes, target) for product in found]
     if not problems[0].target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
-    return found, problems, rank_lists(tuple(problems))
+    may_claim = all(isinstance(_tiles(product, ProductsConfig()), Const) for product in found)
+    return found, problems, rank_lists(tuple(problems), may_claim=may_claim)
 
 
 def _from_registers(product: MatrixProduct) -> MatrixProduct:
@@ -97,7 +97,7 @@ def _from_registers(product: MatrixProduct) -> MatrixProduct:
 def _check_claims(problems: Sequence[MatmulProblem], config: ProductsConfig) -> None:
     """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
     one, room = config.of_one(1), problems[0].target.limits.block_shared
-    claims = CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
+    claims = claim_bytes(problems, config)
     needed = max(one.shared_bytes(p.itemsize, p.staged, counts=p.counts) for p in problems) + claims
     if needed > room:
         raise config.error(

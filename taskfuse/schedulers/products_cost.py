@@ -7,19 +7,27 @@ Each block takes the tiles of its places in the list, one after another; the ker
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import heapreplace
 from math import ceil
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import ROOMY_ACCUMULATORS, SPAN, MatmulConfig
 from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, rings, tile_time
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT
 from taskfuse.tiles import Problem, WorkList, sort_problems
+
+CLAIMED = 12
+"""The fastest candidates whose tiles blocks may also claim."""
+EVEN = 1.03
+"""The time of the slowest block over the mean of all from which on that may be worth while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class ListEstimate(Option[ProductsConfig]):
         """It, in a table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.warpgroups:10}  {c.stages:6}"
-        return f"{shape}  {self.tiles:5}  {self.most:4}  {self.imbalance:9.2f}  {'sorted' if c.is_sorted else 'given'}"
+        return f"{shape}  {self.tiles:5}  {self.most:4}  {self.imbalance:9.2f}  {'sorted' if c.is_sorted else 'given'}{', claimed' if c.is_dynamic else ''}"
 
 
 def order_of(problems: Sequence[MatmulProblem], config: ProductsConfig) -> tuple[int, ...]:
@@ -109,11 +117,37 @@ def estimate_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
     most = int(counts.sum(axis=0).max())
     loading = listed.tiles / (most * target.sms)
     times = [tile_time(problems[k], one, loading, in_step=most == 1) for k in order_of(problems, config)]
-    cycles = np.array([t.products + t.epilogue for t in times]) @ counts
+    each = np.array([t.products + t.epilogue for t in times])
+    if config.is_dynamic:
+        cycles = ends_of_claims(each + figures.claim_cycles, counts.sum(axis=1), config.blocks)
+    else:
+        cycles = each @ counts
     us = float(cycles.max()) / target.clock_mhz
     us = max(us, target.dram_us(sum(p.batch * p.itemsize * (p.m * p.k + p.n * p.k + p.m * p.n) for p in problems)))
+    us += target.launch_us if config.is_dynamic else 0  # of what sets the counter to zero
     us += figures.start_us + figures.warpgroup_us * (config.warpgroups - 1)
     return ListEstimate(config, us, listed.tiles, most, float(cycles.max() / cycles.mean()))
+
+
+def ends_of_claims(each: NDArray[np.float64], counts: NDArray[np.int64], blocks: int) -> NDArray[np.float64]:
+    """When blocks that take the next tile as they come to it end: ``counts`` tiles, one after another, of ``each`` length."""
+    ends = [0.0] * blocks
+    for length, count in zip(each, counts, strict=True):
+        for _ in range(count):
+            heapreplace(ends, ends[0] + length)
+    return np.array(ends)
+
+
+def claim_bytes(problems: Sequence[MatmulProblem], config: ProductsConfig) -> int:
+    """Shared memory of a block for the numbers of all tiles, and that there are no more."""
+    return CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
+
+
+def _dynamic(problems: Sequence[MatmulProblem], config: ProductsConfig) -> ProductsConfig | None:
+    """The parameters with tiles that blocks claim, and as many stages as these leave room for; ``None``: for fewer than two."""
+    room = problems[0].target.limits.block_shared - claim_bytes(problems, config)
+    stages = min(config.stages, *(config.of_one(1).stages_in(room, p.itemsize, p.staged, counts=p.counts) for p in problems))
+    return replace(config, stages=stages, is_dynamic=True) if stages > max(1, config.in_flight) else None
 
 
 def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig]:
@@ -134,7 +168,16 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
 
 
 @lru_cache(maxsize=256)
-def rank_lists(problems: tuple[MatmulProblem, ...]) -> tuple[ListEstimate, ...]:
-    """All candidates, the fastest first; of equals the larger tile, in the given order."""
-    found = [estimate_list(problems, config) for config in configurations(problems)]
-    return tuple(sorted(found, key=lambda e: (e.us, -e.config.tile_m * e.config.tile_n, e.config.is_sorted)))
+def rank_lists(problems: tuple[MatmulProblem, ...], *, may_claim: bool = False) -> tuple[ListEstimate, ...]:
+    """All candidates, the fastest first; of equals the larger tile, in the given order.
+
+    Args:
+        may_claim: the number of tiles is known: blocks may claim them. The fastest candidates are tried so, too.
+    """
+
+    def key(e: ListEstimate) -> tuple[float, ...]:
+        return e.us, -e.config.tile_m * e.config.tile_n, e.config.is_sorted
+
+    found = sorted((estimate_list(problems, config) for config in configurations(problems)), key=key)
+    claimed = [made for e in found[:CLAIMED] if e.imbalance > EVEN and (made := _dynamic(problems, e.config)) is not None] if may_claim else []
+    return tuple(sorted((*found, *(estimate_list(problems, config) for config in claimed)), key=key))

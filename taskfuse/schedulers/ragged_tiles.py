@@ -14,9 +14,11 @@ import numpy as np
 
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import resolve
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import TRUE
+from taskfuse.ir.storage import resolve, storage_reads
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.scatter import ragged_rows, rows_of
+from taskfuse.schedule.scatter import held_by_tiles, ragged_rows, rows_of
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
@@ -33,15 +35,17 @@ class RaggedTiles:
         groups: of rows.
         rows: of all groups.
         size: rows of a tile.
+        is_scattered: each tile stores its rows where they belong, and a block passes over tiles without rows. Else every tile is stored whole, as it is.
     """
 
     groups: int
     rows: int
     size: int
+    is_scattered: bool = True
 
     @property
     def used(self) -> int:
-        """Tiles that have rows, if all groups have as many."""
+        """Tiles that are computed, if all groups have as many rows."""
         return int(_used(self).sum())
 
     def most(self, height: int, columns: int, group: int, blocks: int) -> int:
@@ -67,9 +71,12 @@ class RaggedTiles:
 
 
 def find(fusion: Fusion, sizes: Sizes) -> RaggedTiles | None:
-    """The tiles of a fusion's ragged rows in gather form; ``None`` if it has none."""
-    tiles = next((tiles for e in fusion.exprs() if (tiles := rows_of(e)) is not None), None)
-    return None if tiles is None else RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size)
+    """The tiles of a fusion's ragged rows in gather form, or those that its results are; ``None`` if it has none."""
+    for kind in (rows_of, held_by_tiles):
+        tiles = next((tiles for e in fusion.exprs() if (tiles := kind(e)) is not None), None)
+        if tiles is not None:
+            return RaggedTiles(sizes(tiles.groups), sizes(tiles.rows), tiles.size, is_scattered=kind is rows_of)
+    return None
 
 
 def stored_by_tiles(fusion: Fusion) -> Fusion:
@@ -96,7 +103,13 @@ def store_by_tiles(script: Script) -> None:
     fusion = script.fusion
     script.comment("ragged rows are stored tile by tile")
     for tv in ragged_rows(fusion):
-        script.scatter(tv)
+        if among(tv, ragged_rows(fusion)) and (tv.uses or tv.is_output):  # else what reads it read another one first, and then its tiles
+            script.scatter(tv)
+    for expr in (e for e in fusion.exprs() if isinstance(e, Pointwise)):
+        for read in storage_reads(fusion, expr):  # what is made of other inputs is made at the places of tiles, too
+            made = isinstance(fusion.definition(read.tensor), Pointwise) and read.valid is TRUE
+            if made and not is_whole(expr, read, own_index(fusion, expr, read)) and not read.tensor.is_output:
+                script.recompute(read.tensor, [expr.output])
     for expr in (e for e in fusion.exprs() if isinstance(e, Pointwise)):
         for k, operand in enumerate(expr.operands):
             read = resolve(fusion, operand) if isinstance(operand, Read) else None
@@ -113,9 +126,9 @@ def _parts(tiles: RaggedTiles) -> tuple[Numbers, Flags]:
 
 @lru_cache(maxsize=64)
 def _used(tiles: RaggedTiles) -> Flags:
-    """For each number of a tile, whether it has rows."""
+    """For each number of a tile, whether it is computed."""
     whole, rests = _parts(tiles)
-    return np.concatenate([np.ones(whole.sum(), np.bool_), rests])
+    return np.concatenate([np.ones(whole.sum(), np.bool_), rests | (not tiles.is_scattered)])
 
 
 @lru_cache(maxsize=1024)

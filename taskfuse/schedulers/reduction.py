@@ -216,6 +216,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
         has_constant_rows=isinstance(rows, Const),
+        offsets=extent.offsets,
         target=extent.target,
     )
 

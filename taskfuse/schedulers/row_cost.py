@@ -15,6 +15,7 @@ from math import ceil, log2
 from typing import ClassVar
 
 from taskfuse.cuda.resources import occupancy
+from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
@@ -62,6 +63,7 @@ class RowProblem:
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
         has_constant_rows: the number of rows is known.
+        offsets: of groups, which each block makes of their lengths.
         target: the GPU.
     """
 
@@ -84,6 +86,7 @@ class RowProblem:
     is_constant: bool = True
     may_share: bool = True
     has_constant_rows: bool = True
+    offsets: int = 0
     target: Target = DEFAULT
 
     @property
@@ -175,11 +178,11 @@ def _vector_registers(width: int, itemsize: int) -> int:
 
 
 def shared_bytes(problem: RowProblem, config: RowConfig) -> int:
-    """Shared memory of a block: rows that are kept there, and the partial results that cross warps, in float32."""
+    """Shared memory of a block: rows that are kept there, the partial results that cross warps, in float32, and offsets of groups."""
     slots = ceil(config.threads / _lanes(problem, config))
     partial = 4 * problem.reductions * slots * config.rows * problem.results if slots > 1 else 0
     row = ceil(problem.vectors / (config.threads * config.blocks * config.unroll)) * config.threads * config.unroll * problem.width
-    return partial + (row * config.rows * problem.bytes_held(Keep.SHARED) if config.keep is Keep.SHARED else 0)
+    return OFFSET_BYTES * problem.offsets + partial + (row * config.rows * problem.bytes_held(Keep.SHARED) if config.keep is Keep.SHARED else 0)
 
 
 def _lanes(problem: RowProblem, config: RowConfig) -> int:

@@ -19,6 +19,7 @@ from taskfuse.errors import ScheduleError, UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import DEFAULT, Target, as_target
@@ -273,6 +274,7 @@ class Sizes:
                 raise _strange(fusion, f"sizes has '{name}', which is not a dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
             if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
                 raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
+        self._lengths = [tv for tv, known in fusion.tables.items() if known.lengths]
         self._values = {name: given.get(name, d.near(ASSUMED)) for name, d in fusion.dims.items()}
         for name, d in fusion.dims.items():
             if name not in given and d.bound is not None:
@@ -286,6 +288,16 @@ class Sizes:
     def __call__(self, extent: Expr) -> int:
         """The number for an extent, 1 or more."""
         return max(1, int(evaluate(extent, {name: self._values[name] for name in free_symbols(extent)})))
+
+    @property
+    def offsets(self) -> int:
+        """Offsets of groups that each block makes of lengths, in Shared memory."""
+        return sum(self(tv.shape[0]) + 1 for tv in self._lengths)
+
+    @property
+    def room(self) -> int:
+        """Bytes of Shared memory of a block, beside these offsets."""
+        return max(0, self.target.limits.block_shared - OFFSET_BYTES * self.offsets)
 
     def elements(self, tv: TensorView) -> int:
         """The number of elements of a tensor."""

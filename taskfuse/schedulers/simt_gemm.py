@@ -58,6 +58,10 @@ class SimtGemmConfig(Parameters):
     depth: int = DEPTH
     stages: int = 2
 
+    def shared_bytes(self, itemsizes: tuple[int, int]) -> int:
+        """Shared memory of a block, for elements of the factors of so many bytes; each row is a vector longer."""
+        return self.stages * SIDE * sum(n * (self.depth * size + VECTOR_BYTES) for n, size in zip((self.rows, self.columns), itemsizes, strict=True))
+
     @property
     def words(self) -> str:
         """The parameters as readable text."""
@@ -118,7 +122,14 @@ def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    found = (_option(problem, c, extent) for c in _candidates(axes.result.dtype.itemsize, extent(axes.extent(axes.k)), extent.target))
+    sizes = problem.a.tensor.dtype.itemsize, problem.b.tensor.dtype.itemsize
+    every = _candidates(axes.result.dtype.itemsize, extent(axes.extent(axes.k)), extent.target)
+    found = [_option(problem, c, extent) for c in every if c.shared_bytes(sizes) <= extent.room]
+    if not found:
+        least = min(c.shared_bytes(sizes) for c in every)
+        raise refuse(
+            fusion, "simt_gemm", f"its tiles take {least} bytes of Shared memory, of {extent.room} beside offsets of groups", "pass offsets, not lengths"
+        )
     return problem, sorted(found, key=lambda option: (option.us, -option.config.rows * option.config.columns))
 
 

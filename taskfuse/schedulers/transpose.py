@@ -89,6 +89,9 @@ def transpose(
     leaves = align(script, fusion)
     tiles = [leaf for leaf in leaves if leaf.turned_by == rows]
     chosen = config or _choose(fusion, leaves, tiles, rows)
+    needed_bytes = chosen.tile**2 * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
+    if needed_bytes > extent.room:
+        raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
     _schedule(script, leaves, tiles, rows, chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)

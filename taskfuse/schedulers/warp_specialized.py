@@ -171,24 +171,31 @@ class WarpSpecialized:
         """The copies of the factors of each contraction; of one that several have in common the first has it."""
         product = self.product
         found: list[list[FactorCopy]] = []
-        known: set[TensorView] = set()
-        for result, two in zip([product.multiplied, *(other.axes.result for other in product.beside)], product.factors, strict=True):
+        results = [product.multiplied, *(other.axes.result for other in product.beside)]
+        known: set[tuple[str, tuple[Expr, ...]]] = set()
+        for k, (result, two) in enumerate(zip(results, product.factors, strict=True)):
             is_one = two[0].tensor is two[1].tensor
-            own = [side for side, operand in enumerate(two) if not (product.shares_steps and operand.tensor in known)]
-            found.append([FactorCopy(self._source(result, two[side], is_one), two[side], is_rows=side == 0) for side in own])
-            known.update(operand.tensor for operand in two)
+            own: list[FactorCopy] = []
+            for side, operand in enumerate(two):
+                if product.shares_steps and _held(operand) in known:
+                    continue
+                more = [(r, f[side].position) for r, f in zip(results[k + 1 :], product.factors[k + 1 :], strict=True) if _held(f[side]) == _held(operand)]
+                own.append(FactorCopy(self._source(result, operand, is_one, more if product.shares_steps else []), operand, is_rows=side == 0))
+            found.append(own)
+            known.update(map(_held, two))
         return found
 
-    def _source(self, result: TensorView, operand: Operand, is_one: bool) -> TensorView:
+    def _source(self, result: TensorView, operand: Operand, is_one: bool, more: Sequence[tuple[TensorView, int]]) -> TensorView:
         """The copy of a factor that a contraction reads at its own axes.
 
         Args:
             is_one: the other factor is the same tensor.
+            more: other contractions that read it, and which operand it is to them.
         """
         if operand.is_padded:
             return operand.tensor
         if not operand.is_whole:
-            return self.script.through_view(result, operand.position)
+            return self.script.through_view(result, operand.position, also=more)
         is_shared = is_one or (len(storage_uses(self.script.fusion, operand.tensor)) > 1 and not self.product.shares_steps)
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
@@ -447,6 +454,11 @@ class WarpSpecialized:
         if self.parts.tensors:
             members.append(script.task(self.parts.finishing, f"finish{suffix}"))
         return load, grouped(script, members, f"consumer{suffix}")
+
+
+def _held(operand: Operand) -> tuple[str, tuple[Expr, ...]]:
+    """What tells a copy of a factor from others: the tensor, and where it is read, if that is not everywhere."""
+    return operand.tensor.name, () if operand.is_whole else operand.index
 
 
 def make_roles(script: Script, products: Sequence[WarpSpecialized]) -> None:

@@ -23,6 +23,7 @@ from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, intege
 from taskfuse.kir.clusters import Int3
 from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.shared_memory import shared_layout
 from taskfuse.sim.barriers import SemaphoreArray
 from taskfuse.sim.block import Block, Cluster
 from taskfuse.sim.compiled_kernel import SimulatedKernel
@@ -112,8 +113,9 @@ class SimulatedLaunch:
         self.ring = code.values is not NATIVE
         self.shared_bytes = 0
         self.regions = self._layout()
-        if self.shared_bytes > SHARED_BYTES:
-            raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
+        needed = self.value(shared_layout(self.kernel).bytes)
+        if needed > SHARED_BYTES:
+            raise SimulationError(kernel=self.kernel.name, reason=f"{needed} bytes of Shared memory; a block has at most {SHARED_BYTES}")
         self.globals: dict[int, Store] = {}
 
     @property

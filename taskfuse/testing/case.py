@@ -33,12 +33,14 @@ from taskfuse.testing.graphs import Graph
 from taskfuse.testing.grouped import GroupedGraph, hostile, rising
 from taskfuse.testing.mechanisms import mechanisms
 from taskfuse.testing.options import CaseOptions, Mix
+from taskfuse.testing.parameters import DRAWN
 from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.rewrites import rewrite
 from taskfuse.testing.schedules import CaseScheduler
 from taskfuse.testing.streams import stream
 from taskfuse.testing.tensor_cores import TensorCores
+from taskfuse.testing.uneven import UnevenGraph
 
 Array = NDArray[Any]
 REPAIRS = 12
@@ -157,10 +159,17 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     """
     options = options or CaseOptions()
     recorder = Recorder()
-    kind = GroupedGraph if chooser.chance(options.grouped) else ProductGraph if chooser.chance(options.products) else Graph
-    graph = kind(chooser, options, recorder)
+    graph = _kind(chooser, options)(chooser, options, recorder)
     graph.grow()
     return _scheduled(chooser, options, recorder, graph.sizes)
+
+
+def _kind(chooser: Chooser, options: CaseOptions) -> type[Graph]:
+    """What the math is drawn by."""
+    for share, kind in ((options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.products, ProductGraph)):
+        if chooser.chance(share):
+            return kind
+    return Graph
 
 
 def seeded_case(seed: int, mix: Mix = Mix.MIXED) -> Case:
@@ -233,7 +242,7 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = CaseScheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
-    if chooser.chance(options.schedulers) and automatic(chooser, recorder):
+    if chooser.chance(options.schedulers) and automatic(chooser, recorder, options.drawn):
         return
     if chooser.chance(options.streams):
         stream(chooser, recorder, scheduler.size, options.clusters)
@@ -353,11 +362,21 @@ def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> T
     return None
 
 
-def automatic(chooser: Chooser, recorder: Recorder) -> bool:
-    """Let a scheduler schedule the fusion as one kernel; False if all refuse."""
+def automatic(chooser: Chooser, recorder: Recorder, drawn: int = 0) -> bool:
+    """Let a scheduler schedule the fusion as one kernel; False if all refuse.
+
+    Args:
+        drawn: share of calls of those that have parameters to draw, in percent.
+    """
     anything = [s.__name__ for s in (tf.schedulers.auto, tf.schedulers.fallback)]
     special = [s.__name__ for s in tf.schedulers.SCHEDULERS if s.__name__ not in anything]
     order = [*(chooser.order(special) if chooser.chance(30) else special), *chooser.order(anything)]
     if chooser.chance(15):
         order.reverse()
-    return any(recorder.attempt(tf.schedulers, name, recorder.fusion) is not None for name in order)
+    for name in order:
+        given = DRAWN[name](chooser) if name in DRAWN and chooser.chance(drawn) else None
+        if given is not None and recorder.attempt(tf.schedulers, name, recorder.fusion, given) is not None:
+            return True
+        if recorder.attempt(tf.schedulers, name, recorder.fusion) is not None:
+            return True
+    return False

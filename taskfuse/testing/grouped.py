@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import taskfuse as tf
-from taskfuse.dtypes import DType, bfloat16, float32, int32, int64
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float32, int32, int64
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.identity import among
 from taskfuse.ir.tensor import TensorView
@@ -22,8 +22,8 @@ TILES = (4, 2, 5, 1, 128)
 GROUPS = (2, 3, 1, 4, 5)
 DEPTHS = (3, 4, 1, 7)
 COLUMNS = (2, 4, 1, 3, 5)
-LARGE = 6
-"""Share of products with extents of tensor cores, in percent."""
+SCALED = 128
+"""Elements of a row that share a scale."""
 EXTREMES = (-(2**31), 2**31 - 1, -1)
 
 
@@ -32,7 +32,8 @@ class GroupedGraph(Graph):
 
     def grow(self) -> None:
         """Add factors, tables, the product, what is computed from it, and outputs."""
-        result = self.chooser.pick((self._rows, self._rows, self._rows, self._terms, self._masked, self._tiled, self._aligned))()
+        layouts = [self._rows, self._rows, self._rows, self._terms, self._masked, self._tiled, self._aligned]
+        result = self.chooser.pick([*layouts, self._scaled, self._two] if self._large else layouts)()
         self.tensors.append(result)
         for _ in range(self.chooser.integer(0, 2)):
             made = self._next(result)
@@ -45,7 +46,7 @@ class GroupedGraph(Graph):
 
     def _dimensions(self) -> list[Dimension]:
         """The extents of the product: of tensor cores, or small."""
-        self._large = self.chooser.chance(LARGE)
+        self._large = self.chooser.chance(self.options.tiles)
         self._dtype_of_factors: DType = bfloat16 if self._large else self.chooser.pick((float32, float32, int32, bfloat16))
         self._groups = self.chooser.pick(GROUPS[:3] if self._large else GROUPS)
         self._k = self.chooser.pick((64, 16)) if self._large else self.chooser.pick(DEPTHS)
@@ -79,8 +80,38 @@ class GroupedGraph(Graph):
         key, tile = self._tile()
         rows = self._named("M", self.chooser.pick((80, 64)) if self._large else self.chooser.pick(ROWS), tile)
         a, b = self._factor([rows, self._k]), self._factor([self._groups, self._k, self._n])
+        if self._large and self.chooser.chance(20):
+            a = self.recorder.call(tf, self.chooser.pick(("relu", "neg")), a)
         table, given = self._cuts(rows, rising=True)
         result: TensorView = self.recorder.call(tf, "grouped_matmul", a, b, **given, **{key: tile})
+        self._search(table, tile)
+        return result
+
+    def _two(self) -> TensorView:
+        """Two products of the same groups whose results are multiplied: those of a gated activation."""
+        key, tile = self._tile()
+        rows = self._named("M", self.chooser.pick((80, 64)), tile)
+        a, b, c = self._factor([rows, self._k]), *(self._factor([self._groups, self._k, self._n]) for _ in range(2))
+        table, given = self._cuts(rows, rising=True)
+        up, gate = (self.recorder.call(tf, "grouped_matmul", a, x, **given, **{key: tile}) for x in (b, c))
+        self._search(table, tile)
+        result: TensorView = self.recorder.call(tf, "mul", self.recorder.call(tf, "relu", gate), up)
+        return result
+
+    def _scaled(self) -> TensorView:
+        """8-bit floats with scales: of 128 elements of a row and blocks of 128 x 128, of rows and columns, or of all of a factor."""
+        key, tile = self._tile()
+        rows = self._named("M", self.chooser.pick((80, 64)), tile)
+        name, terms = (rows.name if isinstance(rows, Dim) else rows), SCALED * self.chooser.pick((1, 2))
+        a: TensorView = self.recorder.call(tf, "define_tensor", [rows, terms], dtype=float8_e4m3)
+        b: TensorView = self.recorder.call(tf, "define_tensor", [self._groups, self._n, terms], dtype=float8_e4m3)
+        of_a, of_b = self.chooser.pick((((name, terms // SCALED), (-(-self._n // SCALED), terms // SCALED)), ((name, 1), (self._n, 1)), ((), ())))
+        scale_a: TensorView = self.recorder.call(tf, "define_tensor", list(of_a), dtype=float32)
+        scale_b: TensorView = self.recorder.call(tf, "define_tensor", [self._groups, *of_b] if of_b else [], dtype=float32)
+        turned = self.recorder.call(tf, "permute", b, [0, 2, 1])
+        scales = {"scale_a": scale_a, "scale_b": self.recorder.call(tf, "permute", scale_b, [0, 2, 1]) if of_b else scale_b}
+        table, given = self._cuts(rows, rising=True)
+        result: TensorView = self.recorder.call(tf, "grouped_matmul", a, turned, **given, **scales, **{key: tile})
         self._search(table, tile)
         return result
 

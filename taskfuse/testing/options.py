@@ -52,7 +52,10 @@ class CaseOptions:
         nests: share of fusions whose axes are split more than once, mostly by non-divisors.
         rewrites: share of tensors on which ``duplicate``, ``recompute``, chunking and ``scatter`` are tried.
         schedulers: share of fusions scheduled by one of ``tf.schedulers``.
+        drawn: share of calls of product schedulers (``tf.schedulers.matmul``, ``products``) that give drawn parameters.
         grouped: share of fusions whose math is a product of groups, whose lengths tables say.
+        uneven: share of fusions whose tiles have unequal work: triangles of products, and products of unlike extents side by side.
+        tiles: share of products of groups with extents of tensor-core tiles.
         products: share of fusions whose math is a matrix product with prologues and epilogues, at extents of tensor-core tiles.
         tensor_cores: share of fusions with such products that use tensor cores where possible.
         batches, prologues, chains: share of products with a batch axis; of factors that are computed or views; of products that feed another product.
@@ -109,7 +112,10 @@ class CaseOptions:
     nests: int = 0
     rewrites: int = 0
     schedulers: int = 0
+    drawn: int = 0
     grouped: int = 0
+    uneven: int = 0
+    tiles: int = 6
     products: int = 0
     tensor_cores: int = 0
     batches: int = 0
@@ -252,6 +258,10 @@ AUTOMATIC = CaseOptions(
     blocks=256,
 )
 
+# Products whose work tables, triangles or lists say, in small extents: any schedule.
+GROUPED = replace(USUAL, grouped=100, rewrites=40, schedulers=35, exact=True)
+# The same in tiles of tensor cores, mostly by schedulers with drawn parameters.
+TILES = replace(PRODUCTS, ops=2, elements=160 * 160, grouped=60, uneven=100, tiles=100, schedulers=85, drawn=85, exact=True, empty=0)
 # More of everything.
 LARGE = CaseOptions(ops=22, depth=6)
 
@@ -281,8 +291,9 @@ POINTWISE = CaseOptions(
 class Mix(Enum):
     """The options of the cases of consecutive seeds.
 
-    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER and GROUPED in
-    turn. SMALL: all of these whose kernels can be small, in turn, with few ops, threads and elements.
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. WORK: those whose work data decides: GROUPED and TILES in turn.
+    EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER, GROUPED and TILES in turn. SMALL: all of these whose kernels can be small, in turn, with few
+    ops, threads and elements.
     """
 
     MIXED = "mixed"
@@ -306,6 +317,8 @@ class Mix(Enum):
     JAGGED = "jagged"
     SCATTER = "scatter"
     GROUPED = "grouped"
+    TILES = "tiles"
+    WORK = "work"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -336,10 +349,12 @@ OPTIONS = {
     Mix.FUNCTIONS: replace(USUAL, functions=True),
     Mix.JAGGED: replace(USUAL, jagged=25, reductions=25),
     Mix.SCATTER: replace(USUAL, scatters=25, gathers=10),
-    Mix.GROUPED: replace(USUAL, grouped=100, rewrites=40, schedulers=35, exact=True),
+    Mix.GROUPED: GROUPED,
+    Mix.TILES: TILES,
 }
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED)),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED, Mix.TILES)),
+    Mix.WORK: (Mix.GROUPED, Mix.TILES),
 }

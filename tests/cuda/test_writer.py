@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 import taskfuse as tf
 from taskfuse.cuda import copy_instructions, instructions, matrices, nvrtc
 from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO, Divisors, Indices
@@ -68,3 +70,14 @@ def test_a_statement_that_is_one_call() -> None:
     writer.statement(SetMaxNReg(40), HelperCall(helper, ("registers",)), scope)
     assert writer.lines == ["  budget(40);"]
     assert writer.helpers == {helper}
+
+
+@pytest.mark.parametrize("name", ["norm", "abs", "round", "malloc", "j0f", "rnorm3d", "llrint", "fabs", "printf"])
+def test_kernels_have_names_of_their_own(name: str) -> None:
+    """CUDA declares such functions with C linkage, as kernels are."""
+    with tf.Fusion(name) as fusion:
+        fusion.add_output(tf.neg(tf.define_tensor(4, name="x")))
+    kernel = tf.lower(fusion)
+    assert f"kernel_{name}(" in kernel.cuda_source()
+    assert kernel.ptx()
+    assert Identifiers().function(f"{name}_of_rows") == f"{name}_of_rows"

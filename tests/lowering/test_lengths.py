@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.check.verify import verify
-from taskfuse.errors import UnsupportedError, VerifyError
+from taskfuse.errors import LoweringError, UnsupportedError, VerifyError
 from taskfuse.kir.faithful import check_faithful
 from taskfuse.reports.certificate import Verdict
 
@@ -144,6 +144,37 @@ def test_shared_memory_of_offsets_is_accounted_for() -> None:
     with pytest.raises(UnsupportedError, match="bytes of Shared memory"):
         tf.schedulers.matmul(fusion, found)
     tf.schedulers.matmul(fusion)
+
+
+def many_groups(groups: int) -> tf.Fusion:
+    with tf.Fusion("many") as fusion:
+        a, b = tf.define_tensor((32768, 64), name="a"), tf.define_tensor((groups, 64, 64), name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, lengths=tf.table("n", groups, 32768, lengths=True)))
+    return fusion
+
+
+def test_schedulers_leave_room_for_offsets() -> None:
+    few, many = (tf.schedulers.simt_gemm(many_groups(groups)).config for groups in (8, 24_000))
+    assert (few.rows, few.columns) > (many.rows, many.columns)
+    with pytest.raises(UnsupportedError, match="its tiles take 18432 bytes of Shared memory, of 16440 beside offsets of groups"):
+        tf.schedulers.simt_gemm(many_groups(27_000))
+
+
+def test_rows_leave_room_for_offsets() -> None:
+    with tf.Fusion("segments") as fusion:
+        x = tf.define_tensor((32768, 64), name="x")
+        fusion.add_output(tf.segment_sum(x, tf.table("n", 26_000, 32768, lengths=True)))
+    tf.schedulers.reduction(fusion)
+    assert tf.lower(fusion).launch_shape().shared_bytes <= 232448
+
+
+def test_offsets_that_no_block_has_room_for() -> None:
+    with tf.Fusion("segments") as fusion:
+        fusion.add_output(tf.segment_sum(tf.define_tensor((32768, 64), name="x"), tf.table("n", 40_000, 32768, lengths=True)))
+    tf.schedulers.fallback(fusion)
+    with pytest.raises(LoweringError) as caught:
+        tf.lower(fusion)
+    assert "n.offsets: 320008 bytes\nhelp: pass offsets, tf.table(..., rising=True), in place of lengths" in str(caught.value)
 
 
 def test_fusions_that_are_joined_take_tables_of_lengths_along() -> None:

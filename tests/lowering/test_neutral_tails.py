@@ -208,3 +208,49 @@ def test_roles_that_share_a_ragged_loop_count_rows_from_their_own_first(ptype: P
     rows, cuts = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([0, 2, 2, 3], np.int32)
     for seed in range(3):
         assert np.array_equal(kernel.simulate(rows, cuts, seed=seed)[0], [rows[:2].sum(0), np.zeros(5), rows[2]])
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_joined_sums_that_nobody_reads_take_no_terms(lanes: int) -> None:
+    """Lanes join the sum of an element: in loops of half of its terms each, or in one iteration, if a condition holds."""
+    fusion, product, kept = masked()
+    for tv in (product, kept):
+        tv.merge(0).merge(0)
+        tv.axis(0).parallelize(P.TIDy)
+    product.split(1, lanes)
+    product.axis(2).parallelize(P.TIDx)
+    fusion.inline_most()
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    text, (loop,) = kernel.text(witness=True), [line for line in str(kernel).splitlines() if "FOR i1 in" in line]
+    for wrong in (loop.replace("% 8 <", "% 8 + 1 <"), loop.replace("//24 of 2]", "//24 + 1 of 2]")):
+        assert wrong != loop
+        assert loop in text
+        assert not tf.parse_kernel(text.replace(loop, wrong)).verify().is_proved
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-2, 3, (2, 8, 4)).astype(np.float32), rng.integers(-2, 3, (2, 4, 3)).astype(np.float32)
+    for counts in ([0, 8], [3, -1]):
+        args = a, b, np.array(counts, np.int32)
+        assert (kernel.simulate(*args)[0] == fusion.evaluate(*args)[0]).all()
+
+
+def test_products_that_are_read_through_functions_alone() -> None:
+    with tf.Fusion("triangle") as fusion:
+        a, b = tf.define_tensor((8, 4), name="a"), tf.define_tensor((8, 4), name="b")
+        p, q = tf.matmul(a, b.T), tf.matmul(b, a.T)
+        both = p + q
+        fusion.add_output(tf.tril(both))
+    assert str(condition_of_reads(fusion, both)) == str(condition_of_reads(fusion, p)) == str(condition_of_reads(fusion, q)) == "i1 <= i0"
+    for tv in (p, q, both, fusion.outputs[0]):
+        tv.axis(0).parallelize(P.BIDy)
+        tv.axis(1).parallelize(P.BIDx)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert str(kernel).count("0..select(blockIdx.x <= blockIdx.y, 4, 0)") == 2
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-2, 3, (8, 4)).astype(np.float32) for _ in "ab"]
+    assert (kernel.simulate(*args)[0] == fusion.evaluate(*args)[0]).all()
+    with fusion:
+        fusion.add_output(tf.copy(q))
+    assert condition_of_reads(fusion, q) is None
+    assert condition_of_reads(fusion, p) is not None

@@ -6,6 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.expr import Assemble, Pointwise, reads
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.scatter import is_concatenation
 from tests.lowering.running import agrees, numbers
 from tests.schedule.points import refused
@@ -143,3 +144,38 @@ def test_rows_that_are_stored_and_read() -> None:
     other = str(fusion).replace(before, f"other: float32[5, 4, 2] = neg({stored.name})\n{before}").replace(before, after.replace(stored.name, "other"))
     with pytest.raises(LoweringError, match=f"other reads all of it, and it is stored in {product.name}, where some of its elements have no place"):
         tf.lower(tf.parse_fusion(other.replace("ORDER ", "ORDER other, ")))
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_ragged_rows_of_the_same_tiles_that_meet(is_copied: bool) -> None:
+    """What reads rows of two products of the same groups reads their tiles, each at its own place."""
+    with tf.Fusion("gated") as fusion:
+        a, b, c = tf.define_tensor((9, 3), name="a"), *(tf.define_tensor((3, 3, 2), name=name) for name in "bc")
+        offsets = tf.table("offsets", 4, 9, rising=True)
+        gate, up = (tf.grouped_matmul(a, x, offsets, tile=4) for x in (b, c))
+        fusion.add_output(tf.relu(gate) * up)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 3), (3, 3, 2), (3, 3, 2))] + [np.array([0, 4, 4, 9], np.int32)]
+    (wanted,) = fusion.evaluate(*arrays)
+    if is_copied:
+        up.cache_after()
+    gate.scatter()
+    pointwise = [e for e in needed(fusion) if isinstance(e, Pointwise)]
+    assert not [r for e in pointwise for r in storage_reads(fusion, e) if "upper_bound" in str(r.index)]  # no row of a tile is looked up
+    assert (fusion.evaluate(*arrays)[0] == wanted).all()
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert (kernel.simulate(*arrays)[0] == wanted).all()
+
+
+def test_ragged_rows_of_other_tiles_stay_rows() -> None:
+    with tf.Fusion("unlike") as fusion:
+        a, b = tf.define_tensor((9, 3), name="a"), tf.define_tensor((3, 3, 2), name="b")
+        offsets = tf.table("offsets", 4, 9, rising=True)
+        one, two = (tf.grouped_matmul(a, b, offsets, tile=tile) for tile in (4, 3))
+        fusion.add_output(one + two)
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 3), (3, 3, 2))] + [np.array([0, 4, 4, 9], np.int32)]
+    (wanted,) = fusion.evaluate(*arrays)
+    one.scatter()
+    assert (fusion.evaluate(*arrays)[0] == wanted).all()

@@ -122,3 +122,35 @@ def test_refusals() -> None:
         assert refused(lambda operand=operand: y.through_view(operand), fusion) == f"through_view({y.name}): it has no operand {operand}\nhelp: it has 2"
     assert refused(lambda: y.through_view(1), fusion) == f"through_view({y.name}): operand 1 reads no tensor"
     assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 has elements of x in some iterations only"
+
+
+def test_several_readers_take_a_view_that_is_there() -> None:
+    with tf.Fusion("three") as fusion:
+        x = tf.define_tensor([8, 4], name="x")
+        first, second, third, high = (tf.exp(x[part]) for part in (slice(0, 4), slice(0, 4), slice(0, 4), slice(4, 8)))
+        for tv in (first, second, third, high):
+            fusion.add_output(tv)
+    view = first.through_view(0)
+    said = refused(lambda: high.through_view(0, view, also=[(second, 0)]), fusion)
+    assert said.startswith(f"through_view({high.name}): operand 0 of {second.name} is not the element of x that {high.name} reads")
+    assert second.through_view(0, view, also=[(third, 0)]) is view
+    assert operand(fusion, second).tensor is operand(fusion, third).tensor is view
+    given = numbers(8, 4)
+    for found, wanted in zip(fusion.evaluate(given), (given[:4], given[:4], given[:4], given[4:]), strict=True):
+        np.testing.assert_array_equal(found, np.exp(wanted))
+
+
+def test_readers_of_one_element_share_the_view() -> None:
+    with tf.Fusion("shared") as fusion:
+        x, w, v = tf.define_tensor([8, 2, 4], name="x"), tf.define_tensor([4, 8], name="w"), tf.define_tensor([4, 8], name="v")
+        rows = x.reshape(16, 4)
+        y, z, other = tf.matmul(rows, w), tf.matmul(x.reshape(16, 4), v), tf.matmul(tf.flip(rows, 0), v)
+        for tv in (y, z, other):
+            fusion.add_output(tv)
+    args = numbers(8, 2, 4), numbers(4, 8), numbers(4, 8)
+    wanted = fusion.evaluate(*args)
+    said = refused(lambda: y.through_view(0, also=[(other, 0)]), fusion)
+    assert said == f"through_view({y.name}): operand 0 of {other.name} is not the element of x that {y.name} reads\nhelp: give it a view of its own"
+    view = y.through_view(0, also=[(z, 0)])
+    assert operand(fusion, y).tensor is operand(fusion, z).tensor is view
+    assert all(np.array_equal(a, b) for a, b in zip(wanted, fusion.evaluate(*args), strict=True))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from taskfuse.schedulers import Keep, RowConfig
-from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank, registers
+from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank, registers, residents
 
 
 def test_few_long_rows_are_shared_and_many_are_not() -> None:
@@ -25,6 +25,15 @@ def test_long_rows_do_not_fit_registers() -> None:
     assert rank(RowProblem(2048, 80_000, phases=3, held=held))[0].config.keep is Keep.SHARED
     assert rank(RowProblem(2048, 800_000, phases=3, held=held))[0].config.keep is not Keep.REGISTERS
     assert rank(RowProblem(2048, 4096, phases=3, held=held, is_constant=False))[0].config.keep is Keep.NOTHING
+
+
+def test_offsets_of_groups_are_in_shared_memory_too() -> None:
+    held = ((Keep.REGISTERS, 4), (Keep.SHARED, 2))
+    problem = RowProblem(2048, 80_000, phases=3, held=held)
+    config = rank(problem)[0].config
+    assert residents(problem, config) == 1
+    assert residents(replace(problem, offsets=20_000), config) == 0
+    assert rank(replace(problem, offsets=20_000))[0].config.keep is Keep.NOTHING
 
 
 @pytest.mark.parametrize("problem", [RowProblem(1, 1), RowProblem(1, 3, width=1), RowProblem(5, 1, is_inner=False), RowProblem(7, 1013, 1, phases=3)])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
@@ -226,13 +227,18 @@ class Instructions:
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
         wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
-        facts = node.context.constraints.facts
+        wide = facts = node.context.constraints.facts
         for k, n in enumerate(holds.tile):
-            facts = facts.with_range(f"tile.{k}", 0, n - 1)
-        source = tuple(simplify(e, facts) for e in source)
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
-        found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
-        if not all(name in found for name in tiles if any(name in e.free for e in element)):
+            wide = wide.with_range(f"tile.{k}", 0, n - 1)
+        needed = {name for name in tiles if any(name in e.free for e in element)}
+        found: Mapping[str, Expr] = {}
+        # the extents of the tile are used only where the index is not solved as it is: simplified by them it may divide, and have no short terms
+        for known, index in ((facts, source), (wide, tuple(simplify(e, wide) for e in source))):
+            found, _ = solved(list(zip(index, wanted, strict=True)), tiles, partial(simplify, facts=known))
+            found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
+            if needed <= found.keys():
+                break
+        else:
             raise Open("the element of the tile at a point of the box is unknown", node)
         points = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
         return tuple(simplify(substitute(e, found), points) for e in element)  # digits of the points, which the index was taken apart into

@@ -1,7 +1,7 @@
 """Elements that no definition reads: nothing is asked of what statements write in their place.
 
 A choice reads a tensor in those of its cases whose condition holds. Where only choices read it, an element at which every such condition fails is read
-by nobody: lowering need not sum it up.
+by nobody: lowering need not sum it up. Nor need it sum up what is read for such elements alone, by elementwise functions and choices.
 """
 
 from __future__ import annotations
@@ -23,10 +23,18 @@ class ReadElements:
 
     def __init__(self, definitions: Mapping[str, Definition], outputs: Iterable[str]) -> None:
         self._conditions: dict[str, tuple[Expr, ...]] = dict.fromkeys(outputs, ())
-        for definition in definitions.values():
-            for tensor, conditions in _reads(definition):
+        readers: dict[str, set[str]] = {}
+        for name, definition in definitions.items():
+            for tensor, _ in _reads(definition, ()):
+                readers.setdefault(tensor, set()).add(name)
+        done = set[str]()
+        for name, definition in reversed([*definitions.items()]):
+            # readers come behind what they read: if one does not, its conditions are missing yet, and nothing is known
+            known = self._conditions.get(name, ()) if readers.get(name, set()) <= done else ()
+            for tensor, conditions in _reads(definition, known):
                 before = self._conditions.get(tensor)
                 self._conditions[tensor] = conditions if before is None else tuple(c for c in before if c in conditions)
+            done.add(name)
 
     def conditions(self, tensor: str, index: Iterable[Expr]) -> tuple[Expr, ...]:
         """Conditions that hold of an element if it is read at all."""
@@ -35,14 +43,20 @@ class ReadElements:
         return tuple(part for c in found for part in conjuncts(substitute(c, point)))
 
 
-def _reads(definition: Definition) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """The tensors that a definition reads, and conditions over the index of an element without which it does not."""
+def _reads(definition: Definition, known: tuple[Expr, ...]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """The tensors that a definition reads, and conditions over the index of an element without which it does not.
+
+    Args:
+        known: conditions over the index of an element of the definition's own tensor, without which nobody reads it.
+    """
     everything: tuple[Operand, ...] = ()
+    point = {f"i{k}" for k in range(len(definition.space))}
     match definition.rule:
         case Pick(cases=cases):
-            point = {f"i{k}" for k in range(len(definition.space))}
-            yield from ((c.operand.buffer, _of_element(c.operand, c.cond, point)) for c in cases if isinstance(c.operand, Access))
-        case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
+            yield from ((c.operand.buffer, _of_element(c.operand, (c.cond, *known), point)) for c in cases if isinstance(c.operand, Access))
+        case Apply(operands=operands):
+            yield from ((o.buffer, _of_element(o, known, point)) for o in operands if isinstance(o, Access))
+        case Reduce(operands=operands) | Iterate(operands=operands):
             everything = operands
         case Accumulate(operand=operand):
             everything = (operand,)
@@ -55,7 +69,7 @@ def _reads(definition: Definition) -> Iterator[tuple[str, tuple[Expr, ...]]]:
     yield from ((o.buffer, ()) for o in everything if isinstance(o, Access))
 
 
-def _of_element(access: Access, condition: Expr, point: AbstractSet[str]) -> tuple[Expr, ...]:
-    """The conjuncts of a condition on a point that the index of an access at that point says, in terms of the index."""
+def _of_element(access: Access, conditions: Iterable[Expr], point: AbstractSet[str]) -> tuple[Expr, ...]:
+    """The conjuncts of conditions on a point that the index of an access at that point says, in terms of the index."""
     axes = {e.name: sym(f"i{k}") for k, e in enumerate(access.index) if isinstance(e, Sym)}
-    return tuple(substitute(c, axes) for c in conjuncts(condition) if c.free & point <= axes.keys())
+    return tuple(substitute(c, axes) for condition in conditions for c in conjuncts(condition) if c.free & point <= axes.keys())

@@ -49,6 +49,7 @@ from taskfuse.ir.scalar import (
     eq,
     evaluate,
     gt,
+    is_boolean,
     le,
     maximum,
     minimum,
@@ -328,7 +329,7 @@ class Reductions:
             extents: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
-                exists = inside(t.point, space) if everywhere else ()
+                exists = (*(inside(t.point, space) if everywhere else ()), *self._read(t, definition))
                 spans, conditions = runs(
                     t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at), spared=plain
                 )
@@ -373,6 +374,12 @@ class Reductions:
         choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
         return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
+    def _read(self, t: Term, definition: Definition) -> list[Expr]:
+        """What holds of the element that a term belongs to, if anybody reads it, as it is and as it is at the term; nothing else is asked of elements."""
+        at = {f"i{k}": e for k, e in enumerate(t.point)}
+        said = self.writes.read_elements.conditions(definition.tensor, [substitute(e, at) for e in definition.place])
+        return [*said, *(simplify(c, t.node.context.facts) for c in said)]
+
     def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts) -> dict[int, Expr]:
         """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
 
@@ -402,6 +409,8 @@ class Reductions:
             if isinstance(stop, Select):
                 found += (part for part in conjuncts(stop.cond) if proves(constraints, substitute(part, at)))
                 stops.append(stop.a)
+            elif is_boolean(stop) and not isinstance(stop, Const):  # one iteration where the condition holds
+                found += (part for part in conjuncts(stop) if proves(constraints, substitute(part, at)))
         for c in t.node.conditions:
             for part in conjuncts(c):
                 holds = proves(constraints, substitute(part, at))

@@ -31,6 +31,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     evaluate,
+    is_boolean,
     le,
     lt,
     substitute,
@@ -98,6 +99,10 @@ def runs(
         while isinstance(stop, Select) and proves(n.context.constraints, le(stop.b, s.start)):
             conditions += (c for c in conjuncts(stop.cond) if not proves(n.context.constraints, c))  # what is around the loop says the others
             stop = stop.a
+            late.add(s.var)
+        if s.start is const(0) and is_boolean(stop) and not isinstance(stop, Const):  # one iteration where the condition holds
+            conditions += (c for c in conjuncts(stop) if not proves(n.context.constraints, c))
+            stop = const(1)
             late.add(s.var)
         if s.var in late:
             trips.append(Trip.of(replace(s, stop=stop)))

@@ -9,7 +9,6 @@ from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
 from taskfuse.check.values.operands import COPY, CheckedOperands
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
-from taskfuse.check.values.read_elements import ReadElements
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
@@ -34,7 +33,6 @@ class CheckedStatements:
         self.operands = CheckedOperands(writes, reads, instructions, reductions, self)
         self.choices = CheckedChoices(self.operands)
         self.terms = CheckedTerms(self.operands)
-        self.read_elements = ReadElements(writes.definitions, (p.name for p in kernel.outputs))
         self.dtypes: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers} | {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)}
         self.written: dict[Node, ClaimedWrite] = {}
         self._zeros: dict[tuple[Node, frozenset[int] | None], Open | None] = {}
@@ -90,7 +88,7 @@ class CheckedStatements:
     def _value(self, w: ClaimedWrite) -> None:
         definition = self.writes.definitions[w.holds.tensor]
         stmt = w.node.stmt
-        read = self.read_elements.conditions(w.holds.tensor, w.holds.index)
+        read = self.writes.read_elements.conditions(w.holds.tensor, w.holds.index)
         exists = (*inside(w.holds.index, definition.shape), *(simplify(c, w.node.context.facts) for c in read))
         match definition.rule:
             case Reduce() | Iterate():

@@ -9,6 +9,7 @@ from taskfuse.check.statement_tree import Node, StatementTree
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.overlaid_storage import OverlaidStorage
 from taskfuse.check.values.questions import inside, known_at, proves
+from taskfuse.check.values.read_elements import ReadElements
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.written import BufferStorage
 from taskfuse.dtypes import DType
@@ -28,6 +29,7 @@ class Writes:
         storages: how buffers and arguments lie.
         definitions: what the tensors are.
         inputs: those that no statement writes.
+        read_elements: what holds of their elements that anybody reads.
         updated: tensors of parts that are sent to them: none of their elements is one of a part.
     """
 
@@ -38,6 +40,7 @@ class Writes:
         self._instructions = instructions
         self.claims: dict[str, list[Place]] = {}
         self.definitions: dict[str, Definition] = {d.tensor: d for d in kernel.definitions}
+        self.read_elements = ReadElements(self.definitions, (p.name for p in kernel.outputs))
         self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
         self.storages = {b.name: BufferStorage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
         self.storages |= {p.name: BufferStorage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}

@@ -62,6 +62,53 @@ def test_conditions_are_those_of_all_reads() -> None:
     assert ReadElements(definitions, ["y"]).conditions("x", element) == ()
 
 
+THROUGH = """\
+KERNEL k(x: float32[8, 4], t: int32[8], w: float32[8]) -> (y: float32[8])
+  GRID (1, 1, 1)  BLOCK (8, 1, 1)
+  SHARED s: float32[8] align 16
+  SHARED u: float32[8] align 16
+  LOCAL s.acc: float32[]
+  DEFINE s: float32[8] over (8, 4) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE u: float32[8] = add(s[i0], w[i0])
+  DEFINE y: float32[8] = pick(u[i0] if i0 < clamp(t[0 of 8], 0, 8), otherwise 0.0)
+
+s.acc = copy(0.0)  ~ start s
+FOR i1 in 0..select(threadIdx.x < clamp(t[0 of 8], 0, 8), 4, 0):
+  s.acc = add(s.acc, x[threadIdx.x, i1])  ~ term s[threadIdx.x, i1]
+s[threadIdx.x] = copy(s.acc)  ~ value s[threadIdx.x]
+u[threadIdx.x] = add(s[threadIdx.x], w[threadIdx.x])  ~ value u[threadIdx.x]
+y[threadIdx.x] = pick(u[threadIdx.x] if threadIdx.x < clamp(t[0 of 8], 0, 8), otherwise 0.0)  ~ value y[threadIdx.x]
+"""
+
+
+def test_what_is_read_for_elements_that_nobody_reads_need_not_be_summed_up_either() -> None:
+    verify(parse_kernel(THROUGH)).require()
+    definitions = {d.tensor: d for d in parse_kernel(THROUGH).definitions}
+    for tensor in "suw":
+        assert ReadElements(definitions, ["y"]).conditions(tensor, (parse_expr("j"),)) == (parse_expr("j < clamp(t[0 of 8], 0, 8)"),)
+    assert ReadElements(definitions, ["y", "u"]).conditions("s", (parse_expr("j"),)) == ()
+    backwards = dict(reversed(definitions.items()))
+    assert ReadElements(backwards, ["y"]).conditions("s", (parse_expr("j"),)) == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        THROUGH.replace("select(threadIdx.x < clamp(t[0 of 8], 0, 8), 4, 0)", "select(threadIdx.x < clamp(t[0 of 8], 0, 8) - 1, 4, 0)"),
+        THROUGH.replace("(y: float32[8])", "(y: float32[8], z: float32[8])").replace("\n\n", "\n  DEFINE z: float32[8] = mul(s[i0], 2.0)\n\n") + ALSO,
+        THROUGH.replace("(y: float32[8])", "(y: float32[8], z: float32[8])").replace("\n\n", "\n  DEFINE z: float32[8] = mul(u[i0], 2.0)\n\n")
+        + ALSO.replace("(s[", "(u["),
+        THROUGH.replace("add(s[i0], w[i0])", "add(s[7 - i0], w[i0])")
+        .replace("add(s[threadIdx.x], w", "add(s[7 - threadIdx.x], w")
+        .replace("\nu[thr", "\nSYNC block\nu[thr", 1),
+    ],
+)
+def test_what_is_read_for_elements_that_anybody_reads_is_summed_up(wrong: str) -> None:
+    certificate = verify(parse_kernel(wrong))
+    assert not certificate.is_proved
+    assert certificate.open_layers <= {Layer.VALUES, Layer.INSTANCE}
+
+
 TABLE = """\
 KERNEL k(x: float32[4, 2], t: int32[8]) -> (y: float32[4, 2])
   GRID (1, 1, 1)  BLOCK (8, 1, 1)

@@ -1,0 +1,82 @@
+"""Random parameters of the schedulers of matrix products: small tiles and few blocks, so that blocks have several tiles, and rings few slots."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers import MatmulConfig, MatmulKind, ProductsConfig
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.program import SpelledArgument
+from taskfuse.tiles import Half
+
+ROWS = ((64, 1), (128, 2), (64, 1), (128, 1), (192, 3))
+"""tile_m, and the warpgroups that share it."""
+COLUMNS = (64, 32, 128, 16, 256)
+DEPTHS = (64, 64, 32, 128)
+BLOCKS = (2, 3, 1, 4, 7)
+GROUPS = (8, 1, 2, 3)
+STAGES = (3, 2, 4)
+
+
+def matmul_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """A :class:`MatmulConfig`; ``None``: what was drawn does not go together."""
+    is_pingpong = chooser.chance(25)
+    tile_m, sharing = chooser.pick(ROWS[:3] if is_pingpong else ROWS)
+    stages = chooser.pick(STAGES)
+    half = None if not chooser.chance(35) else chooser.pick((Half.LOWER, Half.UPPER))
+    cluster = 2 if chooser.chance(8) else 1
+    values: dict[str, Any] = {
+        "tile_m": tile_m,
+        "tile_n": chooser.pick(COLUMNS),
+        "tile_k": chooser.pick(DEPTHS),
+        "warpgroups": chooser.pick((2, 3)) if is_pingpong else sharing,
+        "stages": stages,
+        "in_flight": chooser.integer(0, stages - 1),
+        "group": chooser.pick(GROUPS),
+        "blocks": chooser.pick(BLOCKS) * cluster,
+        "kind": MatmulKind.PINGPONG if is_pingpong else MatmulKind.COOPERATIVE,
+        "cluster": cluster,
+        "is_swapped": chooser.chance(5),
+        "half": half,
+    }
+    return _spelled(MatmulConfig, values)
+
+
+def products_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """A :class:`ProductsConfig`; ``None``: what was drawn does not go together."""
+    tile_m, warpgroups = chooser.pick(ROWS)
+    stages = chooser.pick(STAGES)
+    values: dict[str, Any] = {
+        "tile_m": tile_m,
+        "tile_n": chooser.pick(COLUMNS),
+        "tile_k": chooser.pick(DEPTHS[:2]),
+        "warpgroups": warpgroups,
+        "stages": stages,
+        "in_flight": chooser.integer(0, stages - 1),
+        "blocks": chooser.pick(BLOCKS),
+        "is_sorted": chooser.chance(50),
+        "is_dynamic": chooser.chance(50),
+    }
+    return _spelled(ProductsConfig, values)
+
+
+DRAWN = {"matmul": matmul_parameters, "products": products_parameters}
+"""Those of a scheduler, by its name."""
+
+
+def _spelled(kind: type[MatmulConfig | ProductsConfig], values: dict[str, Any]) -> SpelledArgument | None:
+    """The parameters, without those that are the default, with what makes them."""
+    try:
+        made = kind(**values)
+    except UnsupportedError:
+        return None
+    given = ", ".join(f"{f.name}={_text(values[f.name])}" for f in fields(kind) if values[f.name] != f.default)
+    return SpelledArgument(f"tf.schedulers.{kind.__name__}({given})", made)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Half):
+        return f"tf.tiles.{value!s}"
+    return f"tf.schedulers.{value!s}" if isinstance(value, MatmulKind) else repr(value)
