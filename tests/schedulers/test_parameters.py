@@ -63,6 +63,12 @@ TEXTS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: FallbackConfig(1025), "this FallbackConfig is not supported: 1025 threads", "a block has at most 1024 threads"),
     (lambda: RowConfig(blocks=65536), "this RowConfig is not supported: 65536 blocks of each row", "a grid has at most 65535 along y"),
     (lambda: MatmulConfig(in_flight=-1), "this MatmulConfig is not supported: in_flight is -1", "use 0 or more"),
+    (lambda: MatmulConfig(residents=2, cluster=2), "this MatmulConfig is not supported: residents = 2, and cluster = 2", "use residents=1"),
+    (
+        lambda: MatmulConfig(64, 128, warpgroups=1, residents=3),
+        "this MatmulConfig is not supported: 3 blocks of a multiprocessor, whose threads have 88 registers and 64 accumulators each",
+        "use fewer residents or a smaller tile",
+    ),
     (lambda: RowConfig(keep=TEXT), "this RowConfig is not supported: keep is 'x'", "use a tf.schedulers.Keep"),
 ]
 
