@@ -283,6 +283,14 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_product(self, order, tile)
 
+    def unroll_reduction(self) -> tuple[TensorView, ...]:
+        """Make a reduction of up to 16 terms that has no schedule yet an elementwise function of them, which its readers can compute in their own loops.
+
+        Its axes have constant extents, and its operands the dtype of the result. Returns the new tensors: terms, and what joins the first of them. Sums of
+        floats round in the order of their terms.
+        """
+        return scheduling().unroll_reduction(self)
+
     def split_reduction(self, axis: int, inner: int) -> None:
         """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
 

@@ -20,6 +20,7 @@ from taskfuse.schedule import (
     split_reduction,
     through_view,
     transforms,
+    unroll_reduction,
     unscatter,
 )
 from taskfuse.schedule import parallelize as binding
@@ -45,6 +46,7 @@ class _Calls:
     chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     split_reduction = staticmethod(split_reduction.split_reduction)
+    unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)
     through_view = staticmethod(through_view.through_view)

@@ -33,6 +33,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.short_sums import unroll_short_sums
 
 WIDE_SHARE: Final = 0.5
 """The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
@@ -73,6 +74,7 @@ class Forms:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
+            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
 
         def gather() -> Script | None:
