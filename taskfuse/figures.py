@@ -47,6 +47,7 @@ class ProductFigures:
         block_load_cycles: for a warpgroup to load a scale that belongs to the columns of a piece of 64 rows. Both from ``benchmarks/results/fp8.txt``: the
             model differs from the 28 times of its tiles without clusters by 7% (root mean square), at most by 14%.
         direct_factor: time of stores from registers, relative to staged ones.
+        elements_factor: time of stores of staged rows by elements beyond that of threads that store 16 bytes, relative to bulk stores; assumed, not measured.
         scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
         side_latency_cycles: from the loads of an epilogue's further inputs to their values.
         side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
@@ -91,6 +92,7 @@ class ProductFigures:
     promotion_cycles: float = 240
     block_load_cycles: float = 25
     direct_factor: float = 2.5
+    elements_factor: float = 1.2
     scattered_factor: float = 8
     side_latency_cycles: float = 1000
     side_cycles: float = 350

@@ -111,6 +111,7 @@ class MatmulProblem:
         itemsize: bytes of an operand's element.
         staged, direct, scattered: outputs that are staged in Shared memory, those stored from registers in pairs, and those stored one by one.
         by_threads: of the staged, those that threads store, not bulk copies.
+        by_elements: of these, those that they store element by element.
         ragged: the batch is of tiles of ragged rows, ``m`` rows each.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
@@ -142,6 +143,7 @@ class MatmulProblem:
     work: float = 0
     matrices: int = 0
     by_threads: int = 0
+    by_elements: int = 0
     ragged: RaggedTiles | None = None
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
@@ -297,7 +299,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
     step = max(cycles[bound], both)
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    stores = problem.staged + figures.rows_factor * problem.by_threads + figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
+    stores = problem.staged + figures.rows_factor * problem.by_threads + figures.elements_factor * problem.by_elements
+    stores += figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
     piece = figures.piece_cycles * (figures.narrow_factor if config.columns <= STMATRIX else 1) * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums

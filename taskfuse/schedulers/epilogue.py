@@ -30,16 +30,18 @@ class Output:
 
     Attributes:
         tensor: the output.
-        is_staged: ``stmatrix`` makes tiles of it in Shared memory, of which rows are stored 16 bytes at a time: 16-bit elements, n contiguous, strides of
-            multiples of 16 bytes.
+        is_staged: ``stmatrix`` makes tiles of it in Shared memory, of which rows are stored: 16-bit elements, n contiguous, strides of multiples of 16 bytes;
+            or odd, where fragments have no pairs, and would be stored in pieces of sectors.
         is_bulk: the copy engine stores these; else threads do. It stores whole tiles, and the part that an output is made of may lack some of their rows.
         is_paired: two neighbors along n are one access: n contiguous, and even.
+        size: bytes of one access of a thread to a row.
     """
 
     tensor: TensorView
     is_staged: bool
     is_bulk: bool
     is_paired: bool
+    size: int = TMA_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,8 +227,9 @@ def output_of(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Te
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and copy_bytes(tv, facts) == TMA_BYTES
-    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts))
+    size = copy_bytes(tv, facts)
+    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and size in (STAGED_ITEMSIZE, TMA_BYTES)
+    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts), size)
 
 
 def sides_of(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:

@@ -21,6 +21,7 @@ from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
+from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
@@ -271,6 +272,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         work,
         matrices,
         by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
+        by_elements=sum(out.is_staged and out.size == STAGED_ITEMSIZE for out in product.outputs),
         ragged=ragged,
         blocks=blocks,
         counts=counts,

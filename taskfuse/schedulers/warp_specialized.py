@@ -43,7 +43,7 @@ from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Script, Spelled
-from taskfuse.target import TMA_BYTES, WARP
+from taskfuse.target import WARP
 
 WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
@@ -142,6 +142,7 @@ class WarpSpecialized:
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.in_bulk: list[TensorView] = []
+        self.sizes: dict[TensorView, int] = {}
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
             tv = out.tensor
@@ -149,6 +150,7 @@ class WarpSpecialized:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
                 self.in_bulk += [tv] if out.is_bulk else []
+                self.sizes[tv] = out.size
                 tv = staging
             else:
                 self.direct.append((tv, out.is_paired))
@@ -371,15 +373,20 @@ class WarpSpecialized:
         self._share_loops()
 
     def _by_warps(self, out: TensorView) -> None:
-        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks of 16 bytes, rows one after another, elements of a chunk]."""
+        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks, then rows and chunks one after another, elements of a chunk].
+        A chunk is what one access takes: 16 bytes, or one element."""
         call, m = self.script.on(out), self.piece + 1
-        chunk = TMA_BYTES // STAGED_ITEMSIZE
-        at_once = WARP * chunk // self.config.columns
-        call.split(m + 1, chunk).split(m, STMATRIX).split(m + 1, at_once).reorder({m + 1: m + 3})
+        chunk = self.sizes[out] // STAGED_ITEMSIZE
+        lanes = min(WARP, self.config.columns // chunk)
+        call.split(m + 1, chunk).split(m + 1, lanes).split(m, STMATRIX).split(m + 1, WARP // lanes)
+        # [warp, rows, rows at once, chunks one after another, chunks, elements of a chunk]
+        call.reorder([*range(m + 1), m + 2, m + 4, m + 1, m + 3, m + 5])
         for k in range(3):
             call.bind(m + k, P.TIDx)
         call.bind(m + 3, P.Unroll)
-        call.bind(m + 4, P.Vectorize)
+        call.bind(m + 4, P.Unroll)
+        if chunk > 1:
+            call.bind(m + 5, P.Vectorize)
 
     def _share_loops(self) -> None:
         script, p = self.script, self.piece

@@ -13,7 +13,7 @@ from taskfuse.testing.program import Recorder
 
 
 def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
-    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_reduction``, ``unroll_reduction``, ``chunk_scan``, ``scatter``, ``unscatter``.
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, chunks and terms of reductions, ``chunk_scan``, ``scatter`` and ``unscatter``.
 
     Each is tried where it may be possible.
 
