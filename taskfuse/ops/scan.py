@@ -6,9 +6,10 @@ multiples of it, and no scan.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from typing import Final
 
-from taskfuse.dtypes import DType, DTypeLike, float64, int64
+from taskfuse.dtypes import DType, DTypeLike, float32, float64, int64
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.combine import COMBINES
@@ -24,6 +25,9 @@ from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
 from taskfuse.ops.registry import OpKind, floating, op, same, total
 from taskfuse.ops.views import reshape
+
+EXACT: Final[Mapping[DType, int]] = {float32: 1 << 24, float64: 1 << 53}
+"""The greatest integers up to which floats have all."""
 
 __all__ = ["cummax", "cummax_with_indices", "cummin", "cummin_with_indices", "cumprod", "cumsum", "logcumsumexp"]
 
@@ -124,7 +128,7 @@ def _are_exact(dtype: DType, step: int, extent: Expr) -> bool:
     """True if a dtype has all multiples of an integer up to that of an extent: then these are what a sum of it comes to, in whatever order."""
     if not isinstance(extent, Const) or dtype.is_bool:
         return False
-    most = 2 ** (np.finfo(dtype.numpy).nmant + 1) if dtype.is_float else int(dtype.max_value)
+    most = EXACT.get(dtype, 0) if dtype.is_float else int(dtype.max_value)
     return abs(step) * extent.value <= most and (step >= 0 or dtype.min_value < 0)
 
 
