@@ -6,16 +6,15 @@ looked for as a whole, in the graph alone; whether a kernel computes one, and ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import FirstValid, MathExpr, Reduction
+from taskfuse.ir.expr import FirstValid, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.repairs import depends
 
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
@@ -25,16 +24,60 @@ def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
     products = [e.output for e in exprs if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix]
     if len(products) < 2:
         return
-    keys = Keys(fusion)
+    keys, known = Keys(fusion), _Ancestors(fusion, products)
+    inputs = known.of(fusion.inputs)
     for second in products:
-        first = [tv for tv in products if tv is not second and depends(fusion, second, (tv,), [p for p in products if not among(p, (tv, second))])]
-        if len(first) != 1:
+        nearest = known.products[second]
+        if len(nearest) != 1:
             continue
-        reductions = [e.output for e in exprs if isinstance(e, Reduction) and depends(fusion, e.output, first) and _is_along(keys, e.output, second)]
+        (first,) = nearest
+        reductions = [e.output for e in exprs if isinstance(e, Reduction) and known.has(e.output, first) and _is_along(keys, e.output, second)]
         if len(reductions) < 2:
             continue
-        before = [e for e in exprs if any(depends(fusion, r, (e.output,)) for r in reductions)]
-        yield tuple(e.output for e in before if depends(fusion, e.output, first) or not depends(fusion, e.output, fusion.inputs) or _is_padding(fusion, e))
+        before = known.of(reductions)
+        yield tuple(
+            e.output
+            for e in exprs
+            if known.bit(e.output) & before and (known.has(e.output, first) or not known.of([e.output]) & inputs or _is_padding(fusion, e))
+        )
+
+
+class _Ancestors:
+    """What each tensor is computed from, itself included: as bits, one for each tensor, since a long fusion has many pairs of them.
+
+    Attributes:
+        products: of each product, those that it is computed from without another one between.
+    """
+
+    def __init__(self, fusion: Fusion, products: Sequence[TensorView]) -> None:
+        self._number: dict[TensorView, int] = {}
+        self._of: dict[TensorView, int] = {}
+        self.products: dict[TensorView, frozenset[TensorView]] = {}
+        nearest: dict[TensorView, frozenset[TensorView]] = {}
+        for tv in fusion.inputs:
+            self._of[tv] = self.bit(tv)
+        for expr in fusion.exprs():
+            tv, own = expr.output, [o.tensor for o in expr.operands if isinstance(o, Read)]
+            self._of[tv] = self.bit(tv) | self.of(own)
+            found = frozenset[TensorView]().union(*(nearest.get(p, frozenset[TensorView]()) for p in own))
+            if among(tv, products):
+                self.products[tv] = found
+            nearest[tv] = frozenset((tv,)) if among(tv, products) else found
+
+    def bit(self, tv: TensorView) -> int:
+        """That of a tensor."""
+        return 1 << self._number.setdefault(tv, len(self._number))
+
+    def of(self, tensors: Sequence[TensorView]) -> int:
+        """What some tensors are computed from."""
+        found = 0
+        for tv in tensors:
+            found |= self._of[tv]
+        return found
+
+    def has(self, tv: TensorView, source: TensorView) -> bool:
+        """Whether a tensor is computed from another one."""
+        return bool(self._of[tv] & self.bit(source))
 
 
 def _is_padding(fusion: Fusion, expr: MathExpr) -> bool:
