@@ -291,6 +291,16 @@ class TensorView(ArrayMethods):
         """
         return scheduling().unroll_reduction(self)
 
+    def pad_product(self, extent: int, operands: Sequence[int] = (0, 1)) -> tuple[TensorView, ...]:
+        """Copy factors of a sum of products that has no schedule yet, with the summed axis last and zeros past its end, up to ``extent`` elements.
+
+        Args:
+            operands: which factors; both where ``extent`` is more than the axis has.
+
+        Returns the copies.
+        """
+        return scheduling().pad_product(self, extent, operands)
+
     def split_reduction(self, axis: int, inner: int) -> None:
         """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
 

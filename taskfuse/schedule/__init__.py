@@ -11,6 +11,7 @@ from taskfuse.schedule import (
     chunk_reduction,
     inlining,
     memory,
+    pad_product,
     propagate,
     recompute,
     rfactor,
@@ -46,6 +47,7 @@ class _Calls:
     chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     split_reduction = staticmethod(split_reduction.split_reduction)
+    pad_product = staticmethod(pad_product.pad_product)
     unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)

@@ -25,6 +25,7 @@ from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
+from taskfuse.schedulers.padded_products import pad_products
 from taskfuse.schedulers.ragged_tiles import as_rows
 from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.scatter import is_updated
@@ -74,6 +75,7 @@ class Forms:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
+            self._add("with rows of factors padded", lambda: pad_products(best.fusion, extent), own)
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
 

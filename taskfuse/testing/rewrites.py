@@ -13,7 +13,7 @@ from taskfuse.testing.program import Recorder
 
 
 def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
-    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, chunks and terms of reductions, ``chunk_scan``, ``scatter`` and ``unscatter``.
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, calls of reductions, ``chunk_scan``, ``scatter`` and ``unscatter``.
 
     Each is tried where it may be possible.
 
@@ -46,7 +46,10 @@ def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
     k = chooser.pick([k for k, a in enumerate(tv.root) if a.is_reduction])
     extent = tv.root[k].extent
     if not chooser.chance(70):
-        recorder.attempt(tv, "unroll_reduction")
+        if not chooser.chance(50):
+            recorder.attempt(tv, "unroll_reduction")
+        else:
+            recorder.attempt(tv, "pad_product", extent.value + chooser.integer(0, 3) if isinstance(extent, Const) else 1, [0, 1])
         return
     lengths = [n for n in range(1, extent.value + 1) if extent.value % n == 0] if isinstance(extent, Const) else [1]
     if lengths:

@@ -24,6 +24,7 @@ def form(fusion: tf.Fusion) -> object:
 def test_sums_of_coordinates_are_elementwise() -> None:
     """One kernel, which stores no distances."""
     run = tf.compile(nearest(2048, 2048, 3), "sim", cache=False)
+    assert run.schedule is not None
     assert "unroll_reduction" in run.schedule.code
     assert len(run.kernels) == 1
     small = nearest(40, 24, 3)
