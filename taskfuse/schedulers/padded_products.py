@@ -79,6 +79,6 @@ def _padding(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, list[
 
 
 def _is_plain(read: Read) -> bool:
-    """Whether an element is read at different axes, wherever there is one."""
-    positions = [iteration_position(e) for e in read.index]
+    """Whether an element is read at different axes, or at one place along them, wherever there is one."""
+    positions = [iteration_position(e) for e in read.index if not isinstance(e, Const)]
     return read.valid is TRUE and None not in positions and len(set(positions)) == len(positions)

@@ -36,6 +36,13 @@ def test_a_factor_alone_is_turned() -> None:
     assert "pad_product(1024, [1])" in run.schedule.code
 
 
+def test_a_batch_of_one_is_no_axis() -> None:
+    with tf.Fusion("one") as fusion:
+        x, w = tf.define_tensor([1, 4096, 1023], dtype=tf.bfloat16), tf.define_tensor([1, 1023, 777], dtype=tf.bfloat16)
+        fusion.add_output(x @ w)
+    assert form(fusion) is not None
+
+
 @pytest.mark.parametrize(("m", "k", "n"), [(4096, 1024, 768), (64, 65, 66)])
 def test_whole_rows_and_small_products_stay(m: int, k: int, n: int) -> None:
     assert form(layer(m, k, n)) is None
