@@ -291,6 +291,11 @@ class TensorView(ArrayMethods):
         """
         return scheduling().unroll_reduction(self)
 
+    def drop_axes(self) -> TensorView:
+        """Compute a reduction, which has no schedule yet, without the axes that its terms do not depend on. This tensor is then a view of the new one, which
+        is returned; a copy, if it is an output."""
+        return scheduling().drop_axes(self)
+
     def pad_product(self, extent: int, operands: Sequence[int] = (0, 1)) -> tuple[TensorView, ...]:
         """Copy factors of a sum of products that has no schedule yet, with the summed axis last and zeros past its end, up to ``extent`` elements.
 

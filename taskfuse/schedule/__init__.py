@@ -9,6 +9,7 @@ from taskfuse.schedule import (
     chunk,
     chunk_product,
     chunk_reduction,
+    drop_axes,
     inlining,
     memory,
     pad_product,
@@ -47,6 +48,7 @@ class _Calls:
     chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     split_reduction = staticmethod(split_reduction.split_reduction)
+    drop_axes = staticmethod(drop_axes.drop_axes)
     pad_product = staticmethod(pad_product.pad_product)
     unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)

@@ -13,11 +13,12 @@ from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, View
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedulers.apart import apart
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Trial, result
@@ -70,6 +71,7 @@ class Forms:
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
+        self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
@@ -157,6 +159,17 @@ class Forms:
             return [made] if made.us >= 0 else []  # it is estimated here, where a fault of it drops the form alone
 
         self._searches += result(search, [], f"no search of the form {what}", self._faults)
+
+
+def narrow(fusion: Fusion) -> Script | None:
+    """A copy whose reductions have only the axes that their terms depend on; ``None`` if they have no others."""
+    found = [e.output.name for e in needed(fusion) if isinstance(e, Reduction) and free_axes(fusion, e) and e.rescaled is None and not e.ends]
+    if not found:
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    for name in found:
+        script.new(script.fusion.tensor(name), "drop_axes")
+    return script
 
 
 def narrowed(fusion: Fusion, extent: Sizes) -> Script | None:

@@ -48,6 +48,8 @@ def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
     if not chooser.chance(70):
         if not chooser.chance(50):
             recorder.attempt(tv, "unroll_reduction")
+        elif not chooser.chance(70):
+            recorder.attempt(tv, "drop_axes")
         else:
             recorder.attempt(tv, "pad_product", extent.value + chooser.integer(0, 3) if isinstance(extent, Const) else 1, [0, 1])
         return

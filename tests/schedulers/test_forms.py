@@ -33,6 +33,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "products in chunks": (forms, "chunk_long_products"),
     "widened tensors": (forms, "narrowed"),
     "wide tensors": (forms, "repeated"),
+    "fewer axes": (forms, "narrow"),
     "rows of factors": (forms, "pad_products"),
     "short sums": (forms, "unroll_short_sums"),
     "gather form": (forms, "gathered"),
@@ -174,3 +175,17 @@ def test_wide_tensors_that_are_read_in_place_stay() -> None:
         d = y - tf.mean(y, 1, keepdims=True)
         fusion.add_output(d * tf.rsqrt(tf.mean(tf.square(d), 1, keepdims=True)))
     assert forms.repeated(fusion, Sizes(fusion, None, DEFAULT)) is None
+
+
+def test_what_does_not_depend_on_an_axis_is_computed_once() -> None:
+    """A row that is expanded before it is multiplied: neither as often as it is copied, nor is that the roofline."""
+    with tf.Fusion("expanded") as fusion:
+        x, w = tensor("x", 1, 1024, dtype=tf.bfloat16), tensor("w", 1024, 1024, dtype=tf.bfloat16)
+        fusion.add_output(tf.broadcast_to(x, [4096, 1024]) @ w)
+    found = segmenter.choose_segments(fusion)
+    assert any("drop_axes" in line for line in found.moved)
+    assert found.us < 20
+    assert found.bound < 10
+    with tf.Fusion("plain") as fusion:
+        fusion.add_output(tensor("x", 8, 16) @ tensor("w", 16, 8))
+    assert forms.narrow(fusion) is None
