@@ -300,7 +300,7 @@ def _rows(problem: RowProblem, threads: int) -> list[int]:
         return sorted({min(most // threads, 1 << (problem.rows - 1).bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
     fewest = min(8, 1 << (problem.row_vectors - 1).bit_length())
     sector = ceil(SECTOR_BYTES / (problem.width * min(problem.loads, default=FULL)))
-    narrow = [n for n in (2, 4) if sector <= n < fewest and ceil(problem.row_vectors / fewest) < problem.target.sms]
+    narrow = [n for n in (2, 4) if sector <= n < fewest and n * threads >= FEWEST_THREADS and ceil(problem.row_vectors / fewest) < problem.target.sms]
     return [n for n in (*narrow, fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
 
 
