@@ -16,8 +16,8 @@ _ENDED: Final = {
     Ended.WORK: "the search for segments ended at its budget of work: tf.compile(fusion, budget=...) gives it more",
     Ended.CLOCK: "the search for segments ended at its budget of processor seconds: tf.compile(fusion, budget=...) gives it more",
 }
-_CALL: Final = re.compile(r"\.(\w+)\(")
-"""Names of methods in a line of code."""
+_CALL: Final = re.compile(r"\.(?!tensor\()(\w+)\(")
+"""Names of scheduling calls in a line of code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ class Segmentation:
             )
         lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        calls = dict.fromkeys(name for line in self.moved for name in _CALL.findall(line))
-        lines += [f"it is rewritten before, by {len(self.moved)} calls: {', '.join(calls)}"] * bool(self.moved)
+        calls = [name for line in self.moved for name in _CALL.findall(line)]
+        lines += [f"it is rewritten before, by {len(calls)} calls: {', '.join(dict.fromkeys(calls))}"] * bool(calls)
         if self.ended is not None:
             lines.append(_ENDED[self.ended])
         lines += self.dropped
