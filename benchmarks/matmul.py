@@ -2,7 +2,7 @@
 
 ``python benchmarks/matmul.py [PART ...] [--write] [--seed N] [--count N] [--seconds S] [--sweep FILE]``. Parts: ``sizes`` (nine sizes), ``fused``
 (bias and an activation in the epilogue, beside eager torch and cublasLt's fused form), ``layouts`` (which axis of the operands is contiguous),
-``tiny`` (few rows) and ``compiled`` (the random sizes) as ``tf.compile`` schedules them for an H100, where long sums may be two kernels,
+``tiny`` (few rows) and ``compiled`` (the random sizes) as ``tf.compile`` schedules them for an H200, where long sums may be two kernels,
 ``kinds`` (the nine sizes and two of e4m3 by the first of every kind in the order of the cost model, and by its first three), ``random``
 (multiples of 128 up to 4096, from a seed). Kernels are built for constant extents, in parallel before anything is measured. A time is
 that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs are replayed in turn, so that throttling hits both. Outputs
@@ -55,7 +55,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[tf.TensorView], tf.TensorView], Callable[
 }
 PARTS = ("sizes", "kinds", "fused", "layouts", "random", "tiny", "compiled")
 TINY = tuple((m, n, k) for m in (1, 8, 16, 64) for n, k in ((4096, 4096), (14336, 4096), (4096, 14336)))
-COMPILED_FOR = "H100"
+COMPILED_FOR = "H200"
 DTYPES = {"bfloat16": (tf.bfloat16, torch.bfloat16), "float8_e4m3": (tf.float8_e4m3, torch.float8_e4m3fn)}
 FIRST = 3
 """Candidates of the cost model that the part ``kinds`` measures, whatever their kinds are."""

@@ -44,6 +44,7 @@ from taskfuse.schedule.chunk_cascade import chunk_cascade
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.schedule.segment import SegmentedFusion, segment
+from taskfuse.schedule.split_products import split_products
 from taskfuse.schedule.widen import widened
 from taskfuse.schedulers.horizontal import horizontal, horizontal_cost
 from taskfuse.sim import Interleaving
@@ -103,6 +104,7 @@ __all__: list[str] = [
     "scalar",
     "schedulers",
     "segment",
+    "split_products",
     "tiles",
     "uint8",
     "uint16",

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 class ProductFigures:
     """Costs of kernels of matrix products besides their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
 
-    Those of one role's loop are the least squares of 321 times of given tiles (:mod:`taskfuse.schedulers.cost`), but for
-    ``step_cycles``, which came later; those of ping-pong and clusters are of ``benchmarks/results/gemm_schedules.txt``. All of an H200.
+    Those of one role's loop are the least squares of 321 times of given tiles (:mod:`taskfuse.schedulers.cost`), and of 340 more: 44 sizes, the first tiles
+    of each, of which the model takes the fastest but for 0.3% in the mean, but for ``step_cycles``, which is older; those of ping-pong and clusters are of
+    ``benchmarks/results/gemm_schedules.txt``. All of an H200.
 
     Attributes:
         tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
@@ -27,7 +28,8 @@ class ProductFigures:
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside those of 128 and 192.
         step_cycles: the least time of a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
             slots alike, so that it is not the latency of loads.
-        span_bytes: per cycle, of what a step loads beyond 128 bytes along k: 384 x 128 x 3584 in tiles of 64 x 64 and 64 x 128, by 64 and by 128 of k.
+        span_cycles: of a step for each further 128 bytes along k: some 28 of each of the four instructions that multiply them, in tiles of 64 x 16 to
+            64 x 64 with steps of two and of four spans.
         slot_us: from the wait for an empty slot to its bytes from DRAM.
         slots_used: slots of a ring that are full or being emptied meanwhile: both of 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to 221 KB in 64 blocks.
         epilogue_cycles: to drain the last wgmma, and to begin the next tile.
@@ -36,6 +38,7 @@ class ProductFigures:
         pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
         rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
             product of all rows, in tiles of 128 x 256 on an H100.
+        elements_factor: the same of rows of an odd number of elements, which threads store one by one, 32 neighbors at a time; assumed, not measured.
         columns_factor: bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves, where groups of tiles
             of ragged rows are chosen: these in groups of 16 took up to 1.2 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer
             in tiles of 128 x 256, on an H100.
@@ -47,7 +50,6 @@ class ProductFigures:
         block_load_cycles: for a warpgroup to load a scale that belongs to the columns of a piece of 64 rows. Both from ``benchmarks/results/fp8.txt``: the
             model differs from the 28 times of its tiles without clusters by 7% (root mean square), at most by 14%.
         direct_factor: time of stores from registers, relative to staged ones.
-        elements_factor: time of stores of staged rows by elements beyond that of threads that store 16 bytes, relative to bulk stores; assumed, not measured.
         scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
         side_latency_cycles: from the loads of an epilogue's further inputs to their values.
         side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
@@ -67,32 +69,35 @@ class ProductFigures:
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
+        double_share: of the rate of the tensor cores, what products of float64 get; assumed, not measured.
+        mma_gemm_share: the same for all others by ``mma.sync``, where there is no ``wgmma``; assumed, not measured.
+        mma_step_cycles: to wait for a tile of such a product, where one block alone is on a multiprocessor; assumed, not measured.
         simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
     """
 
-    tensor_share: float = 0.97
-    in_step: float = 1.3
-    outside_factor: float = 7
-    step_norm: float = 6
+    tensor_share: float = 0.99
+    in_step: float = 1.2
+    outside_factor: float = 6.25
+    step_norm: float = 7
     outside_cycles: float = 9.5
     several_bytes: float = 152
     start_us: float = 1.7
-    warpgroup_us: float = 0.4
+    warpgroup_us: float = 0.55
     step_cycles: float = 270
-    span_bytes: float = 128
+    span_cycles: float = 110
     slot_us: float = 1.4
     slots_used: float = 1.75
-    epilogue_cycles: float = 440
-    piece_cycles: float = 510
+    epilogue_cycles: float = 320
+    piece_cycles: float = 540
     narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
     rows_factor: float = 1.8
+    elements_factor: float = 3
     columns_factor: int = 3
     runs_per_us: float = 43_000
     promotion_cycles: float = 240
     block_load_cycles: float = 25
     direct_factor: float = 2.5
-    elements_factor: float = 1.2
     scattered_factor: float = 8
     side_latency_cycles: float = 1000
     side_cycles: float = 350
@@ -108,6 +113,9 @@ class ProductFigures:
     converted_instructions: float = 2.5
     busy_share: float = 0.35
     residents_factor: float = 1.15
+    double_share: float = 0.85
+    mma_gemm_share: float = 0.7
+    mma_step_cycles: float = 200
     simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
         ((2, 2), 0.34),
@@ -181,6 +189,8 @@ class TorchFigures:
         flash: the same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products
             count.
         cudnn: the same for cuDNN's attention: 676 TFLOP/s, of causal attention 574.
+        flash_gradients, cudnn_gradients: the same for the gradients, with five products: 300 and 530 TFLOP/s, which others report of an H100 (Shah et al.,
+            "FlashAttention-3", arXiv:2407.08608, figure 6); ``benchmarks/attention_backward.py`` measures them.
         unaligned_factor: times the time of a product of 16-bit floats whose rows are not multiples of 16 bytes: 6.6 ms against 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100.
     """
@@ -188,6 +198,8 @@ class TorchFigures:
     products: float = 0.85
     flash: float = 0.39
     cudnn: float = 0.74
+    flash_gradients: float = 0.33
+    cudnn_gradients: float = 0.58
     unaligned_factor: float = 5.0
 
 
@@ -203,7 +215,8 @@ class AttentionFigures:
         block_cycles: of a block, besides its chunks: until it has keys, and to store its results.
         turn_cycles: of rows that a block takes in turn, with one stage of queries, and with two.
         claimed_cycles: of rows that a block claims, as walks are unequally long: fitted to one case, 4 x 16 heads of 128 and 4096 causal keys.
-        masked_cycles: of a chunk of a walk that ends at a diagonal.
+        masked_cycles: of a chunk of a walk that ends at a diagonal: with ``diagonal`` such that ten times of three causal cases are ranked as measured,
+            chunks of 128 to 208 keys.
         diagonal: what the square of a block's rows on a diagonal costs besides, where masks are evaluated and warpgroups wait for one another, in the time of
             its products.
     """
@@ -213,8 +226,8 @@ class AttentionFigures:
     block_cycles: float = 11200
     turn_cycles: tuple[float, float] = (7900, 4400)
     claimed_cycles: float = 3150
-    masked_cycles: float = 200
-    diagonal: float = 1.6
+    masked_cycles: float = 320
+    diagonal: float = 1.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ class Target:
         functions_per_cycle: exponentials and other special functions of a multiprocessor (CUDA C++ Programming Guide, "Arithmetic Instructions").
         tensor_bytes_per_cycle: multiply-adds of dense products on the tensor cores of a multiprocessor per cycle, times the bytes of an operand (NVIDIA
             H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz).
+        double_products_per_cycle: multiply-adds of float64 on the tensor cores of a multiprocessor per cycle (NVIDIA H100 white paper: 67 TFLOP/s at 1980 MHz;
+            A100 white paper: 19.5 TFLOP/s at 1410 MHz).
         busy_threads: threads of a multiprocessor, each with one load of 16 bytes in flight, that saturate DRAM: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
@@ -111,6 +113,7 @@ class Target:
     shared_bytes_per_cycle: int = 128
     lanes: int = 128
     functions_per_cycle: int = 16
+    double_products_per_cycle: int = 128
     products: ProductFigures = field(default_factory=ProductFigures)
     rows: RowFigures = field(default_factory=RowFigures)
     elements: ElementFigures = field(default_factory=ElementFigures)
@@ -146,7 +149,11 @@ class Target:
 
     def tensor_us(self, products: float, itemsize: int) -> float:
         """Microseconds of multiply-adds on tensor cores, of operands of ``itemsize`` bytes."""
-        return products * itemsize / (self.tensor_bytes_per_cycle * self.cycles_per_us)
+        return products / (self.products_per_cycle(itemsize) * self.cycles_per_us)
+
+    def products_per_cycle(self, itemsize: int) -> float:
+        """Multiply-adds on the tensor cores of a multiprocessor per cycle, of operands of ``itemsize`` bytes."""
+        return self.double_products_per_cycle if itemsize == 8 else self.tensor_bytes_per_cycle / itemsize
 
     def fill(self, threads: float) -> float:
         """The share of the bandwidth that ``threads`` reach, each with a load in flight (Little's law)."""
@@ -168,7 +175,7 @@ class Target:
 
 H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 1024)
 H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
-A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
+A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640, double_products_per_cycle=64)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
 figures of kernels that were measured on an H200 or an H100, as :mod:`taskfuse.figures` says of each."""
@@ -289,6 +296,9 @@ TMA_BYTES = 16
 
 TMA_BOX = 256
 """The most elements of a box along one axis."""
+
+TMA_STEP = 8
+"""The most elements from one that a bulk copy takes to the next along an axis (CUDA driver API, "cuTensorMapEncodeTiled", ``elementStrides``)."""
 
 TMA_STRIDE = 1 << 40
 """Strides of such a tensor are less, in bytes."""

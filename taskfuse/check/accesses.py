@@ -199,7 +199,8 @@ class Uses:
             return
         x, lane = sym(THREAD_NAMES[0]), private("element.lane")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
-        index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
+        facts = context.facts.with_range(str(lane), 0, MATRIX_ROWS * matrices - 1)
+        index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), facts) for e in access.index)
         self._vector(
             node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context=context, span=(str(lane),), partners=partners
         )
@@ -307,7 +308,7 @@ class Uses:
         elements = {k: private(f"element.{k}") for k, extent in enumerate(box.box) if extent > 1}
         for k, element in elements.items():
             spread = spread.with_span(element, (0, box.box[k] - 1))
-        index = tuple(c + elements[k] if k in elements else c for k, c in enumerate(coords))
+        index = tuple(c + elements[k] * box.step[k] if k in elements else c for k, c in enumerate(coords))
         self._add(node, box.tensor, index, write, engine, spread, tuple(e.name for e in elements.values()))
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:

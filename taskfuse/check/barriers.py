@@ -14,7 +14,7 @@ from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.index_bounds import box_count
 from taskfuse.check.paths import SyncPoint
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, THREADS, Conditions, Node, StatementTree
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, SAME_WARP, THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify
 from taskfuse.ir.types import CLUSTER_TYPES
@@ -423,6 +423,8 @@ def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pai
             found = pairs()
             return found is not None and found.agree(site.id)
         case BarrierScope.WARP:
+            if SAME_WARP in equal:
+                return True
             if threads.one_warp(tuple(dict.fromkeys((*site.participants, *shared))), context, frozenset(equal & THREADS)):
                 return True
             found = pairs()

@@ -16,7 +16,7 @@ from taskfuse.check.equal_digits import composed, constant_of, degree_of, joined
 from taskfuse.check.index_bounds import bounds_of
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, THREAD_NAMES, THREADS, Conditions, Context
+from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, SAME_CLUSTER, SAME_WARP, THREAD_NAMES, THREADS, Conditions, Context
 from taskfuse.check.threads import Threads
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import (
@@ -55,7 +55,8 @@ class Relation:
 
     Attributes:
         never: they touch no common element.
-        equal: names of symbols that have one value in both, ``SAME_CLUSTER`` among them if the threads are of one cluster.
+        equal: names of symbols that have one value in both, ``SAME_CLUSTER`` among them if the threads are of one cluster, and
+            ``SAME_WARP`` if they are of warps of one number.
     """
 
     def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset()) -> None:
@@ -103,6 +104,8 @@ class Relation:
                 break
         if all(map(self.known, clusters)):
             self.equal.add(SAME_CLUSTER)
+        if self.known(threads.warp):
+            self.equal.add(SAME_WARP)
         self._exclude(a, b)
 
     # -- what is known to be equal ------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 SAME_CLUSTER = str(private("cluster"))
 """Among the names that have one value in two threads: the cluster of their blocks."""
+SAME_WARP = str(private("warp"))
+"""Among them: the number of the warp in its block."""
 
 
 # Every statement has some of these: a generic alias that is called takes ten times as long.

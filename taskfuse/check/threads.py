@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.index_bounds import bounds_of, box_count, effective_extents, value_of
 from taskfuse.check.masks import Mask
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Conditions, Context, StatementTree
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Conditions, Context, StatementTree, linear_thread
 from taskfuse.ir.scalar import (
     ONE,
     ZERO,
@@ -67,6 +67,8 @@ class Threads:
         self._env, self._warps = self._masks.values, self._masks.warps
         # the axes within one warp, and those on whose strides warps begin anew
         self.outer = self.alike(WARP)
+        self.warp = simplify(linear_thread(kernel) // WARP, self.context.facts)
+        """The number of a thread's warp in its block."""
         self._inner = tuple(n for n in THREAD_NAMES if n not in self.outer and self.extents[n] is not const(1))
 
     # -- conditions -----------------------------------------------------------------------------------------------------------------

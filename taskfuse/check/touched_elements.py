@@ -130,7 +130,8 @@ class TouchedElements:
 
     def _box(self, box: TensorMapParam, at: Ints) -> Ints:
         shape = self.shape(box.tensor)
-        grids = np.meshgrid(*(np.arange(max(0, o), max(0, min(o + e, n))) for o, e, n in zip(at.tolist(), box.box, shape, strict=True)), indexing="ij")
+        lines = [o + np.arange(e) * step for o, e, step in zip(at.tolist(), box.box, box.step, strict=True)]
+        grids = np.meshgrid(*(line[(line >= 0) & (line < n)] for line, n in zip(lines, shape, strict=True)), indexing="ij")
         place = np.zeros(grids[0].size, np.int64)
         for g, n in zip(grids, shape, strict=True):
             place = place * n + g.reshape(-1)

@@ -21,7 +21,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import If, Stmt
-from taskfuse.kir.walk import accesses, bodies, looked_up
+from taskfuse.kir.walk import accesses, bodies, looked_up, table_range
 from taskfuse.target import REGISTERS, THREAD_REGISTERS, WARP, Target
 
 ROWS = 48
@@ -42,7 +42,7 @@ class Launch:
 
     Attributes:
         symbols: values of the extents.
-        tables: the integers of inputs whose elements occur in expressions: offsets of rows of one length.
+        tables: the integers of inputs whose elements occur in expressions: offsets of rows of one length; others from the least to the greatest.
         grid, block, cluster: x, y, z.
         resident: blocks that a multiprocessor holds at once, as far as threads, Shared memory and the registers of buffers decide that.
     """
@@ -88,10 +88,10 @@ class Launch:
         held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
         if shared:
             held = min(held, limits.shared // (shared + limits.shared - limits.block_shared))
-        used, ends = looked_up(kernel), (const(0), const(max(symbols.values(), default=1)))
+        used = looked_up(kernel)
         tables: dict[str, Array] = {}
         for p in (p for p in kernel.tables if p.name in used and p.holds is None):
-            low, high = (integer(e, symbols) for e in (ends if p.rises is None else p.rises))
+            low, high = (integer(e, symbols) for e in p.rises or table_range(kernel, p.name) or (const(0), const(max(symbols.values(), default=1))))
             tables[p.name] = np.linspace(low, high, integer(p.shape[0], symbols)).astype(np.int64)
             if (found := p.offsets) is not None and found.rises is not None:  # of groups of equal lengths; their offsets come later
                 first, last = (integer(e, symbols) for e in found.rises)

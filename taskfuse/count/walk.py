@@ -71,10 +71,11 @@ class _LaunchWalk:
                 self._declare(p.name, MemoryType.Global, p.shape, p.dtype.itemsize)
         for b in kernel.buffers:
             self._declare(b.name, b.memory, b.shape, b.dtype.itemsize)
-        self.instructions, self.lookups, self.products, self.chain, self.steps = (np.zeros(rows) for _ in range(5))
+        self.instructions, self.overlapped, self.lookups, self.products, self.chain, self.steps = (np.zeros(rows) for _ in range(6))
         self.stores = np.zeros(self.sample.active.shape, bool)
         self.random = np.random.default_rng(SEED)
         self._depth = 0
+        self._unrolled = 0
 
     def _declare(self, name: str, memory: MemoryType, shape: tuple[Expr, ...], itemsize: int) -> None:
         self.places[name] = _Place(memory, tuple(integer(e, self.launch.symbols) for e in shape), itemsize)
@@ -105,6 +106,10 @@ class _LaunchWalk:
                             break
                 case CursorInit():
                     at = Evaluation({**at.env, **dict(zip(Cursor(stmt.name).symbols, (stmt.slot, stmt.parity, 0), strict=True))})
+                case _ if self._unrolled and not _accumulates(stmt):  # no iteration waits for the one before
+                    before = self.instructions.copy()
+                    self._statement(stmt, at, times, loops)
+                    self.overlapped += self.instructions - before
                 case _:
                     self._statement(stmt, at, times, loops)
 
@@ -128,7 +133,9 @@ class _LaunchWalk:
                 waits = self.loads(stmt.body)
                 synchronizes = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
                 self.chain += waits * self.target.assumed.load_cycles * own / (1 if synchronizes else IN_FLIGHT)
+        self._unrolled += stmt.unroll
         self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
+        self._unrolled -= stmt.unroll
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:
         """Whether threads wait for Global memory in a body."""
@@ -162,12 +169,11 @@ class _LaunchWalk:
                 self.instructions += 3 * warp
                 return
             case Wgmma() | Mma():
-                shape = stmt.row.shape
-                rate = self.target.tensor_bytes_per_cycle * (
-                    1 if isinstance(stmt, Wgmma) or not self.target.has(90, feature=True) else self.target.assumed.mma_share
-                )
+                shape, itemsize = stmt.row.shape, max(d.itemsize for d in stmt.factors)
+                is_full = isinstance(stmt, Wgmma) or itemsize == 8 or not self.target.has(90, feature=True)
+                rate = self.target.products_per_cycle(itemsize) * (1 if is_full else self.target.assumed.mma_share)
                 share = shape.threads // WARP  # warps that execute one instruction together
-                self.products += shape.units * shape.m * stmt.n * stmt.k * max(d.itemsize for d in stmt.factors) / rate / share * warp
+                self.products += shape.units * shape.m * stmt.n * stmt.k / rate / share * warp
                 self.instructions += warp
                 return
             case LdMatrix() | StMatrix():
@@ -261,6 +267,12 @@ class _LaunchWalk:
         self.instructions += 2 * times.max(axis=1)
 
 
+def _accumulates(stmt: Stmt) -> bool:
+    """True for a statement that reads what it writes."""
+    written, read = accesses(stmt)
+    return any(a.buffer == b.buffer for a in written for b in read)
+
+
 @lru_cache(maxsize=1 << 14)
 def divisions(index: tuple[Expr, ...], variable: str) -> int:
     """How many divisions of an index every trip of a loop does anew; without a loop, how many a thread does once."""
@@ -290,7 +302,8 @@ def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Targ
     sample = found.sample
     with np.errstate(all="ignore"):
         found.body(kernel.body, Evaluation(sample.env), np.where(sample.active, 1.0, 0.0), ())
-    chain = (found.chain + target.assumed.chain_cycles * found.instructions).reshape(sample.blocks, -1).max(axis=1)
+    waited = found.chain + target.assumed.chain_cycles * (found.instructions - found.overlapped) + found.overlapped
+    chain = waited.reshape(sample.blocks, -1).max(axis=1)
     busy = found.stores.reshape(sample.blocks, -1)
     outside = [(name, p) for name, p in found.places.items() if p.memory is MemoryType.Global]
     reads, writes = ({name: Traffic(p.bytes, p.asked[k], p.moved[k], p.fetched[k]) for name, p in outside if p.moved[k]} for k in (0, 1))

@@ -213,11 +213,13 @@ class Driver:
         config = CONFIG.pack(*grid, *block, shared, 0, ctypes.addressof(attribute), 1)
         return self._integer("cuOccupancyMaxActiveClusters", function.handle, ctypes.create_string_buffer(config, CONFIG.size))
 
-    def tensor_map(self, dtype: MapType, address: int, shape: Sequence[int], strides: Sequence[int], box: Sequence[int], swizzle: int) -> bytes:
+    def tensor_map(
+        self, dtype: MapType, address: int, shape: Sequence[int], strides: Sequence[int], box: Sequence[int], swizzle: int, element_steps: Sequence[int]
+    ) -> bytes:
         """An encoded tensor map: tiled, not interleaved, elements outside read 0, 128 bytes promoted to L2.
 
         Args:
-            shape, box: innermost axis first.
+            shape, box, element_steps: innermost axis first. ``box``: elements of a transfer; they are so many elements of the tensor apart.
             strides: in bytes, of all axes but the innermost, in the same order.
             swizzle: 0, 32, 64 or 128 bytes.
         """
@@ -225,9 +227,8 @@ class Driver:
         begin = -(-ctypes.addressof(place) // 64) * 64  # the driver wants it aligned
         extents = (ctypes.c_uint64 * len(shape))(*shape)
         steps = (ctypes.c_uint64 * len(shape))(*strides)
-        boxes = (ctypes.c_uint32 * len(shape))(*box)
-        ones = (ctypes.c_uint32 * len(shape))(*(1 for _ in shape))
-        arrays = extents, steps, boxes, ones
+        boxes = (ctypes.c_uint32 * len(shape))(*(n * step for n, step in zip(box, element_steps, strict=True)))  # the driver divides, rounding up
+        arrays = extents, steps, boxes, (ctypes.c_uint32 * len(shape))(*element_steps)
         self._call("cuTensorMapEncodeTiled", begin, dtype.value, len(shape), address, *arrays, 0, SWIZZLES[swizzle], L2_PROMOTION_128B, 0)
         return ctypes.string_at(begin, 128)
 

@@ -31,7 +31,6 @@ class Divisions:
 
     def __init__(self, kernel: Kernel, uniform: frozenset[str]) -> None:
         self._uniform = uniform
-        self._places = frozenset(p.name for p in kernel.tables if p.holds is not None)
         self._facts = once(lambda: loop_facts(kernel))
         self._there: dict[Element, bool] = {}
         statements = list(walk(kernel))
@@ -43,11 +42,11 @@ class Divisions:
         return is_costly and all(map(self._exists, elements_of(e)))
 
     def _exists(self, e: Element) -> bool:
-        """True only for an element that there is under any condition: at a place that was looked up in the same table, or the next one; or of a table of
-        places, at a number that is always one of theirs."""
+        """True only for an element that there is under any condition: at a place that was looked up in a table of as many, or the next one; or at a number
+        that is always one of theirs."""
         if e not in self._there:
             in_table = _is_place(e.index, e) or _is_place(e.index - 1, e)
-            self._there[e] = in_table or (e.tensor.name in self._places and prove(and_(le(ZERO, e.index), lt(e.index, e.size)), self._facts()))
+            self._there[e] = in_table or prove(and_(le(ZERO, e.index), lt(e.index, e.size)), self._facts())
         return self._there[e]
 
     def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
@@ -89,8 +88,8 @@ class Divisions:
 
 def _is_place(place: Expr, e: Element) -> bool:
     match place:
-        case UpperBound(tensor, size):
-            return tensor is e.tensor and size is e.size
+        case UpperBound(size=size):
+            return size is e.size
         case Element(low=Const(value=least), high=greatest):  # of a table of places: as a search
             return least >= 0 and greatest is e.size - 2
         case Min(args):

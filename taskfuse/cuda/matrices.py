@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.instructions import SHARED_ADDRESS
 from taskfuse.cuda.text import Helper, HelperCall
-from taskfuse.dtypes import DType, float32, int32
+from taskfuse.dtypes import DType, float32, float64, int32
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import PTX_TYPES
 from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute
@@ -23,6 +23,8 @@ from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Cursor, CursorInit, WgmmaFence
 from taskfuse.kir.walk import bodies
 
+_SUMS = {float32: "+f", float64: "+d"}
+"""Constraints of accumulators; of all others ``+r``."""
 _SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
 
 WORD = Helper(
@@ -126,7 +128,9 @@ def _constraints(kind: str, values: list[str]) -> str:
 
 
 def _words(name: str, dtype: DType, fragment: Fragment | None) -> list[str]:
-    """The 32-bit registers of a fragment; none of an operand that is in no registers."""
+    """The registers of a fragment, of 32 bits or of float64; none of an operand that is in no registers."""
+    if fragment is not None and dtype is float64:
+        return [f"{name}[{i}]" for i in range(fragment.count)]
     packed = 4 // dtype.itemsize
     return [] if fragment is None else [f"word({name} + {packed * i})" for i in range(fragment.count // packed)]
 
@@ -169,15 +173,16 @@ def wgmma(stmt: Wgmma) -> Helper:
 
 
 def mma(stmt: Mma) -> Helper:
-    """``d += A @ B``, m16 x n8 x k or four times m8 x n8 x k, all in registers."""
+    """``d += A @ B``, m16 x n8 x k, m8 x n8 x k or four times that, all in registers."""
     n, row = stmt.n, stmt.row
     a, b, acc = row.a, row.b, row.sums
     count = stmt.accumulators.count
     left, right = _words("a", a, row.a_registers), _words("b", b, row.b_registers)
     more = [*(layout.value for layout in stmt.layouts or ()), *([PTX_TYPES[acc]] if stmt.sums else [])]
     name = "_".join((f"mma_m{row.m}n{n}k{row.k}", _kinds(a, b), *more))
-    packed = 4 // acc.itemsize
+    packed = max(1, 4 // acc.itemsize)
     count //= packed
+    held = "d" if a is float64 else "r"
     sums = [f"d[{i}]" if packed == 1 else f"words[{i}]" for i in range(count)]
     before = "" if packed == 1 else f"  unsigned words[{count}] = {{{', '.join(f'word(d + {packed * i})' for i in range(count))}}};\n"
     after = "" if packed == 1 else f"#pragma unroll\n  for (int i = 0; i < {count}; ++i) set_word(d + {packed} * i, words[i]);\n"
@@ -186,9 +191,9 @@ def mma(stmt: Mma) -> Helper:
         name,
         f"__device__ __forceinline__ void {name}({c_type(acc)}* d, const {c_type(a)}* a, const {c_type(b)}* b) {{\n{before}"
         f'  asm volatile("{row.ptx(n)} {slots};"\n'
-        f"               : {_constraints('+f' if acc is float32 else '+r', sums)}\n"
-        f"               : {_constraints('r', left)}, {_constraints('r', right)});\n{after}}}",
-        (WORD,) if packed == 1 else (WORD, SET_WORD),
+        f"               : {_constraints(_SUMS.get(acc, '+r'), sums)}\n"
+        f"               : {_constraints(held, left)}, {_constraints(held, right)});\n{after}}}",
+        () if a is float64 else (WORD,) if packed == 1 else (WORD, SET_WORD),
         row.arch,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
@@ -61,7 +62,8 @@ class StatementPrinter:
         self._rounded = rounded_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._visible: set[str] = set()  # the Local buffers that are declared here
-        self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has waited for
+        self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
+        self._batches = 0  # of wgmmas that are closed above
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
         """The statements of a body, the registers that live in it first."""
@@ -75,17 +77,29 @@ class StatementPrinter:
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
             self._statement(stmt, scope)
-            if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
-                self._hold(scope)
+            match stmt:
+                case Commit(queue=Queue.WGMMA):
+                    self._batches += 1
+                case WaitGroup(queue=Queue.WGMMA, pending=pending):
+                    self._hold(pending, scope)
+                case _:
+                    pass
         self._visible -= own
 
-    def _hold(self, scope: TextScope) -> None:
-        """All wgmmas are waited for: reads of their accumulators stay after this point. A compiler may move it, and then runs them one by one."""
+    def _hold(self, pending: int, scope: TextScope) -> None:
+        """Wgmmas are waited for, all but the last batches: reads of their accumulators stay after this point. A compiler may move it, and then runs them one
+        by one."""
         w = self._writer
-        for name in self._in_flight:
+        done = [name for name, batch in self._in_flight.items() if pending == 0 or batch + 1 + pending <= self._batches]
+        for name in done:
             if name in self._visible:
                 w.call(scope, matrices.WGMMA_RETIRED, w.places[name].identifier)
-        self._in_flight.clear()
+            del self._in_flight[name]
+
+    def _part(self, stmt: Stmt) -> None:
+        """Threads begin or end what they do some number of times: how many batches it closes is not known."""
+        if self._in_flight and any(isinstance(s, Commit | Wgmma) for s in walk(stmt)):
+            self._in_flight = dict.fromkeys(self._in_flight, inf)
 
     def _named(self, body: tuple[Stmt, ...], scope: TextScope) -> TextScope:
         """Variables for the divisions that ``body`` begins with, and a scope that knows them."""
@@ -131,12 +145,18 @@ class StatementPrinter:
         """The text of a statement, without delays and locations."""
         w = self._writer
         match stmt:
-            case For():
+            case For(unroll=True):
                 self._for(stmt, scope)
+            case For():
+                self._part(stmt)
+                self._for(stmt, scope)
+                self._part(stmt)
             case Bind():
                 self.body(stmt.body, scope)
             case If():
+                self._part(stmt)
                 self._if(stmt, scope)
+                self._part(stmt)
             case Compute():
                 if (moved := self._moved(stmt)) is not None:
                     w.store(stmt.out, w.element(moved, scope), w.places[moved.buffer].dtype, scope)
@@ -165,7 +185,7 @@ class StatementPrinter:
             case Wgmma():
                 a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else self._matrix(stmt.a, scope)
                 operands = a, self._matrix(stmt.b, scope)
-                self._in_flight[stmt.acc.buffer] = None
+                self._in_flight[stmt.acc.buffer] = self._batches
                 w.call(scope, matrices.wgmma(stmt), w.address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
             case Mma(acc=acc, a=a, b=b):
                 w.call(scope, matrices.mma(stmt), *(w.address(r, scope) for r in (acc, a, b)))

@@ -48,7 +48,7 @@ def encode(driver: Driver, kernel: Kernel, param: TensorMapParam, view: ArrayVie
         step = stride * size if extent > 1 else -(-reach // TMA_BYTES) * TMA_BYTES
         strides.append(step)
         reach = max(reach, step * extent)
-    return driver.tensor_map(map_type(view.dtype), view.pointer, layout.shape[::-1], strides, param.box[::-1], param.swizzle)
+    return driver.tensor_map(map_type(view.dtype), view.pointer, layout.shape[::-1], strides, param.box[::-1], param.swizzle, param.step[::-1])
 
 
 def _check(kernel: Kernel, param: TensorMapParam, view: ArrayView) -> None:
@@ -60,7 +60,7 @@ def _check(kernel: Kernel, param: TensorMapParam, view: ArrayView) -> None:
     row = param.box[-1] * layout.itemsize
     if not 1 <= len(layout.shape) <= TMA_AXES:
         raise refuse(f"it has {len(layout.shape)} axes; a tensor map has 1 to {TMA_AXES}")
-    if any(not 1 <= n <= TMA_BOX for n in param.box):
+    if any(not 1 <= n * step <= TMA_BOX for n, step in zip(param.box, param.step, strict=True)):
         raise refuse(f"a box of {list(param.box)} elements; an axis of a box has 1 to {TMA_BOX}")
     if row % TMA_BYTES or (param.swizzle and row > param.swizzle):
         most = f", at most the {param.swizzle} of its swizzle" if param.swizzle else ""

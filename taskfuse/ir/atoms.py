@@ -194,15 +194,17 @@ def wgmma(m: int, n: int, k: int) -> Atom:
 def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | OperandLayout | None = None) -> Atom:
     """The row of ``mma.sync.m16n8kK`` or ``mma.sync.m8n8k4`` (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): axes (m, n, k), k reduced.
 
-    ``mma.sync.m8n8k4`` computes four products, one by each quad pair of the warp: lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3 are quad
+    Products of float64 have a k of 4, 8 or 16 on Hopper, and 8 rows and a k of 4 since sm_80.
+
+    With layouts ``mma.sync.m8n8k4`` computes four products, one by each quad pair of the warp: lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3 are quad
     pair q. The axes around the atom that number them, 4 values together, are the innermost ones that are bound to TIDx: of the rows, of the columns
     or, after ``rfactor``, of the reduced axis.
 
     Args:
         m: 16, or 8.
         n: 8.
-        k: as many bytes of an operand's dtype as the table has: 32, or 8.
-        a, b: the layouts of the operands in registers, "row" or "col", where m is 8.
+        k: as many bytes of an operand's dtype as the table has: 32, or 8; of float64 32, 64 or 128.
+        a, b: the layouts of the operands in registers, "row" or "col", where quad pairs multiply.
 
     Raises:
         ValueError: there is no such instruction.

@@ -51,16 +51,18 @@ class Factors:
         """True if there are rows and columns, and both factors have all that is reduced."""
         return bool(self.rows and self.columns) and self.shared.issuperset(self.summed)
 
-    def as_matrices(self, result: TensorView, n: int | None = None) -> MatrixAxes:
+    def as_matrices(self, result: TensorView, n: int | None = None, *, in_boxes: bool = False) -> MatrixAxes:
         """The contraction as a matrix product, ``a`` with the rows: of rows, columns and reduced axes the last are m, n and k.
 
         Args:
             n: the axis of the columns; by default the last of them.
+            in_boxes: a tile has rows along all axes of the rows, not along m alone.
         """
         m, columns = max(self.rows), max(self.columns) if n is None else n
         *summed, k = self.summed
-        batch = tuple(p for p in range(len(result.root)) if p not in (m, columns, *self.summed))
-        return MatrixAxes(result, batch, m, columns, k, tuple(summed))
+        rows = tuple(sorted(self.rows - {m})) if in_boxes else ()
+        batch = tuple(p for p in range(len(result.root)) if p not in (*rows, m, columns, *self.summed))
+        return MatrixAxes(result, batch, m, columns, k, tuple(summed), rows)
 
     def swapped(self) -> Factors:
         """The same, with the factors in the other order."""
@@ -75,6 +77,7 @@ class MatrixAxes:
         result: the tensor that it makes.
         batch, m, n, k: positions in the iteration space of ``result``.
         summed: those of reduced axes beside k.
+        outer_rows: those of axes beside m, outside it, of which a tile of rows has a part, too: the rows of a tile are a box.
     """
 
     result: TensorView
@@ -83,6 +86,12 @@ class MatrixAxes:
     n: int
     k: int
     summed: tuple[int, ...] = ()
+    outer_rows: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The axes of a tile's rows."""
+        return (*self.outer_rows, self.m)
 
     def extent(self, position: int) -> Expr:
         """The extent of an axis of the iteration space."""

@@ -165,30 +165,40 @@ GROUP = 16
 
 
 def _packed(itemsize: int) -> int:
-    """Elements in a 32-bit register."""
-    return 4 // itemsize
+    """Elements in a 32-bit register; of 64 bits one, in two registers."""
+    return max(1, 4 // itemsize)
 
 
 def _warps(m: int) -> tuple[Digit, ...]:
     """Warp w of a warpgroup has rows 16w to 16w + 15."""
-    return () if m == GROUP else (Digit(m // GROUP, row=GROUP),)
+    return () if m <= GROUP else (Digit(m // GROUP, row=GROUP),)
+
+
+def _halves(m: int) -> tuple[Digit, ...]:
+    """The two rows of a lane, of which a matrix of 8 rows has one."""
+    return () if m == ROWS else (Digit(2, row=ROWS),)
+
+
+def _moving(digits: tuple[Digit, ...]) -> tuple[Digit, ...]:
+    """Those of several values."""
+    return tuple(d for d in digits if d.extent > 1)
 
 
 @cache
 def accumulator(m: int, n: int, figure: str) -> Fragment:
-    """An m x n accumulator of 32-bit elements: n / 2 of them in each thread."""
+    """An m x n accumulator of elements of 32 or 64 bits: n / 2 of them in each thread, n / 4 if m is 8."""
     lanes = (*_warps(m), Digit(ROWS, row=1), Digit(4, column=2))
-    registers = (Digit(n // ROWS, column=ROWS), Digit(2, row=ROWS), Digit(2, column=1))
+    registers = (Digit(n // ROWS, column=ROWS), *_halves(m), Digit(2, column=1))
     return Fragment((m, n), lanes, registers if n > ROWS else registers[1:], figure)
 
 
 @cache
 def left(m: int, k: int, itemsize: int, figure: str) -> Fragment:
-    """An m x k matrix A; ``itemsize``: bytes of an element, 4 (tf32), 2 or 1."""
+    """An m x k matrix A; ``itemsize``: bytes of an element, 8, 4 (tf32), 2 or 1."""
     packed = _packed(itemsize)
     lanes = (*_warps(m), Digit(ROWS, row=1), Digit(4, column=packed))
-    registers = (Digit(k // (4 * packed), column=4 * packed), Digit(2, row=ROWS), Digit(packed, column=1))
-    return Fragment((m, k), lanes, registers, figure)
+    registers = (Digit(k // (4 * packed), column=4 * packed), *_halves(m), Digit(packed, column=1))
+    return Fragment((m, k), lanes, _moving(registers), figure)
 
 
 @cache
@@ -196,7 +206,7 @@ def right(k: int, n: int, itemsize: int, figure: str) -> Fragment:
     """A k x n matrix B with n = 8; ``itemsize`` as in :func:`left`."""
     packed = _packed(itemsize)
     lanes = (Digit(n, column=1), Digit(4, row=packed))
-    return Fragment((k, n), lanes, (Digit(k // (4 * packed), row=4 * packed), Digit(packed, row=1)), figure)
+    return Fragment((k, n), lanes, _moving((Digit(k // (4 * packed), row=4 * packed), Digit(packed, row=1))), figure)
 
 
 # -- quad pairs (PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type") ---------------------------------------------

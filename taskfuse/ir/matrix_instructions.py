@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
-from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32, uint8
 from taskfuse.ir import fragments
 from taskfuse.ir.fragments import Fragment
 
@@ -33,9 +33,9 @@ class OperandLayout(Enum):
 OperandLayouts = tuple[OperandLayout, OperandLayout]
 """Of A and of B."""
 
-PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8"}
+PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float64: "f64", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8"}
 """The operand types, as PTX spells them; float32 is multiplied as tf32."""
-_PTX_SUMS = {float32: "f32", float16: "f16", int32: "s32"}
+_PTX_SUMS = {float32: "f32", float64: "f64", float16: "f16", int32: "s32"}
 
 
 _ALIKE = (bfloat16, float16, float32)
@@ -130,6 +130,25 @@ def _quad_pair_shape(layouts: OperandLayouts) -> InstructionShape:
     )
 
 
+def _double_shape(m: int, k_bytes: int, arch: int) -> InstructionShape:
+    """Products of float64, whose every multiply-add rounds as ``fma`` does (PTX ISA, "mma", floating point operations)."""
+    return InstructionShape(
+        Family.MMA,
+        m,
+        (8,),
+        (),
+        k_bytes,
+        32,
+        tiles=(False, False),
+        registers=(True, True),
+        ptx="mma.sync.aligned.m{m}n{n}k{k}.row.col.{sums}.{a}.{b}.{sums}",
+        arch=arch,
+        float8_arch=arch,
+        figure=f"MMA .m{m}n8",
+        types=((float64, float64, float64),),
+    )
+
+
 SHAPES = (
     InstructionShape(
         Family.WGMMA,
@@ -159,6 +178,8 @@ SHAPES = (
         float8_arch=89,
         figure="MMA .m16n8",
     ),
+    *(_double_shape(16, k_bytes, 90) for k_bytes in (128, 64, 32)),
+    _double_shape(8, 32, 80),
     *(_quad_pair_shape((a, b)) for a in OperandLayout for b in OperandLayout),
 )
 
@@ -222,14 +243,17 @@ MATRIX_INSTRUCTIONS = tuple(_row(shape, *types) for shape in SHAPES for types in
 
 
 @cache
-def find(family: Family, a: DType, b: DType, k: int, layouts: OperandLayouts | None = None, sums: DType | None = None) -> MatrixInstruction | None:
+def find(
+    family: Family, a: DType, b: DType, k: int, layouts: OperandLayouts | None = None, sums: DType | None = None, m: int | None = None
+) -> MatrixInstruction | None:
     """The row for operands of two types with k terms.
 
     Args:
         layouts: of the operands in registers, where instructions differ in them.
         sums: the type of the sums; ``None``: the widest.
+        m: the rows, where instructions differ in them; ``None``: the most.
     """
-    found = (row for row in rows(family, a, b) if row.k == k and row.shape.layouts == layouts and sums in (None, row.sums))
+    found = (row for row in rows(family, a, b) if row.k == k and row.shape.layouts == layouts and sums in (None, row.sums) and m in (None, row.m))
     return next(found, None)
 
 
@@ -240,9 +264,9 @@ def rows(family: Family, a: DType, b: DType) -> tuple[MatrixInstruction, ...]:
 
 
 @cache
-def accumulator_dtype(a: DType, b: DType) -> DType | None:
-    """The element type in which products of A and B are summed; ``None``: no instruction multiplies them."""
-    return next((row.sums for row in MATRIX_INSTRUCTIONS if (row.a, row.b) == (a, b)), None)
+def accumulator_dtype(a: DType, b: DType, family: Family | None = None) -> DType | None:
+    """The element type in which products of A and B are summed, by instructions of a family or of any; ``None``: none multiplies them."""
+    return next((row.sums for row in MATRIX_INSTRUCTIONS if (row.a, row.b) == (a, b) and family in (None, row.shape.family)), None)
 
 
 def shapes(family: Family) -> tuple[InstructionShape, ...]:

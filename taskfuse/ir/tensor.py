@@ -306,6 +306,17 @@ class TensorView(ArrayMethods):
         """
         return scheduling().pad_product(self, extent, operands)
 
+    def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:
+        """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
+
+        Past the end of ``axis``, which is reduced, copies have zeros up to a multiple of ``multiple`` elements, and the sum goes so far. Returns the copies,
+        which have no schedule: each may be computed by a kernel of its own.
+
+        Args:
+            operands: positions of the factors; by default all. They are all packed if ``multiple`` does not divide the axis.
+        """
+        return scheduling().pack_factors(self, axis, multiple, operands)
+
     def split_reduction(self, axis: int, inner: int) -> None:
         """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
 
@@ -339,12 +350,13 @@ class TensorView(ArrayMethods):
         """
         return scheduling().recompute(self, readers)
 
-    def through_view(self, operand: int) -> TensorView:
+    def through_view(self, operand: int, view: TensorView | None = None) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
-        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
+        The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last. With ``view``
+        it is that one, which another reader reads through already: both then have one copy, if it has storage of its own.
         """
-        return scheduling().through_view(self, operand)
+        return scheduling().through_view(self, operand, view)
 
     def scatter(self) -> tuple[TensorView, ...]:
         """Replace a concatenation by its parts: each passes separately through the elementwise functions of the result, and is stored as a slice.
@@ -408,7 +420,7 @@ class TensorView(ArrayMethods):
         scheduling().in_flight(self, batches)
         return self
 
-    def fragment(self, axes: Sequence[int], atom: Atom | None = None) -> TensorView:
+    def fragment(self, axes: Sequence[int], atom: Atom | None = None, operand: str | None = None) -> TensorView:
         """Distribute the adjacent loop axes ``axes`` (m, n) over TIDx in the register layout of tensor cores.
 
         m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element. The new axes are
@@ -418,8 +430,10 @@ class TensorView(ArrayMethods):
         Args:
             atom: with an atom that quad pairs execute, ``axes`` are those that number the quad pairs, 4 values together, and the 8 rows and 8
                 columns of its result. The new axes are [m/4: TIDx, quad pairs: TIDx, n%4/2: TIDx, m%2: TIDx, n/4, m%4/2, n%2].
+            operand: "a" or "b": the axes are one tile of that factor of the atom, its rows or columns and then k, which lanes hold as the atom takes it. The
+                new axes are those of the lanes, on TIDx, then those of a lane's registers.
         """
-        scheduling().fragment(self, axes, atom)
+        scheduling().fragment(self, axes, atom, operand)
         return self
 
     def propagate(self, targets: Sequence[TensorView], upto: int | None = None) -> TensorView:

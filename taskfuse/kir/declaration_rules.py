@@ -15,7 +15,7 @@ from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, TensorM
 from taskfuse.kir.kernel import ONE
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
-from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS, TMA_AXES, TMA_BOX, TMA_BYTES
+from taskfuse.target import MAX_BLOCK, MAX_RESIDENT, MAX_THREADS, TMA_AXES, TMA_BOX, TMA_BYTES, TMA_STEP
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
@@ -190,7 +190,7 @@ def launch_is_possible(d: Declarations) -> Problem | None:
 
 
 def tensor_maps_are_possible(d: Declarations) -> Problem | None:
-    """cuTensorMapEncodeTiled: rank at most 5, box 1 to 256 per axis, inner bytes a multiple of 16 and at most the swizzle span."""
+    """cuTensorMapEncodeTiled: rank at most 5, box 1 to 256 per axis, inner bytes a multiple of 16 and at most the swizzle span; steps 1 to 8, none inside."""
     for m in d.maps.values():
         tensor = d.storage.get(m.tensor)
         if not isinstance(tensor, TensorParam):
@@ -199,7 +199,9 @@ def tensor_maps_are_possible(d: Declarations) -> Problem | None:
             return m.name, f"the box of '{m.name}' has {len(m.box)} axes, '{m.tensor}' has {len(tensor.shape)}"
         if not 1 <= len(m.box) <= TMA_AXES:
             return m.name, f"the box of '{m.name}' has {len(m.box)} axes; 1 to {TMA_AXES} are possible"
-        wrong = next((n for n in m.box if not 1 <= n <= TMA_BOX), None)
+        if len(m.step) != len(m.box) or not all(1 <= s <= TMA_STEP for s in m.step) or m.step[-1] != 1:
+            return m.name, f"the steps of '{m.name}' are {m.steps}: one for each axis, 1 to {TMA_STEP} and 1 along the innermost, are possible"
+        wrong = next((n * s for n, s in zip(m.box, m.step, strict=True) if not 1 <= n * s <= TMA_BOX), None)
         if wrong is not None:
             return m.name, f"the box of '{m.name}' has an axis of {wrong} elements; 1 to {TMA_BOX} are possible"
         inner = m.box[-1] * tensor.dtype.itemsize

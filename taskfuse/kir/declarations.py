@@ -65,12 +65,19 @@ class TensorMapParam:
         tensor: name of the tensor argument.
         box: elements per axis of one transfer, outermost axis first.
         swizzle: 0, 32, 64 or 128: bytes of the Shared-memory swizzle span.
+        steps: elements from one element of a transfer to the next along each axis of the tensor, 1 along the innermost; empty: 1 along each.
     """
 
     name: str
     tensor: str
     box: tuple[int, ...]
     swizzle: int
+    steps: tuple[int, ...] = ()
+
+    @property
+    def step(self) -> tuple[int, ...]:
+        """Elements from one element of a transfer to the next, for each axis."""
+        return self.steps or (1,) * len(self.box)
 
 
 Param = TensorParam | ScalarParam | IntegerParam | TensorMapParam

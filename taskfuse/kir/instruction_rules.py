@@ -58,13 +58,15 @@ def products_exist(subject: Wgmma | Mma, scope: Scope) -> str | None:
         return f"{family.value} does not multiply {a}" + ("" if a is b else f" by {b}")
     if isinstance(subject, Wgmma) and all(subject.n not in row.widths for row in found):
         return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
-    layouts, sums = (subject.layouts, subject.sums) if isinstance(subject, Mma) else (None, None)
-    if find(family, a, b, k, layouts, sums) is not None:
+    layouts, sums, m = (subject.layouts, subject.sums, subject.m) if isinstance(subject, Mma) else (None, None, None)
+    if find(family, a, b, k, layouts, sums, m) is not None:
         return None
     if layouts is not None or sums is not None:
         alike = next((row for row in found if row.shape.layouts == layouts), None)
         has = "no such products exist" if alike is None else f"k is {alike.k}" if sums in {None, *(r.sums for r in found)} else f"sums are {alike.sums}"
-        return f"mma by {'warps' if layouts is None else 'quad pairs'} has no m{8 if layouts else 16}n8k{k} of {a}: {has}"
+        return f"mma by {'warps' if layouts is None else 'quad pairs'} has no m{m}n8k{k} of {a}: {has}"
+    if m is not None and find(family, a, b, k) is not None:
+        return f"mma has no m{m}n8k{k} of {a}"
     return f"{family.value} has no k of {k} for {a}: k spans {spans(row.shape for row in found if row.shape.layouts is None)}"
 
 
@@ -229,6 +231,8 @@ def tma_copies_between_global_and_shared(subject: TmaLoad | TmaStore, scope: Sco
                 return f"TMA does not convert: '{side.buffer}' is {d.dtype(side.buffer)}, '{m.tensor}' is {tensor.dtype}"
             if len(coords) != len(m.box):
                 return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
+            if m.steps and isinstance(subject, TmaStore):
+                return f"'{name}' has steps, and a box that is stored has all elements of its part of the tensor"
             return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
 
 

@@ -249,7 +249,11 @@ class _Header:
         reader.expect("box")
         reader.expect("(")
         box = reader.sequence(reader.integer, ")")
-        return TensorMapParam(name, tensor, box, reader.number("swizzle"))
+        steps: tuple[int, ...] = ()
+        if reader.take("step"):
+            reader.expect("(")
+            steps = reader.sequence(reader.integer, ")")
+        return TensorMapParam(name, tensor, box, reader.number("swizzle"), steps)
 
     def launch_shape(self) -> tuple[Dim3, Dim3, Dim3, int]:
         reader = self.reader

@@ -118,7 +118,8 @@ class _KernelPrinter(OperandPrinter):
             match param:
                 case TensorMapParam():
                     box = ", ".join(map(str, param.box))
-                    self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}) swizzle {param.swizzle}", (param.name,))
+                    steps = f" step ({', '.join(map(str, param.steps))})" if param.steps else ""
+                    self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}){steps} swizzle {param.swizzle}", (param.name,))
                 case TensorParam() | ScalarParam() | IntegerParam():
                     pass
         launch = f"{INDENT}GRID {_dim3(kernel.grid)}  BLOCK {_dim3(kernel.block)}"
@@ -219,7 +220,7 @@ class _KernelPrinter(OperandPrinter):
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"
                 return f"WGMMA.m64n{stmt.n}k{stmt.k}.{_multiplied(stmt)} {operands}, accumulate {stmt.accumulate}"
             case Mma():
-                shape = f"m16n8k{stmt.k}" if stmt.layouts is None else ".".join((f"m8n8k{stmt.k}", *(layout.value for layout in stmt.layouts)))
+                shape = ".".join((f"m{stmt.m}n8k{stmt.k}", *(layout.value for layout in stmt.layouts or ())))
                 return f"MMA.{shape}.{_multiplied(stmt)} {self.access(stmt.acc)}, {self.access(stmt.a)}, {self.access(stmt.b)}"
             case LdMatrix():
                 return f"LDMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"

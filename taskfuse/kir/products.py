@@ -73,16 +73,17 @@ class Wgmma(_Product):
 class Mma(_Product):
     """``mma.sync``: ``acc += A @ B`` by one warp, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
 
-    A is m16 x k and B is k x n8; or, with ``layouts``, each quad pair of the warp multiplies an m8 x k by a k x n8 of its own. Products of
+    A is m16 x k, or m8 x k, and B is k x n8; or, with ``layouts``, each quad pair of the warp multiplies an m8 x k by a k x n8 of its own. Products of
     float32 operands are tf32.
 
     Attributes:
-        acc: first of the accumulator registers of each thread, 4 or with ``layouts`` 8: float32, or int32 for integer operands.
-        a, b: first of the operand registers of each thread, k/2 and k/4, with ``layouts`` 4 of both.
+        acc: first of the accumulator registers of each thread, m/4 or with ``layouts`` 8: float32, float64, or int32 for integer operands.
+        a, b: first of the operand registers of each thread, m*k/32 and k/4, with ``layouts`` 4 of both.
         dtype: element type of A, and of B unless ``b_dtype`` says otherwise.
         b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
         layouts: those of A and B in the registers of quad pairs; ``None``: the whole warp makes one product.
         sums: the type of the accumulators where it is not the widest: float16, with ``layouts``.
+        m: 16, or 8; with ``layouts`` 8.
     """
 
     FAMILY: ClassVar[Family] = Family.MMA
@@ -94,11 +95,17 @@ class Mma(_Product):
     b_dtype: DType | None = None
     layouts: OperandLayouts | None = None
     sums: DType | None = None
+    m: int = 16
+
+    def __post_init__(self) -> None:
+        _Product.__post_init__(self)
+        if self.layouts is not None:
+            object.__setattr__(self, "m", 8)
 
     @property
     def row(self) -> MatrixInstruction:
         """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
-        found = find(self.FAMILY, *self.factors, self.k, self.layouts, self.sums)
+        found = find(self.FAMILY, *self.factors, self.k, self.layouts, self.sums, self.m)
         assert found is not None
         return found
 

@@ -28,7 +28,7 @@ FENCES: dict[str, Stmt] = {
     **{text: FenceProxyAsync(memory) for memory, text in FENCED.items()},
 }
 WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)(?:\.(\w+))?")
-MMA_SHAPE = re.compile(r"MMA\.(?:m16n8k(\d+)|m8n8k(\d+)\.(row|col)\.(row|col))\.(\w+)(?:\.(\w+)(?:\.(\w+))?)?")
+MMA_SHAPE = re.compile(r"MMA\.m(16|8)n8k(\d+)(?:\.(row|col)\.(row|col))?\.(\w+)(?:\.(\w+)(?:\.(\w+))?)?")
 MATRICES = re.compile(r"(?:LD|ST)MATRIX(?:\.x([124]))?(\.trans)?")
 OPERAND_TYPES = DTYPES | {TF32: float32}
 READ_ONLY = ".read"
@@ -310,15 +310,15 @@ class StatementParser(OperandParser):
         shape = MMA_SHAPE.fullmatch(token.text)
         if shape is None:
             raise token.error(f"expected MMA.m16n8k<k>.<dtype>, found {token}")
-        wide, k, *layouts, first, second, sums = shape.groups()
+        m, k, *layouts, first, second, sums = shape.groups()
         dtypes = self.operand_types(token, first, second)
-        held = None if wide is not None else (OperandLayout(layouts[0]), OperandLayout(layouts[1]))
+        held = None if layouts[0] is None else (OperandLayout(layouts[0]), OperandLayout(layouts[1]))
         summed = None if sums is None else known(token, sums, DTYPES, "type of sums")
         acc = self.access()
         reader.expect(",")
         a = self.access()
         reader.expect(",")
-        return Mma(int(wide or k), acc, a, self.access(), *dtypes, held, summed)
+        return Mma(int(k), acc, a, self.access(), *dtypes, held, summed, int(m))
 
     def operand_types(self, token: Token, a: str, b: str | None) -> tuple[DType, DType | None]:
         """The element types of A and B in the name of a matrix product."""

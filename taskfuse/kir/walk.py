@@ -8,7 +8,7 @@ from itertools import chain
 
 from taskfuse.ir.combine import depends_on_order
 from taskfuse.ir.offsets import lengths_name
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, elements_of
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import AtomicUpdate, Bind, For, GatherCopy, If, Stmt
@@ -127,6 +127,12 @@ def looked_up(kernel: Kernel) -> frozenset[str]:
             found |= names & p.holds.free
     found |= {name for offsets in found if (name := lengths_name(offsets)) in names}
     return frozenset(found)
+
+
+def table_range(kernel: Kernel, name: str) -> tuple[Expr, Expr] | None:
+    """The least and the greatest element of a table, as statements read it; ``None``: none does."""
+    found = (e for s in walk(kernel) for e in expressions(s) if name in e.free)
+    return next(((read.low, read.high) for e in found for read in elements_of(e) if read.tensor.name == name), None)
 
 
 def definition_expressions(d: Definition) -> list[Expr]:

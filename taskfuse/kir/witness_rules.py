@@ -152,7 +152,7 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
     match d.rule:
         case Reduce(rescaled=axis) as rule if axis is not None and (problem := _wrong_factor(d, rule, axis)) is not None:
             return problem
-        case Reduce(ends=(_, *_)) as rule if (problem := _wrong_end(d, rule, above.declarations.extents)) is not None:
+        case Reduce(ends=(_, *_)) as rule if (problem := _wrong_end(d, rule, above.declarations.extents | above.declarations.tables.keys())) is not None:
             return problem
         case Apply(op=op, operands=operands) | Reduce(body=op, terms=operands):
             return None if len(operands) == op.arity else f"{op.name} takes {op.arity} operands, not {len(operands)}"

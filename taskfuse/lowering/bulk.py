@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, eq, evaluate, is_multiple, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, eq, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import SWIZZLES, swizzle_period, swizzled
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -34,7 +34,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.lowering.witness import holds
 from taskfuse.schedule.shared_loops import Loop
-from taskfuse.target import TMA_AXES, TMA_BOX, TMA_BYTES
+from taskfuse.target import TMA_AXES, TMA_BOX, TMA_BYTES, TMA_STEP
 
 
 class NoBulkCopyError(Exception):
@@ -53,6 +53,7 @@ class BulkTransfer:
     Attributes:
         coords: of the box's first element in Global memory, outermost axis first.
         box: elements per axis of the tensor, outermost axis first.
+        steps: elements of the tensor from one of them to the next, for each axis.
         start: index of the box's first element in Shared memory, the swizzle undone.
         swizzle: 0, 32, 64 or 128: bytes of the swizzle's span.
         bytes: of the full box, which is what arrives, also where the box overhangs the tensor.
@@ -61,6 +62,7 @@ class BulkTransfer:
 
     coords: tuple[Expr, ...]
     box: tuple[int, ...]
+    steps: tuple[int, ...]
     start: tuple[Expr, ...]
     swizzle: int
     bytes: int
@@ -91,6 +93,8 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
         return np.broadcast_to(np.asarray(evaluate(delta, grid), np.int64), tuple(atoms.values()))
 
     moves = [values(e, f"axis {d} of the tensor in Global memory") for d, e in enumerate(coords)]
+    steps = (*(max(int(np.gcd.reduce(m, axis=None)), 1) for m in moves[:-1]), 1)
+    moves = [m // step for m, step in zip(moves, steps, strict=True)]
     box = tuple(int(m.max()) + 1 for m in moves)
     linear = np.zeros_like(moves[0])
     for m, n in zip(moves, box, strict=True):
@@ -100,8 +104,11 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
             f"its {points} Bulk points span a box of {' x '.join(map(str, box))} elements in Global memory",
             "bind to Bulk whole inner parts of splits, so that the tile is a dense box",
         )
-    if max(box) > TMA_BOX:
-        raise NoBulkCopyError(f"its box is {' x '.join(map(str, box))} elements", f"an axis of a box has at most {TMA_BOX}: split it")
+    if max(n * step for n, step in zip(box, steps, strict=True)) > TMA_BOX:
+        reach = "" if max(steps) == 1 else f", {' x '.join(map(str, steps))} from one to the next"
+        raise NoBulkCopyError(f"its box is {' x '.join(map(str, box))} elements{reach}", f"an axis of a box has at most {TMA_BOX}: split it")
+    if max(steps) > TMA_STEP:
+        raise NoBulkCopyError(f"its elements are {' x '.join(map(str, steps))} from one to the next", f"an axis of a box takes at least every {TMA_STEP}th")
     if box[-1] * itemsize % TMA_BYTES:
         raise NoBulkCopyError(f"the innermost axis of its box is {box[-1] * itemsize} bytes", f"it must be a multiple of {TMA_BYTES} bytes: use a wider tile")
     linear = np.zeros_like(moves[0])
@@ -135,7 +142,7 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
             f"its box starts at element {corner[-1]} of the innermost axis, which is not provably a multiple of {TMA_BYTES} bytes",
             f"slice and tile the innermost axis at multiples of {TMA_BYTES} bytes",
         )
-    return BulkTransfer(corner, box, first, swizzle, points * itemsize, align)
+    return BulkTransfer(corner, box, steps, first, swizzle, points * itemsize, align)
 
 
 def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
@@ -151,7 +158,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     out, source = st.indexer.write(tv, index_map), operands[0]
     assert isinstance(source, Access)
     facts = st.indexer.index_maps.before_ends(tv, index_map.facts)
-    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and not _is_end(c, source, st.source(tv), facts)]:
+    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and not prove(c, _existing(source, st.source(tv), facts))]:
         reason = f"the atom {atom.name} copies whole boxes, and its tensor has zeros where {missing[0]} does not hold"
         raise refused(tv, reason, "split the axis so that a loop over its tiles ends where its terms do")
     loads = is_transfer(tv)
@@ -177,8 +184,11 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, index_map.facts)
     except NoBulkCopyError as e:
         raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
+    if not loads and max(box.steps) > 1:
+        reason = f"the atom {atom.name} cannot make its copy: its elements are {' x '.join(map(str, box.steps))} from one to the next"
+        raise refused(tv, reason, "bind to Bulk whole inner parts of splits, so that the tile is a dense box")
     name = f"{tv.name}.map"
-    st.needs.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
+    st.needs.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle, box.steps if max(box.steps) > 1 else ())
     st.needs.align(inside, box.align)
     st.needs.transfers[tv] = box.bytes * share.blocks
     place = Access(shared.buffer, box.start)
@@ -194,9 +204,12 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, (shared,) if loads else (), reads)]
 
 
-def _is_end(condition: Expr, source: Access, tensor: TensorView, facts: Facts) -> bool:
-    """True if a condition says that an element lies before the end of its tensor: past it, the engine writes zeros."""
-    return any(condition is simplify(lt(e, n), facts) for e, n in zip(source.index, tensor.shape, strict=True))
+def _existing(source: Access, tensor: TensorView, facts: Facts) -> Facts:
+    """What is known where an element lies in its tensor: before the first and past the end, the engine writes zeros."""
+    for e, n in zip(source.index, tensor.shape, strict=True):
+        for condition in (ge(e, 0), lt(e, n)):
+            facts = facts.with_assumption(simplify(condition, facts))
+    return facts
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -24,7 +24,7 @@ from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Min, 
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
-from taskfuse.lowering.completion import has_copies_of_threads
+from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides, refused
 from taskfuse.lowering.plan import LoopVariables, Walk
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
@@ -97,6 +97,7 @@ class GridStrideLoops:
         loops = list(self._shared_loops.loops)
         distributing = {loop for loop in loops if self._is_distributed(loop)}
         ragged = dict(found for e in self._fusion.exprs() if isinstance(e, Assemble) for p in e.parts if (found := self._ragged_by(p)) is not None)
+        ragged = {loop: found for loop, found in ragged.items() if not self._fills_each_trip(loop, loops)}
         emptied = {inner for loop in (*distributing, *ragged) if (inner := self._emptied_by(loop, loops)) is not None}
         trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
         walks = {loop: walk for loop in loops if (walk := self._walk(loop, memory, indexes_registers)) is not None}
@@ -215,6 +216,11 @@ class GridStrideLoops:
             return None if is_of_threads else (loop, _Ragged((), 0, condition))
         counting = [a for a, inner in self._around(tv) if inner is not loop and tv.schedule.ptype(a).is_loop and made.result in ancestors(tv, (a,))]
         return None if counting else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
+
+    def _fills_each_trip(self, loop: Loop, loops: list[Loop]) -> bool:
+        """True if bulk copies fill a ring in each trip of a loop, outside the one that is empty for an empty piece of work: every fill has its bytes."""
+        inner = self._emptied_by(loop, loops)
+        return any(is_transfer(tv) and inner not in self._shared_loops.path[tv] for tv in loop.axes)
 
     def _is_needed(self, tv: TensorView, loop: Loop, condition: Expr) -> bool:
         """Whether something outside a loop reads elements of a tensor that do not meet a condition on the tile."""

@@ -68,9 +68,10 @@ def remainder(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, facts: 
 
 def _is_outside(tv: TensorView, source: Axis) -> bool:
     """True if an index past the end of ``source`` makes all of an atom's tile lie past the end of the tensor: then it reads 0, or writes nothing."""
-    outer = {t.outer: t for t in tv.schedule.transforms if isinstance(t, Split)}
-    while source not in tv.logical and source in outer:
-        source = outer[source].source
+    above = {t.outer: t.source for t in tv.schedule.transforms if isinstance(t, Split)}
+    above |= {t.result: t.outer for t in tv.schedule.transforms if isinstance(t, Merge)}
+    while source not in tv.logical and source in above:
+        source = above[source]
     return source in tv.logical and any(source in ancestors(tv, (a,)) for a in tv.schedule.atom_axes)
 
 

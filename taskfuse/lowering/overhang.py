@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from taskfuse.ir.atoms import Bounds
+from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Split, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import MathExpr, Read, Reduction, is_copy
+from taskfuse.ir.expr import MathExpr, Read, Reduction, is_copy, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, Facts, eq, ge, lt, prove
-from taskfuse.ir.storage import storage_operands, storage_uses
+from taskfuse.ir.storage import resolve, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.lowering.domains import divides
@@ -91,19 +91,24 @@ def covered(fusion: Fusion, tv: TensorView) -> bool:
 def is_zero_past_the_end(fusion: Fusion, tv: TensorView, axis: int, facts: Facts) -> bool:
     """True if an atom that reads ``tv`` past the end of one of its axes finds zeros.
 
-    What an atom brings from there is 0 if the tensor that it reads ends there, too: a slice of a longer one is not filled.
+    What an atom brings from there, or a copy into registers that runs there, is 0 if the tensor that it reads ends there, too: a slice of a longer one is not
+    filled.
     """
     atom = tv.schedule.atom
-    if atom is None or atom.bounds is Bounds.ZERO:
-        return pads(fusion, tv)
     expr = fusion.definition(tv)
-    if expr is None or not atom.copies_only:
+    if pads(fusion, tv):
+        return True
+    is_held = tv.schedule.memory in (None, MemoryType.Local) and (atom is None or atom.instruction is Instruction.VECTOR)
+    if expr is None or not is_copy(expr) or not (is_held or (atom is not None and atom.copies_only)):
         return False
-    for operand in storage_operands(fusion, expr):
+    padded = padded_read(expr)  # where it has no element of what it copies, it is 0 already
+    for operand in storage_operands(fusion, expr) if padded is None else (resolve(fusion, padded),):
         source = along(tv, tv.root[axis], operand, facts) if isinstance(operand, Read) and tv.root == tv.logical else None
         if not isinstance(operand, Read) or source is None:
             return False
-        if atom.bounds is not Bounds.FILL and not (atom.bounds is Bounds.COVER and is_zero_past_the_end(fusion, operand.tensor, source, facts)):
+        brings_zeros = atom is not None and atom.bounds is Bounds.FILL
+        passes_zeros = is_held or (atom is not None and atom.bounds is Bounds.COVER)
+        if not brings_zeros and not (passes_zeros and is_zero_past_the_end(fusion, operand.tensor, source, facts)):
             return False
     return True
 

@@ -38,6 +38,7 @@ from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
 from taskfuse.lowering.register_budgets import RegisterBudgets
+from taskfuse.lowering.register_fences import fence_registers
 from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.state import LoweringOptions, State
@@ -258,6 +259,7 @@ def _barriers(state: State) -> None:
     in_place = {r.tensor.name: r.into.name for r in state.fusion.results if r.into is not None and r.into.is_input}
     sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
+    fence_registers(state.plan)
     state.endpoints.check_pingpong(state.plan)
     state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *sync.barriers.mbarriers]
     state.counters = sync.barriers.counters

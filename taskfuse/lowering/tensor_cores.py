@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.expr import Read
 from taskfuse.ir.fragments import MATRIX_ROWS
 from taskfuse.ir.scalar import FALSE, ONE, TRUE, Const, Expr, Facts, const, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
@@ -63,12 +64,16 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
         memory = st.indexer.memory.get(read.tensor, MemoryType.Global)
         if memory is not MemoryType.Local:
             reason = f"the atom {atom.name} takes its factors from registers, and {read.tensor.name} lives in {memory.value} memory"
-            raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
+            raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4, or with fragment(axes, atom, operand)")
+        by_threads = read.tensor.schedule.atom is None or read.tensor.schedule.atom.bounds is not Bounds.COVER
+        if by_threads and overhanging(tv, st.indexer.ranges.facts) and not st.tails.run(read.tensor):
+            reason = f"its atom computes whole tiles, and past the end of an axis {read.tensor.name} is not provably written"
+            raise refused(tv, reason, f"split by divisors, or copy {read.tensor.name} from Shared memory, where it has room for whole tiles")
     (a, a_place), (b, b_place) = factors
     registers = (_registers(tv, a, a_place, index_map), _registers(tv, b, b_place, index_map))
     assert atom.shape is not None
     dtypes, made = (a.tensor.dtype, b.tensor.dtype), holds(tv, index_map, Content.TERM)
-    stmt = Mma(atom.tile[2], _first(tv, acc, index_map), *registers, *dtypes, atom.shape.layouts, holds=made)
+    stmt = Mma(atom.tile[2], _first(tv, acc, index_map), *registers, *dtypes, atom.shape.layouts, m=atom.shape.m, holds=made)
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (acc,), (a_place, b_place, acc))]
 
 

@@ -46,7 +46,7 @@ class WholeTiles:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
             return self._is_sum(tv) or (self._joins_in_warps(tv) and self._is_of_tiles(tv))
-        return isinstance(expr, Pointwise | FirstValid | Scan) and self._is_of_tiles(tv)
+        return isinstance(expr, Pointwise | FirstValid | Scan | View) and self._is_of_tiles(tv)
 
     def _is_of_tiles(self, tv: TensorView) -> bool:
         """True if all operands are registers that are computed for whole tiles."""

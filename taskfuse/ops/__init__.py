@@ -9,8 +9,10 @@ from taskfuse.ops import (
     argreduce,
     associative,
     attention,
+    attention_backward,
     channel_norms,
     composite,
+    convolution,
     create,
     diagonals,
     elementwise,
@@ -27,6 +29,7 @@ from taskfuse.ops import (
     order,
     padded_groups,
     pointwise,
+    ragged_attention,
     random,
     rearrange,
     reduce,
@@ -50,8 +53,10 @@ from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.associative import *
 from taskfuse.ops.attention import *
+from taskfuse.ops.attention_backward import *
 from taskfuse.ops.channel_norms import *
 from taskfuse.ops.composite import *
+from taskfuse.ops.convolution import *
 from taskfuse.ops.create import *
 from taskfuse.ops.diagonals import *
 from taskfuse.ops.einsum import *
@@ -71,6 +76,7 @@ from taskfuse.ops.operators import Operators
 from taskfuse.ops.order import *
 from taskfuse.ops.padded_groups import *
 from taskfuse.ops.pointwise import *
+from taskfuse.ops.ragged_attention import *
 from taskfuse.ops.random import *
 from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
@@ -94,7 +100,9 @@ __all__ += activations.__all__
 __all__ += argreduce.__all__
 __all__ += associative.__all__
 __all__ += attention.__all__
+__all__ += attention_backward.__all__
 __all__ += composite.__all__
+__all__ += convolution.__all__
 __all__ += create.__all__
 __all__ += products.__all__
 __all__ += elementwise.__all__
@@ -108,6 +116,7 @@ __all__ += number_parts.__all__
 __all__ += order.__all__
 __all__ += padded_groups.__all__
 __all__ += pointwise.__all__
+__all__ += ragged_attention.__all__
 __all__ += random.__all__
 __all__ += rearrange.__all__
 __all__ += reduce.__all__

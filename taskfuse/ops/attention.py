@@ -88,19 +88,19 @@ def _attention(
     for tv in (query, key, value):
         check_tensor(name, tv)
     fusion = common_fusion(name, (query, key, value, *(() if attn_mask is None else (check_tensor(name, attn_mask),))))
-    _check(name, query, key, value, attn_mask)
-    factor = _scale(name, query, scale)
+    check_operands(name, query, key, value, attn_mask)
+    factor = positive_scale(name, query, scale)
     shape = (*query.shape[:-1], value.shape[-1])
     with fusion.call():
-        is_shared = enable_gqa and _heads_per_key(name, query, key) > 1 and _heads_per_key(name, query, value) == _heads_per_key(name, query, key)
-        rows = query.shape[-2] * (_heads_per_key(name, query, key) if is_shared else 1)
+        is_shared = enable_gqa and heads_per_key(name, query, key) > 1 and heads_per_key(name, query, value) == heads_per_key(name, query, key)
+        rows = query.shape[-2] * (heads_per_key(name, query, key) if is_shared else 1)
         is_grouped = is_shared and attn_mask is None and not is_causal and isinstance(rows, Const) and rows.value <= MOST_ROWS
         if is_grouped:  # the few queries of heads that have keys together are the rows of one product
             query = reshape(query, (*query.shape[:-3], key.shape[-3], rows, query.shape[-1]))
         elif enable_gqa:
-            key, value = (_repeated(name, tv, query) for tv in (key, value))
+            key, value = (repeated(name, tv, query) for tv in (key, value))
         wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32
-        scores = matmul(query, _transposed(key), dtype=wide)
+        scores = matmul(query, transposed(key), dtype=wide)
         lowest = -math.inf
         log2 = factor * LOG2_E
         if attn_mask is not None and attn_mask.dtype is not bool_:
@@ -109,7 +109,7 @@ def _attention(
         if attn_mask is not None and attn_mask.dtype is bool_:
             scores = where(attn_mask, scores, lowest)
         if is_causal:
-            scores = _causal(scores, lowest)
+            scores = causal(scores, lowest)
         most = reduce_axes(scores, (scores.ndim - 1,), COMBINES["maximum"], wide, keepdims=True)
         p = exp2(sub(mul(scores, log2), mul(most, log2)))
         if attn_mask is not None:  # a row may have no key
@@ -121,7 +121,8 @@ def _attention(
         return (reshape(result, shape) if is_grouped else result), sums
 
 
-def _check(name: str, query: TensorView, key: TensorView, value: TensorView, mask: TensorView | None) -> None:
+def check_operands(name: str, query: TensorView, key: TensorView, value: TensorView, mask: TensorView | None) -> None:
+    """Raise :class:`ShapeError` or :class:`DTypeError` if operands do not fit."""
     for tv in (query, key, value):
         if tv.ndim < 2:
             raise shape_error(name, f"{described(tv)} has fewer than two dimensions", "give [..., L, E], [..., S, E] and [..., S, V]")
@@ -134,7 +135,8 @@ def _check(name: str, query: TensorView, key: TensorView, value: TensorView, mas
         raise dtype_error(name, f"the mask is {mask.dtype}", "give booleans, or floats that are added")
 
 
-def _scale(name: str, query: TensorView, scale: object) -> float:
+def positive_scale(name: str, query: TensorView, scale: object) -> float:
+    """What scores are multiplied by. Raises :class:`ShapeError` or :class:`DTypeError`: see :func:`scaled_dot_product_attention`."""
     if scale is None:
         extent = query.shape[-1]
         if not isinstance(extent, Const):
@@ -145,11 +147,12 @@ def _scale(name: str, query: TensorView, scale: object) -> float:
     return float(scale)
 
 
-def _transposed(tv: TensorView) -> TensorView:
+def transposed(tv: TensorView) -> TensorView:
+    """With the last two dimensions in the other order."""
     return permute(tv, (*range(tv.ndim - 2), tv.ndim - 1, tv.ndim - 2))
 
 
-def _heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
+def heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
     """How many heads of the query have one of the keys, or of the values."""
     heads, wanted = (t.shape[-3] if t.ndim > 2 else None for t in (tv, query))
     if not isinstance(heads, Const) or not isinstance(wanted, Const) or wanted.value % heads.value:
@@ -159,13 +162,14 @@ def _heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
     return wanted.value // heads.value
 
 
-def _repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
+def repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
     """Each head for its group of heads of the query."""
-    times = _heads_per_key(name, query, tv)
+    times = heads_per_key(name, query, tv)
     return tv if times == 1 else repeat(tv, times, tv.ndim - 3)
 
 
-def _causal(scores: TensorView, otherwise: float) -> TensorView:
+def causal(scores: TensorView, otherwise: float) -> TensorView:
+    """Scores ``[..., queries, keys]`` of keys up to that of the query's own number; in the place of the others a constant."""
     """Scores of keys up to that of the query's own number."""
     place = iteration_point(scores.ndim)
     there = Read(scores, place, ge(place[-2], place[-1]))

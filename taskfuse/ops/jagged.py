@@ -27,7 +27,7 @@ def offsets_of(table: TensorView) -> tuple[Sym, Expr]:
     return sym(name), size
 
 
-def _offset(table: TensorView, index: IntLike) -> Expr:
+def offset_of(table: TensorView, index: IntLike) -> Expr:
     """An offset, in its range."""
     known, (name, size) = table.fusion.tables[table], offsets_of(table)
     return element(name, index, size, known.low, known.high)
@@ -57,7 +57,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
     length = extent("jagged_to_padded_dense", fusion, max_length)
     shape = (rows, length, *values.shape[1:])
     points = [iteration_symbol(k) for k in range(len(shape))]
-    start, end = _offset(offsets, points[0]), _offset(offsets, points[0] + 1)
+    start, end = offset_of(offsets, points[0]), offset_of(offsets, points[0] + 1)
     found = Read(values, (start + points[1], *points[2:]), lt(points[1], end - start))
     location = caller()
     out = fusion.new_tensor([axis(e) for e in shape], values.dtype, location=location)

@@ -8,7 +8,6 @@ __all__ = [
     "argwhere",
     "cholesky",
     "complex",
-    "conv2d",
     "eigh",
     "fft",
     "inv",
@@ -39,7 +38,6 @@ polar = missing("polar", _COMPLEX, "stack r * tf.cos(angle) and r * tf.sin(angle
 view_as_complex = missing("view_as_complex", _COMPLEX, _PAIRS)
 fft = missing("fft", _COMPLEX, "call the framework; a short transform is a product with a matrix of cosines and one of sines")
 stft = missing("stft", _COMPLEX, "call the framework; tf.unfold makes the windows, products with cosines and sines the transform")
-conv2d = missing("conv2d", "no schedule of tensor cores reads windows", "call the framework; tf.unfold in both dimensions and tf.einsum compute it, slowly")
 cholesky = missing("cholesky", _FACTOR, _BEFORE)
 eigh = missing("eigh", _FACTOR, _BEFORE)
 inv = missing("inv", _FACTOR, _BEFORE)

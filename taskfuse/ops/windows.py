@@ -58,7 +58,7 @@ def _fixed(op: str, x: TensorView, dims: int, kernel: Numbers, stride: Numbers |
     """Windows of one length, one every ``stride``, as in torch."""
     names = ("kernel", "stride", "padding", "dilation")
     rows = [
-        _numbers(op, name, given, dims, 0 if name == "padding" else 1)
+        numbers(op, name, given, dims, 0 if name == "padding" else 1)
         for name, given in zip(names, (kernel, kernel if stride is None else stride, padding, dilation), strict=True)
     ]
     found: list[_Windows] = []
@@ -109,7 +109,8 @@ def _adaptive(op: str, x: TensorView, output: Sequence[int | None]) -> list[_Win
     return found
 
 
-def _numbers(op: str, what: str, given: Numbers, dims: int, least: int) -> list[int]:
+def numbers(op: str, what: str, given: Numbers, dims: int, least: int) -> list[int]:
+    """A number for each of the last dimensions; one number is for all. Raises :class:`ShapeError`."""
     row = [count(op, what, value, least) for value in listed(op, given, "numbers")]
     row = row * dims if len(row) == 1 else row
     if len(row) != dims:
@@ -248,7 +249,7 @@ def avg_pool(
     check_tensor("avg_pool", x)
     dims = _dims("avg_pool", x, kernel)
     windows = _fixed("avg_pool", x, dims, kernel, stride, padding, 1, ceil_mode)
-    return _average("avg_pool", x, windows, _numbers("avg_pool", "padding", padding, dims, 0) if count_include_pad else None, divisor)
+    return _average("avg_pool", x, windows, numbers("avg_pool", "padding", padding, dims, 0) if count_include_pad else None, divisor)
 
 
 @op(OpKind.REDUCTION, same, torch="max_pool1d max_pool2d max_pool3d", numpy="")

@@ -9,6 +9,7 @@ from taskfuse.passes.guards import SimplifyGuards
 from taskfuse.passes.read_places import ReadPlaces
 from taskfuse.passes.trips import DropSingleTrips
 from taskfuse.passes.unswitch import Unswitch
+from taskfuse.passes.waits import JoinWaits
 
 __all__ = ["PIPELINE", "KernelPass"]
 
@@ -23,4 +24,4 @@ class KernelPass(Protocol):
         ...
 
 
-PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), Unswitch(), ReadPlaces())
+PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), Unswitch(), ReadPlaces(), JoinWaits())

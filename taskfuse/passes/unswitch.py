@@ -57,7 +57,7 @@ class Unswitch:
 
     def run(self, kernel: Kernel) -> Kernel:
         """The kernel with nests for whole tiles."""
-        return replace(kernel, body=_Unswitching(kernel).body(kernel.body, kernel_facts(kernel), is_repeated=False))
+        return replace(kernel, body=_Unswitching(kernel).body(kernel.body, kernel_facts(kernel), None))
 
 
 class _Unswitching:
@@ -70,41 +70,41 @@ class _Unswitching:
         if not is_multiple(x, WARP, kernel_facts(kernel)):  # then the others differ in a warp, too
             self.lanes |= {ParallelType.TIDy.index_name, ParallelType.TIDz.index_name}
 
-    def body(self, body: Body, facts: Facts, *, is_repeated: bool) -> Body:
-        """Statements, with neighboring nests in one branch. ``is_repeated``: they stand in a loop."""
+    def body(self, body: Body, facts: Facts, var: str | None) -> Body:
+        """Statements, with neighboring nests in one branch. ``var``: the variable of the loop in which they stand."""
         found: list[Stmt] = []
         run: list[Stmt] = []
         held: list[Expr] = []
 
         def close() -> None:
-            found.extend(_branches(tuple(run), held, facts))
+            found.extend(_branches(tuple(run), held, facts, var))
             run.clear()
             held.clear()
 
         for stmt in body:
-            conditions = self._of_tile(stmt, facts) if is_repeated else None
+            conditions = None if var is None else self._of_tile(stmt, facts)
             if conditions is None:
                 close()
-                found.append(self._inside(stmt, facts, is_repeated=is_repeated))
+                found.append(self._inside(stmt, facts, var))
             else:
                 run.append(stmt)
                 held.extend(conditions)
         close()
         return tuple(found)
 
-    def _inside(self, stmt: Stmt, facts: Facts, *, is_repeated: bool) -> Stmt:
+    def _inside(self, stmt: Stmt, facts: Facts, var: str | None) -> Stmt:
         match stmt:
             case For(unroll=False):
                 inner = facts.with_range(stmt.var, stmt.start, stmt.stop - 1)
-                return with_bodies(stmt, (self.body(stmt.body, inner, is_repeated=True),))
+                return with_bodies(stmt, (self.body(stmt.body, inner, stmt.var),))
             case If():
                 arms: list[Body] = []
                 for b in stmt.branches:
-                    arms.append(self.body(b.body, facts.with_assumption(b.cond), is_repeated=is_repeated))
+                    arms.append(self.body(b.body, facts.with_assumption(b.cond), var))
                     facts = facts.with_assumption(not_(b.cond))
                 return with_bodies(stmt, tuple(arms))
             case Bind():
-                return with_bodies(stmt, (self.body(stmt.body, facts, is_repeated=is_repeated),))
+                return with_bodies(stmt, (self.body(stmt.body, facts, var),))
             case _:
                 return stmt
 
@@ -200,13 +200,13 @@ def _bound(e: Expr, sign: int, inner: frozenset[str], facts: Facts) -> Expr | No
             return None
 
 
-def _branches(nests: Body, held: Sequence[Expr], facts: Facts) -> Body:
+def _branches(nests: Body, held: Sequence[Expr], facts: Facts, var: str | None) -> Body:
     """Nests under the condition that all their choices take the first operands, and else."""
     kept: dict[Expr, None] = {}
     around = facts
-    for c in sorted(held, key=_is_clamped):  # what others say of the end of an axis decides where an index is clamped
+    for c in sorted(held, key=lambda c: _is_clamped(c, var)):  # what others say of the end of an axis decides where an index is clamped
         found = simplify(c, facts)
-        if _is_clamped(found):  # one of two conditions: that says little of elements
+        if _is_clamped(found, var):  # one of two conditions: that says little of elements
             return nests
         kept |= dict.fromkeys(conjuncts(found))
         facts = facts.with_assumption(found)
@@ -216,8 +216,9 @@ def _branches(nests: Body, held: Sequence[Expr], facts: Facts) -> Body:
     return (If((Branch(condition, map_stmts(nests, _chosen)), Branch(TRUE, nests))),)
 
 
-def _is_clamped(e: Expr) -> bool:
-    return isinstance(e, Min | Max) or any(_is_clamped(part) for part in children(e))
+def _is_clamped(e: Expr, var: str | None) -> bool:
+    """True if a part is clamped that the loop's variable decides: not where a table is read, nor a bound that all of the loop has."""
+    return var in integers_of(e) and (isinstance(e, Min | Max) or any(_is_clamped(part, var) for part in children(e)))
 
 
 def _chosen(stmt: Stmt) -> Stmt:

@@ -24,6 +24,7 @@ from taskfuse.runtime.results import Arranged, Nothing
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.segment import SegmentedFusion
+from taskfuse.schedule.split_products import EXACT, split_products
 from taskfuse.schedule.widen import widened
 from taskfuse.schedulers.budget import SECONDS
 from taskfuse.schedulers.schedule import Sizes
@@ -36,6 +37,7 @@ def compile(
     *,
     schedule: Literal["auto"] | None = "auto",
     numerics: Literal["eager", "wide"] = "eager",
+    float32_products: Literal["ieee", "bf16x3", "bf16x6", "bf16x9"] = "ieee",
     sizes: Mapping[str, int] | None = None,
     specialize: bool = True,
     budget: float = SECONDS,
@@ -64,6 +66,8 @@ def compile(
         schedule: ``None``: lower a fusion as it is, even without any scheduling call.
         numerics: ``"eager"``: every function of 16-bit floats rounds its result, as in a framework that runs them one after another; ``"wide"``: values
             between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Ignored for kernels and segmented fusions.
+        float32_products: ``"ieee"``: products of float32 matrices round as float32 does; others: as sums of three, six or nine products of bfloat16 on tensor
+            cores, with the errors that :func:`taskfuse.split_products` says. Ignored for kernels and segmented fusions.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls that they are proved for.
@@ -93,6 +97,8 @@ def compile(
         raise UnsupportedError(what=f"numerics {numerics!r}", reason="there is no such choice", help="use 'eager' or 'wide'", location=caller())
     if numerics == "wide" and isinstance(fusion, Fusion):
         fusion = widened(fusion)
+    if float32_products != EXACT and isinstance(fusion, Fusion):
+        fusion = split_products(fusion, float32_products)
     read_options()
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)

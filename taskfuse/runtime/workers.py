@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from taskfuse.errors import TaskfuseError
@@ -25,45 +26,64 @@ FEWEST = 3
 def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], processes: int) -> list[Any]:
     """The executable of each fusion, or its error, made by several processes; ``None`` for those that the caller has to compile itself.
 
+    Each process takes the next fusion when it is done with one, the largest first.
+
     Args:
         arguments: of :func:`taskfuse.compile`.
-        processes: how many; 0: as many as there are cores, at most 8.
+        processes: how many; 0: as many as there are cores, at most 16.
     """
-    count = min(processes or min(os.cpu_count() or 1, 8), len(fusions))
-    if count < 2 or len(fusions) < FEWEST:
-        return [None] * len(fusions)
-    shares = [list(range(k, len(fusions), count)) for k in range(count)]
+    count = min(processes or min(os.cpu_count() or 1, 16), len(fusions))
     found: list[Any] = [None] * len(fusions)
+    if count < 2 or len(fusions) < FEWEST:
+        return found
+    texts = [str(fusion) for fusion in fusions]
+    left: SimpleQueue[int] = SimpleQueue()
+    for k in sorted(range(len(texts)), key=lambda k: -len(texts[k])):
+        left.put(k)
     with ThreadPoolExecutor(count) as pool:
-        waiting = [pool.submit(_asked, [str(fusions[k]) for k in share], arguments) for share in shares]
-        for share, results in zip(shares, waiting, strict=True):
-            for k, result in zip(share, results.result(), strict=True):
-                found[k] = result
+        for asked in [pool.submit(_ask, texts, left, found, arguments) for _ in range(count)]:
+            asked.result()
     return found
 
 
-def _asked(texts: list[str], arguments: dict[str, Any]) -> list[Any]:
-    """What one process makes of fusions; ``None`` each if it fails otherwise than by an error of taskfuse."""
-    task = pickle.dumps((sys.path, texts, arguments))
-    done = subprocess.run([sys.executable, "-m", "taskfuse.runtime.workers"], input=task, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        return [None] * len(texts)
-    return pickle.loads(done.stdout)
+def _ask(texts: Sequence[str], left: SimpleQueue[int], found: list[Any], arguments: dict[str, Any]) -> None:
+    """Have one process compile fusions while some are left. One that fails otherwise than by an error of taskfuse ends the process and has no result."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "taskfuse.runtime.workers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump((sys.path, arguments), process.stdin)
+            while True:
+                try:
+                    k = left.get_nowait()
+                except Empty:
+                    break
+                pickle.dump(texts[k], process.stdin)
+                process.stdin.flush()
+                found[k] = pickle.load(process.stdout)
+            process.stdin.close()
+        except (OSError, EOFError, pickle.UnpicklingError):
+            process.kill()
 
 
 def _work() -> None:
-    path, texts, arguments = pickle.load(sys.stdin.buffer)
-    sys.path[:] = path
-    out = os.dup(1)
+    sys.path[:], arguments = pickle.load(sys.stdin.buffer)
+    out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is not the answer
-    results: list[Any] = []
-    for text in texts:
-        try:
-            results.append(compile(parse_fusion(text), **arguments))
-        except TaskfuseError as error:
-            results.append(error)
-    with os.fdopen(out, "wb") as stream:
-        pickle.dump(results, stream)
+    with out:
+        while True:
+            try:
+                text = pickle.load(sys.stdin.buffer)
+            except EOFError:
+                return
+            try:
+                result: Any = compile(parse_fusion(text), **arguments)
+            except TaskfuseError as error:
+                result = error
+            pickle.dump(result, out)
+            out.flush()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from taskfuse.schedule import (
     drop_axes,
     inlining,
     memory,
+    pack_factors,
     pad_product,
     propagate,
     recompute,
@@ -47,6 +48,7 @@ class _Calls:
     rfactor = staticmethod(rfactor.rfactor)
     chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
+    pack_factors = staticmethod(pack_factors.pack_factors)
     split_reduction = staticmethod(split_reduction.split_reduction)
     drop_axes = staticmethod(drop_axes.drop_axes)
     pad_product = staticmethod(pad_product.pad_product)

@@ -9,23 +9,48 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import cast
 
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
-from taskfuse.ir.scalar import ONE, Expr, ceildiv, const, ge, is_multiple, maximum, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    ONE,
+    Const,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Select,
+    Sum,
+    ceildiv,
+    const,
+    ge,
+    integers_of,
+    is_multiple,
+    maximum,
+    minimum,
+    prove,
+    select,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
-from taskfuse.schedule.masked_ends import masked_end
+from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.masked_ends import masked_end, masked_start
 
 
-def cascade(reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None) -> tuple[TensorView, ...]:
+def cascade(
+    reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None, along: object = None
+) -> tuple[TensorView, ...]:
     """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
@@ -42,8 +67,11 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         adjacent: elements of a chunk that lie side by side, of which it has one piece from each ``parts * adjacent`` elements; a divisor of ``chunk``;
             by default all of them.
         rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal
-            attention: the walk of each such block ends where the last of its elements does. All that masks leave is taken to be finite; where the math
-            multiplies 0 by an infinity, it has NaN. Without an effect if no end is known; not with ``parts``.
+            attention: the walk of each such block ends where the last of its elements does. Where terms of all reductions start later instead, as the queries
+            of a key do, chunks are walked backwards, the last one first. All that masks leave is taken to be finite; where the math multiplies 0 by an
+            infinity, it has NaN. Without an effect if no end, and no start, is known; not with ``parts``.
+        along: the dimension of the first result of which a block has ``rows`` neighboring elements; of others it has one each, as where each sequence of a
+            batch has its own length. By default an end may depend on one dimension, which is that.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of
@@ -62,7 +90,10 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
         raise Call("cascade", given[0]).error(f"{adjacent!r} elements of a chunk of {chunk} are adjacent", "use a divisor of the chunk")
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1 or parts):
         raise Call("cascade", given[0]).error(f"chunks are left out for {rows!r} rows", "use a positive integer, without parts")
-    walk = _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows)
+    kept = given[0].logical
+    if along is not None and (not isinstance(along, int) or isinstance(along, bool) or rows is None or not 0 <= along < len(kept)):
+        raise Call("cascade", given[0]).error(f"blocks have rows along dimension {along!r}", f"use one of 0 to {len(kept) - 1}, with rows=")
+    walk = _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows, None if along is None else kept[along])
     walk.run()
     return tuple(walk.made)
 
@@ -70,33 +101,81 @@ def cascade(reductions: object, chunk: object, parts: object = (), adjacent: obj
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
-    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None) -> None:
+    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None, along: Axis | None) -> None:
         plans, step = CascadePlans(reductions), chunk * prod(parts)
         facts = reductions[0].fusion.facts()
         steps = simplify(ceildiv(plans.extent, step), facts)
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
-        ends = {tv: None if rows is None or steps is ONE else self._end(tv, rows) for tv in reductions}  # one step is taken by all
-        self.ends = {tv: e for tv, e in ends.items() if e is not None} if None not in ends.values() else {}
+        keys = Keys(self.fusion)
+        ends, self.is_backward = {}, False
+        for is_backward in (False, True):
+            if rows is None or steps is ONE:  # one step is taken by all
+                break
+            ends = {tv: e for tv in reductions if (e := self._end(tv, rows, along, keys, is_backward)) is not None}
+            if len(ends) == len(reductions):
+                self.is_backward = is_backward
+                break
+        self.ends: dict[TensorView, Expr] = ends if len(ends) == len(reductions) else {}
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
 
-    def _end(self, tv: TensorView, rows: int) -> Expr | None:
+    def _end(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys, is_backward: bool) -> Expr | None:
         """The steps of the walk in which blocks of ``rows`` have terms that are not masked, over the symbols of the axes of a reduction; ``None``: all."""
-        end = masked_end(self.fusion, self.exprs[tv], self.axes[tv])
+        end = (masked_start if is_backward else masked_end)(self.fusion, self.exprs[tv], self.axes[tv])
         if end is None:
             return None
-        along = sorted(name for name in end.free if name in {str(iteration_symbol(p)) for p in range(len(tv.root))})
-        if len(along) > 1:
+        end, facts = simplify(end, self.facts), self.facts
+        names = {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
+        found = sorted(name for name in integers_of(end) if name in names and (along is None or keys.equal(names[name], along)))
+        if len(found) > 1:
             return None
-        for name in along:
+        for name in found:
             first = sym(name) // rows * rows
+            if not is_backward:
+                last = self._most(end, name, first + (rows - 1))
+                if last is None:
+                    return None
+                end = last
+                continue
+            facts = facts.with_range(name, 0, names[name].extent - 1)
             if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
                 return None
-            end = substitute(end, {name: first + (rows - 1)})
+            end = substitute(end, {name: first})
+        if is_backward:
+            return simplify(maximum(self.steps - simplify(maximum(end, 0), facts) // self.chunk, 0), facts)
         return minimum(self.steps, ceildiv(maximum(end, 0), self.chunk))
+
+    def _most(self, e: Expr, name: str, last: Expr) -> Expr | None:
+        """No less than an expression for any value of a symbol up to ``last``; ``None``: none is known."""
+
+        def all_of(parts: Iterable[Expr]) -> list[Expr] | None:
+            found = [self._most(part, name, last) for part in parts]
+            known = [part for part in found if part is not None]
+            return known if len(known) == len(found) else None
+
+        if name not in integers_of(e):
+            return e
+        match e:
+            case Sum(terms, constant) if all(k > 0 or name not in integers_of(term) for term, k in terms):
+                parts = all_of(term for term, _ in terms)
+                return None if parts is None else sum((part * k for part, (_, k) in zip(parts, terms, strict=True)), start=const(constant))
+            case Min(args) | Max(args):
+                parts = all_of(args)
+                return None if parts is None else minimum(*parts) if isinstance(e, Min) else maximum(*parts)
+            case FloorDiv(a, Const(value=n)) if n > 0:
+                part = self._most(a, name, last)
+                return None if part is None else part // n
+            case Mod(_, Const(value=n)) if n > 0:
+                return const(n - 1)
+            case Select(cond, a, b) if name not in integers_of(cond):
+                parts = all_of((a, b))
+                return None if parts is None else select(cond, *parts)
+            case _:
+                rises = prove(ge(substitute(e, {name: sym(name) + 1}) - e, 0), self.facts)
+                return substitute(e, {name: last}) if rises else None
 
     def _rewrite(self) -> None:
         for plan in self.plans.every:
@@ -225,7 +304,8 @@ class _Cascade(CascadeChunks):
         for level, n in enumerate(self.parts):
             part = part * n + iteration_symbol(at + 1 + level)
         pieces = self.chunk // self.adjacent
-        piece = iteration_symbol(at) * pieces + inside // self.adjacent if pieces > 1 else iteration_symbol(at)
+        step = self.steps - 1 - iteration_symbol(at) if self.is_backward else iteration_symbol(at)
+        piece = step * pieces + inside // self.adjacent if pieces > 1 else step
         first, inside = piece * prod(self.parts) + part, inside % self.adjacent if pieces > 1 else inside
         if not is_inside or self.is_whole:
             return first * self.adjacent + inside

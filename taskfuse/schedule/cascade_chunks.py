@@ -59,6 +59,7 @@ class CascadeChunks:
         self._functions: dict[object, TensorView] = {}
         self._chunked: dict[tuple[TensorView, int | None], TensorView] = {}
         self._padded: dict[TensorView, TensorView] = {}
+        self._masks: dict[object, TensorView] = {}
 
     def run(self) -> None:
         """Replace the definitions of the reductions."""
@@ -128,8 +129,11 @@ class CascadeChunks:
             inside = simplify(inside, facts)
             facts = facts.with_assumption(inside)
             index = tuple(e if isinstance(e, Sym) else simplify(e, facts) for e in index)  # an axis of one chunk remains one
-        made = self._new([axis(root[p].extent) for p in mine], operand.tensor)
         there = Read(operand.tensor, index, and_(inside, substitute(operand.valid, place)))
+        key = operand.tensor, index, there.valid, tuple(root[p].extent for p in mine), neutral
+        if key in self._masks:  # several products read one copy
+            return Read(self._masks[key], tuple(map(iteration_symbol, mine)))
+        made = self._masks[key] = self._new([axis(root[p].extent) for p in mine], operand.tensor)
         if there.index == point(operand.tensor.ndim) == point(len(mine)) and operand.valid is TRUE:
             self._padded.setdefault(operand.tensor, made)
         return Read(self._define(FirstValid(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, mine)))

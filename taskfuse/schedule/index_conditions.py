@@ -15,7 +15,10 @@ from taskfuse.ir.index_values import index_value
 from taskfuse.ir.scalar import TRUE, Expr, and_, eq, ge, gt, le, lt, ne, not_, or_, simplify
 
 COMPARISONS: Mapping[str, Callable[..., Expr]] = MappingProxyType({"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne})
-LOGIC: Mapping[str, Callable[..., Expr]] = MappingProxyType({"copy": simplify, "logical_and": and_, "logical_or": or_, "logical_not": not_})
+LOGIC: Mapping[str, Callable[..., Expr]] = MappingProxyType(
+    {"copy": simplify, "logical_and": and_, "logical_or": or_, "logical_not": not_, "bitwise_and": and_, "bitwise_or": or_, "bitwise_not": not_}
+)
+"""Functions of booleans; the operators of Python are the bitwise ones."""
 
 
 def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:

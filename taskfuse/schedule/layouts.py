@@ -95,10 +95,10 @@ def fragment(halves_first: bool = False, atom: Atom | None = None) -> Allocation
     Args:
         halves_first: the two halves of 8 rows lie one after the other, each with all of its columns: as ``mma.sync`` takes two tiles of its
             second factor, which has 8 rows.
-        atom: one that quad pairs execute: as it holds its result, of which the last two axes are one tile.
+        atom: one that quad pairs execute, or of 8 rows: as it holds its result, of which the last two axes are one tile.
     """
-    if atom is not None and atom.shape is not None and atom.units > 1:
-        return _tile_of_unit(atom.shape.accumulator(atom.shape.widths[0]))
+    if atom is not None and atom.shape is not None and (atom.units > 1 or atom.shape.m < FRAGMENT_ROWS):
+        return _as_held(atom.shape.accumulator(atom.shape.widths[0]))
 
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
         builder = allocation(tensor)
@@ -117,7 +117,7 @@ def fragment(halves_first: bool = False, atom: Atom | None = None) -> Allocation
     return layout
 
 
-def _tile_of_unit(held: Fragment) -> AllocationLayout:
+def _as_held(held: Fragment) -> AllocationLayout:
     """The last two axes as the digits of a fragment: of the lane, bound to TIDx, then of the register."""
 
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
@@ -127,6 +127,12 @@ def _tile_of_unit(held: Fragment) -> AllocationLayout:
         for axis, along in reversed(list(enumerate(steps, first))):
             for step in along[:-1]:
                 builder.split(axis + along.index(step), step)
+        whole = 0
+        for axis, along, size in ((first + len(steps[0]), steps[1], held.shape[1]), (first, steps[0], held.shape[0])):
+            if len(along) == 1:  # a loop axis that is not split is none of the allocation's own: one of extent 1 is split off
+                builder.split(axis + whole, size).reorder({axis + whole: first})
+                whole += 1
+        first += whole
         order = held.places()
         builder.reorder({first + old: first + new for new, old in enumerate(order)})
         for k in range(sum(not d.is_unit for d in held.lanes)):

@@ -7,16 +7,17 @@ numbers nothing is known but that they are finite: -inf less a number is -inf, 0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from taskfuse.dtypes import DType, bool_
+from taskfuse.dtypes import DType, bool_, float64
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, not_, substitute, sym
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, minimum, not_, substitute, sym
+from taskfuse.ops.build import refusal
 from taskfuse.schedule.index_conditions import condition_of
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
@@ -40,7 +41,19 @@ class Behind:
 
 def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
-    behind = [_behind(fusion, o, f"i{axis}") for o in expr.terms]
+    return _end(fusion, expr, expr.terms, axis)
+
+
+def masked_start(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
+    """Up to where along an axis the terms of a reduction are neutral, as :func:`masked_end`: there they end if the axis is walked backwards."""
+    extent = expr.output.root[axis].extent
+    backwards: dict[str, Expr] = {f"i{axis}": extent - 1 - sym(f"i{axis}")}
+    end = _end(fusion, expr, tuple(at_point(o, backwards) for o in expr.terms), axis)
+    return None if end is None else extent - end
+
+
+def _end(fusion: Fusion, expr: Reduction, terms: Sequence[Operand], axis: int) -> Expr | None:
+    behind = [_behind(fusion, o, f"i{axis}") for o in terms]
     found = _applied(expr.body, behind, ABSORBING)
     neutral = expr.combine.neutral(expr.output.dtype)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None
@@ -70,7 +83,7 @@ def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = Fa
         case View(operand=inner):
             return moved(inner)
         case Pointwise() if (condition := condition_of(fusion, operand)) is not None:
-            ends = ((value, next(ends_of(c, axis), None)) for value, c in ((0.0, condition), (1.0, not_(condition))))
+            ends = ((value, _end_of(c, axis)) for value, c in ((0.0, condition), (1.0, not_(condition))))
             return next((Behind(value, end) for value, end in ends if end is not None), Behind())
         case Pointwise(op=op, operands=operands):
             behind = [moved(o) for o in operands]
@@ -101,7 +114,7 @@ def _masked(operands: tuple[Operand, ...], point: dict[str, Expr], axis: str) ->
     for o in operands:
         if isinstance(o, Literal):
             return Behind(float(o.value), maximum(*ends)) if ends else Behind()
-        end = next(ends_of(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
+        end = _end_of(substitute(o.valid, point), axis) if isinstance(o, Read) else None
         if end is None:
             return Behind()
         ends.append(end)
@@ -116,7 +129,12 @@ def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tu
     if op.name == "where" and operands[1].value is not None and operands[1].value == operands[2].value:
         return _joined(operands[1].value, operands[1:])
     values = [b.value for b in operands if b.value is not None]
+    if op.name == "mul" and "mul" in absorbing and values == [0.0, 0.0]:  # one factor of 0 suffices
+        ends = [b.end for b in operands if b.end is not None]
+        return Behind(0.0, minimum(*ends) if len(ends) == len(operands) else None)
     if len(values) == len(operands):
+        if refusal(op, float64):  # of integers and booleans
+            return Behind()
         with np.errstate(all="ignore"):
             made = float(np.asarray(op.function(*(np.float64(v) for v in values))))
         return Behind() if math.isnan(made) else _joined(made, operands)
@@ -134,6 +152,12 @@ def _applied(op: Elementwise, operands: list[Behind], absorbing: Mapping[str, tu
 def _joined(value: float | None, of: list[Behind]) -> Behind:
     ends = [b.end for b in of if b.end is not None]
     return Behind() if value is None else Behind(value, maximum(*ends) if ends else None)
+
+
+def _end_of(condition: Expr, axis: str) -> Expr | None:
+    """The first end of an axis past which a condition does not hold; ``None``: none is known."""
+    found = list(ends_of(condition, axis))
+    return minimum(*found) if found else None
 
 
 def ends_of(condition: Expr, axis: str) -> Iterator[Expr]:

@@ -9,7 +9,8 @@ from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Gather, MathExpr, is_copy, padded_read
-from taskfuse.ir.matrix_instructions import InstructionShape
+from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.matrix_instructions import in_registers
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
@@ -154,13 +155,18 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
             schedule.ptypes[axis] = ptype
 
 
-def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None) -> None:
+def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None, operand: str | None = None) -> None:
     """See :meth:`TensorView.fragment`."""
     call = Call("fragment", tv)
     loop = tv.schedule.loop
     positions = call.positions(axes)
-    if atom is not None and atom.shape is not None and atom.units > 1:
-        _fragment_of_units(call, atom.shape, tuple(positions))
+    if operand is not None:
+        if atom is None:
+            raise call.error(f"the factor {operand!r} of which atom?", "name the atom, too")
+        _as_held(call, _held_operand(call, atom, operand), tuple(positions))
+        return
+    if atom is not None and atom.shape is not None and (atom.units > 1 or atom.shape.m < FRAGMENT_ROWS):
+        _as_held(call, atom.shape.accumulator(atom.shape.widths[0]), tuple(positions))
         return
     if len(positions) != 2 or positions[1] != positions[0] + 1:
         raise call.error(f"axes {list(axes)} are not two axes side by side", "use axes such as (-2, -1), after reorder")
@@ -178,14 +184,27 @@ def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None) -> N
         parallelize(tv, tv.schedule.loop[k], ParallelType.TIDx)
 
 
-def _fragment_of_units(call: Call, shape: InstructionShape, positions: tuple[int, ...]) -> None:
-    """Axes that number the quad pairs, then the rows and columns of a tile: [lanes above, quad pairs, lanes below, registers]."""
-    tv, held = call.tv, shape.accumulator(shape.widths[0])
+def _held_operand(call: Call, atom: Atom, which: str) -> Fragment:
+    """The fragment of a factor, rows or columns first, then k. Raises :class:`ScheduleError` if the atom takes none of such elements from registers."""
+    sides = {"a": 0, "b": 1}
+    if which not in sides:
+        raise call.error(f"the factor {which!r}", "use 'a', the factor with the rows, or 'b'")
+    known = (None, None) if atom.shape is None or atom.tile is None else in_registers(atom.shape, atom.tile[2], call.tv.dtype)
+    held = known[sides[which]]
+    if held is None or atom.tile is None or held.shape[1 - sides[which]] != atom.tile[2]:
+        raise call.error(f"the atom {atom.name} takes no factor {which} of {call.tv.dtype.name} from registers")
+    return held if which == "a" else held.transposed()
+
+
+def _as_held(call: Call, held: Fragment, positions: tuple[int, ...]) -> None:
+    """Axes that number the units of a warp, if there are several, then the rows and columns of a tile: [lanes above, units, lanes below, registers]."""
+    tv = call.tv
     sizes = [constant(tv.schedule.loop[p]) for p in positions]
-    wanted = f"axes of {shape.units} values together, then {held.shape[0]} rows and {held.shape[1]} columns"
-    if len(positions) < 3 or positions != tuple(range(positions[0], positions[0] + len(positions))) or None in sizes:
+    numbers = f"axes of {held.units} values together, then " if held.units > 1 else ""
+    wanted = f"{numbers}{held.shape[0]} rows and {held.shape[1]} columns"
+    if len(positions) < 2 + (held.units > 1) or positions != tuple(range(positions[0], positions[0] + len(positions))) or None in sizes:
         raise call.error(f"axes {list(positions)} are not {wanted}, side by side")
-    if math.prod(n or 0 for n in sizes[:-2]) != shape.units or tuple(sizes[-2:]) != held.shape:
+    if math.prod(n or 0 for n in sizes[:-2]) != held.units or tuple(sizes[-2:]) != held.shape:
         raise call.error(f"axes of {sizes} values are not {wanted}")
     start, rows = positions[0], positions[-2]
     along_rows, along_columns = held.steps()
@@ -193,9 +212,9 @@ def _fragment_of_units(call: Call, shape: InstructionShape, positions: tuple[int
         for k, step in enumerate(steps[:-1]):
             split(tv, axis + k, step)
     units = len(positions) - 2
-    above = next(k for k, d in enumerate(held.lanes) if d.is_unit)
+    above = next((k for k, d in enumerate(held.lanes) if d.is_unit), 0)
     order = [rows + k for k in held.places()]
     order[above:above] = range(start, start + units)
     reorder(tv, [*range(start), *order, *range(start + len(order), len(tv.schedule.loop))])
-    for k in range(start, start + units + len(held.lanes) - 1):
+    for k in range(start, start + units + sum(not d.is_unit for d in held.lanes)):
         parallelize(tv, tv.schedule.loop[k], ParallelType.TIDx)

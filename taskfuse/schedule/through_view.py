@@ -7,6 +7,7 @@ view with strides is an array that a kernel may take as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taskfuse.ir.axes import axis, iteration_position, iteration_symbol
@@ -19,11 +20,12 @@ from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 
 
-def through_view(tv: TensorView, operand: int) -> TensorView:
+def through_view(tv: TensorView, operand: int, view: TensorView | None = None) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts.
+        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; or ``view`` has not the
+            elements that the operand reads, at axes of ``tv``.
     """
     call = Call("through_view", tv)
     fusion = tv.fusion
@@ -39,18 +41,46 @@ def through_view(tv: TensorView, operand: int) -> TensorView:
     read = resolve(fusion, given)
     if read.valid is not TRUE:
         raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
-    index = own_index(fusion, expr, read)
-    free = {name for e in index for name in e.free}
-    used = _ordered(fusion, read, index, [p for p in range(len(tv.root)) if str(iteration_symbol(p)) in free], tv)
-    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
-    view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
-    fusion.define(View(view, "through_view", Read(read.tensor, tuple(substitute(e, place) for e in index)), view.location))
+    used, index = _viewed(fusion, expr, read)
+    if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
+        raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
+    if view is None:
+        view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
+        fusion.define(View(view, "through_view", Read(read.tensor, index), view.location))
     new: list[Operand] = list(expr.operands)
     new[operand] = Read(view, tuple(map(iteration_symbol, used)))
     fusion.define(replace(expr, operands=tuple(new)))
     if given.tensor is not read.tensor:
         fusion.remove_unread([given.tensor])
     return view
+
+
+def reads_through(tv: TensorView, operand: int, view: TensorView) -> bool:
+    """Whether ``tv.through_view(operand, view)`` can be called."""
+    fusion, expr = tv.fusion, tv.definition
+    given = None if expr is None or isinstance(expr, Assemble | View) else expr.operands[operand]
+    if expr is None or not isinstance(given, Read):
+        return False
+    read = resolve(fusion, given)
+    used, index = _viewed(fusion, expr, read)
+    return read.valid is TRUE and _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index)
+
+
+def _viewed(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[list[int], tuple[Expr, ...]]:
+    """The axes of a reader that the view of an operand has, and the index of what is read over those of the view."""
+    index = own_index(fusion, expr, read)
+    free = {name for e in index for name in e.free}
+    used = _ordered(fusion, read, index, [p for p in range(len(expr.output.root)) if str(iteration_symbol(p)) in free], expr.output)
+    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
+    return used, tuple(substitute(e, place) for e in index)
+
+
+def _is_view_of(fusion: Fusion, view: TensorView, tensor: TensorView, shape: Sequence[Expr], index: tuple[Expr, ...]) -> bool:
+    """Whether a view of some shape has the elements of a tensor at this index."""
+    made = fusion.definition(view)
+    if not isinstance(made, View) or made.operand.tensor is not tensor or made.operand.valid is not TRUE or len(view.shape) != len(shape):
+        return False
+    return all(a is b for a, b in zip((*view.shape, *made.operand.index), (*shape, *index), strict=True))
 
 
 def own_index(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[Expr, ...]:

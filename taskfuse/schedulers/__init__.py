@@ -4,10 +4,13 @@ from taskfuse.ir.calls import bind_partitioner
 from taskfuse.schedulers.attention import attention
 from taskfuse.schedulers.attention_cost import AttentionConfig
 from taskfuse.schedulers.auto import SCHEDULERS, auto
+from taskfuse.schedulers.back_to_back import back_to_back
+from taskfuse.schedulers.back_to_back_cost import BackToBackConfig
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import matmul
+from taskfuse.schedulers.mma_gemm import MmaGemmConfig, mma_gemm
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.online import online
 from taskfuse.schedulers.online_cost import OnlineConfig
@@ -28,6 +31,7 @@ from taskfuse.schedulers.tuning import Trial, Tuned, tune
 __all__ = [
     "SCHEDULERS",
     "AttentionConfig",
+    "BackToBackConfig",
     "CatConfig",
     "Chosen",
     "FallbackConfig",
@@ -35,6 +39,7 @@ __all__ = [
     "Keep",
     "MatmulConfig",
     "MatmulKind",
+    "MmaGemmConfig",
     "OnlineConfig",
     "Option",
     "PointwiseConfig",
@@ -49,9 +54,11 @@ __all__ = [
     "Tuned",
     "attention",
     "auto",
+    "back_to_back",
     "cat",
     "fallback",
     "matmul",
+    "mma_gemm",
     "normalization",
     "online",
     "pointwise",

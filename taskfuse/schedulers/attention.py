@@ -12,32 +12,38 @@ Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.axes import Axis, iteration_point
-from taskfuse.ir.contraction import Factors, factors
-from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction
+from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
+from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed, resolve, storage_uses
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, children, integers_of
+from taskfuse.ir.storage import has_code, needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import depends
-from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP, Attention, AttentionConfig, check_fits, planned
+from taskfuse.schedule.scatter import ragged_rows
+from taskfuse.schedulers.attention_cost import ITEMSIZE, Attention, AttentionConfig, check_fits, planned
+from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.promotion import grouped
+from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
+from taskfuse.schedulers.walk_tiles import copied, is_given, matrices, multiply, swizzle
 from taskfuse.target import DEFAULT, Target
+
+SWIZZLED_ROWS = 8
+"""After so many rows in Shared memory a swizzle begins again."""
 
 
 @tries_parameters
@@ -61,11 +67,14 @@ def attention(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "attention", config, AttentionConfig)
+    script = Script(fusion)
+    if ragged_rows(fusion):
+        find(stored_by_tiles(fusion))
+        store_by_tiles(script)
     found = find(fusion)
     alternatives = planned(fusion, found, Sizes(fusion, sizes, target))
     chosen = alternatives[0].config if config is None else config
     check_fits(fusion, found, chosen, target)
-    script = Script(fusion)
     try:
         _Walk(script, found, chosen).apply()
     except ScheduleError as error:
@@ -78,7 +87,8 @@ def attention(
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
     """The offer of :func:`attention`. Raises :class:`UnsupportedError`: see there."""
     check_call(fusion, "attention", None, AttentionConfig)
-    alternatives = planned(fusion, find(fusion), Sizes(fusion, sizes, target))
+    by_tiles = stored_by_tiles(fusion) if ragged_rows(fusion) else fusion
+    alternatives = planned(by_tiles, find(by_tiles), Sizes(fusion, sizes, target))
     return Offer(alternatives[0].us, lambda trial: attention(trial, sizes=sizes, target=target))
 
 
@@ -88,7 +98,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 def find(fusion: Fusion) -> Attention:
     """The two products and what is between them. Raises :class:`UnsupportedError`."""
     exprs = needed(fusion)
-    products = [e for e in exprs if isinstance(e, Reduction) and e.combine.name == "add" and e.body.name == "mul" and _matrices(fusion, e) is not None]
+    products = [e for e in exprs if isinstance(e, Reduction) and e.combine.name == "add" and e.body.name == "mul" and matrices(fusion, e) is not None]
     if len(products) != 2:
         raise refuse(fusion, "attention", f"it has {len(products)} matrix products, not two", "tf.compile cuts other fusions")
     first, second = products
@@ -100,10 +110,10 @@ def find(fusion: Fusion) -> Attention:
         for o in e.operands:
             if isinstance(o, Read) and (o.tensor.dtype.itemsize != ITEMSIZE or not o.tensor.dtype.is_float or e.output.dtype is not float32):
                 raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of 16-bit floats", "cast the factors; dtype=tf.float32")
-    one, two = _matrices(fusion, first), _matrices(fusion, second)
+    one, two = matrices(fusion, first), matrices(fusion, second)
     assert one is not None
     assert two is not None
-    if not all(_is_given(fusion, o) for o in first.operands) or len(one.summed) != 1 or len(two.summed) != 1:
+    if not all(is_given(fusion, o) for o in first.operands) or len(one.summed) != 1 or len(two.summed) != 1:
         raise refuse(fusion, "attention", f"the factors of {first.output.name} are not inputs, or it sums over several axes")
     key = second.output.root[two.summed[0]]
     wanted = key.extent
@@ -115,9 +125,9 @@ def find(fusion: Fusion) -> Attention:
     keys = Keys(fusion)
     along = [p for p, a in enumerate(first.output.root) if keys.equal(a, key)]
     sides = one if one.columns.intersection(along) else one.swapped()
-    other = two if _is_given(fusion, two.b) else two.swapped()
+    other = two if is_given(fusion, two.b) else two.swapped()
     own = [p for p in sides.columns if p in along]
-    if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not _is_given(fusion, other.b):
+    if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not is_given(fusion, other.b):
         raise refuse(fusion, "attention", "a product has several axes of rows or of columns, or the last factor is not an input")
     (m,), (n,), (c,) = sides.rows, own, other.columns
     if sum(f"i{m}" in e.free for e in sides.a.index) > 1:
@@ -135,29 +145,24 @@ def find(fusion: Fusion) -> Attention:
     top = fusion.definition(reductions[0])
     assert isinstance(top, Reduction)
     end = masked_end(fusion, top, next(k for k, a in enumerate(top.output.root) if a.is_reduction))
-    names = [] if end is None else [str(s) for s in iteration_point(len(top.output.root)) if str(s) in end.free]
-    if any(name != str(iteration_point(m + 1)[m]) for name in names):
-        end, names = None, []
+    used = [] if end is None else [p for p, s in enumerate(iteration_point(len(top.output.root))) if str(s) in integers_of(end)]
+    if any(p not in (*batch, m) or not keys.equal(top.output.root[p], first.output.root[p]) for p in used):
+        end, used = None, []
+    run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
+    if run % SWIZZLED_ROWS:
+        raise refuse(fusion, "attention", f"{run} keys of {other.b.tensor.name} lie side by side", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
-    row = names[0] if names else ""
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row)
+    row = str(iteration_symbol(m)) if m in used else ""
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)
 
 
-def _matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
-    found = factors(fusion, expr)
-    return found if found is not None and found.make_a_matrix else None
-
-
-def _is_given(fusion: Fusion, operand: Operand) -> bool:
-    """True for an input, also one that is padded with zeros, as chunks of keys are."""
-    if not isinstance(operand, Read):
-        return False
-    tensor = resolve(fusion, operand).tensor
-    match fusion.definition(tensor):
-        case FirstValid(operands=(Read() as read, Literal(value=value))):
-            return value == 0 and resolve(fusion, read).tensor.is_input
-        case _:
-            return tensor.is_input
+def _divisors(e: Expr, name: str) -> Iterator[int]:
+    """The constants by which a symbol is divided, or of which the remainder is taken: indices that are a multiple of one apart lie in different places."""
+    if isinstance(e, FloorDiv | Mod) and name in e.a.free:
+        yield e.b.value if isinstance(e.b, Const) else 1
+    for part in children(e):
+        if name in part.free:
+            yield from _divisors(part, name)
 
 
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
@@ -179,7 +184,10 @@ class _Walk:
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
         self._spread()
         script.comment("one walk over the keys")
-        script.cascade(found.reductions, config.chunk, rows=config.rows * config.cluster)
+        keys = Keys(fusion)
+        along = next(k for k, a in enumerate(found.reductions[0].logical) if keys.equal(a, found.scores.root[found.m]))
+        of_rows = {} if found.end is None else {"rows": config.rows * config.cluster, "along": along}
+        script.cascade(found.reductions, config.chunk, **of_rows)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()
@@ -189,7 +197,7 @@ class _Walk:
         self._registers()
         script.comment("products, from Shared memory and from registers")
         for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
-            self._multiply(tv, columns)
+            multiply(script, tv, self.head + 2, columns)
         self._rings()
         script.comment("which loops are shared")
         self._share()
@@ -231,25 +239,15 @@ class _Walk:
         for out in fusion.outputs:
             if out.uses:  # results that others read are copies of what these read
                 script.new(out, "cache_fork")
-        self.outs = [tv for tv in fusion.outputs if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
+        self.outs = [tv for tv in stored(fusion) if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
         self.stored = [(script.new(tv, "cache_before"), tv) for tv in self.outs]
-        self.queries = self._copied(self.scores, self.found.queries)
-        self.keys = self._copied(self.scores, self.found.keys)
-        self.values = self._copied(self.walk, last)
+        self.queries = copied(script, self.scores, self.found.queries)
+        self.keys = copied(script, self.scores, self.found.keys)
+        self.values = copied(script, self.walk, last)
+        if self.values is self.keys:  # which are released before the values are
+            self.values = script.duplicate(self.keys, [self.walk])
         for tv in (self.queries, self.keys, self.values):
             script.on(tv).set_memory_type(MemoryType.Shared)
-
-    def _copied(self, reader: TensorView, operand: int) -> TensorView:
-        """The tile of an operand: what fills up with zeros past the end is one already."""
-        expr = self.fusion.definition(reader)
-        assert expr is not None
-        given = expr.operands[operand]
-        assert isinstance(given, Read)
-        read = resolve(self.fusion, given)
-        if not read.tensor.is_input:
-            return read.tensor
-        is_whole = read.tensor is given.tensor and all(any(e is s for s in iteration_point(len(reader.root))) for e in read.index)
-        return self.script.new(read.tensor, "cache_after", reader, operand) if is_whole else self.script.through_view(reader, operand)
 
     # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
 
@@ -270,7 +268,7 @@ class _Walk:
         def has(tv: TensorView, a: Axis) -> bool:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
-        code = [e.output for e in needed(fusion) if not fusion.is_view(e.output)]
+        code = [e.output for e in needed(fusion) if has_code(fusion, e)]
         loads = [self.queries, self.keys, self.values]
         self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
@@ -364,23 +362,11 @@ class _Walk:
             if among(out, self.after):
                 script.on(out).bind(-1, P.Vectorize)
 
-    def _multiply(self, tv: TensorView, columns: int) -> None:
-        """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16]."""
-        call, m = self.script.on(tv), self.head + 2
-        call.split(-1, STEP).reorder({m + 2: m})
-        call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
-        call.bind(m, P.Unroll)
-
     def _rings(self) -> None:
         """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""
         for tv in (self.queries, self.keys, self.values):
-            extent = tv.schedule.loop[-1].extent
-            assert isinstance(extent, Const)
-            span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
-            call = self.script.on(tv)
-            call.split(-1, span // ITEMSIZE).reorder({-2: -3})
-            call.bind(-3, P.Unroll)
-            call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
+            run = self.config.chunk if tv is self.queries else gcd(self.config.chunk, self.found.run)
+            call = swizzle(self.script, tv, run if run < self.config.chunk else None)  # a box for each page
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)
             elif self.config.blocks:

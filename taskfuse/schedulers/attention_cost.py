@@ -6,14 +6,21 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import SHAPES, Family
-from taskfuse.ir.scalar import Const, Expr, is_multiple, substitute
+from taskfuse.ir.offsets import offsets_name
+from taskfuse.ir.scalar import Const, Expr, evaluate, integers_of, is_multiple
+from taskfuse.ir.tables import places
 from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
@@ -87,9 +94,10 @@ class AttentionConfig(Parameters):
         """Rows of a block."""
         return self.warpgroups * WGMMA_ROWS
 
-    def shared_bytes(self, depth: int, columns: int) -> int:
-        """Shared memory of a block: queries, and the rings of keys and values."""
-        return ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
+    def shared_bytes(self, depth: int, columns: int, claimed: int = 0) -> int:
+        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim."""
+        tiles = ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
+        return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
         """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums.
@@ -113,7 +121,9 @@ class Attention:
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
         is_padded: keys, or values, are inputs that are padded with zeros.
-        end: the key from which on a mask leaves nothing, over ``row``, the symbol of a row; ``None``: no such key is known.
+        end: the key from which on a mask leaves nothing, over the symbols of a row and of batch axes; ``None``: no such key is known.
+        row: the symbol of a row, if the end depends on it.
+        run: of which multiples the keys lie side by side, as those of a page do; 0: all do.
     """
 
     scores: TensorView
@@ -128,6 +138,7 @@ class Attention:
     is_padded: bool
     end: Expr | None
     row: str
+    run: int
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -149,15 +160,21 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
 
 
 def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
-    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit."""
+    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit.
+
+    Copy engines fill short chunks with zeros past the end of a tensor; where keys end elsewhere, as in pages, chunks divide them.
+    """
     whole, target = WalkExtents.of(fusion, found, extent), extent.target
     fit = [c for c in _every(found, target) if _problem(fusion, found, c, whole.depth, target, is_whole=True) is None]
     made: dict[int, Option[AttentionConfig]] = {}
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
         walk = replace(whole, batch=n * whole.batch, moved=whole.moved - whole.written + written, written=written)
-        options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in fit)
-        made[n] = min(options, key=lambda o: o.us)
+        several = fit if not (found.run or found.is_padded) else [c for c in fit if is_multiple(found.scores.root[found.n].extent, n * c.chunk, fusion.facts())]
+        options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in several)
+        best = min(options, key=lambda o: o.us, default=None)
+        if best is not None:
+            made[n] = best
     return made
 
 
@@ -203,13 +220,23 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
     if found.is_padded and not is_whole:
         return "chunks of keys that are padded end with steps of their walks"
+    if found.run and not is_whole:
+        return "the number of keys in pages is a multiple of a chunk"
     masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:
         return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
-    shared = config.shared_bytes(depth, found.columns)
+    shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
     room = target.limits.block_shared
-    return f"{shared} bytes of Shared memory, of {room}" if shared + BARRIER_BYTES > room else None
+    return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
+
+
+def _claimed(found: Attention, config: AttentionConfig) -> int:
+    """Tiles of rows that a block may claim, if blocks do."""
+    if not config.blocks or found.end is None:
+        return 0
+    *batch, rows = (found.scores.root[p].extent for p in found.rows)
+    return prod(map(int, batch)) * -(-int(rows) // config.rows)
 
 
 def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, target: Target) -> None:
@@ -244,9 +271,34 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
 
 
 def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
-    """Chunks of keys that a block walks, on average over some blocks."""
+    """Chunks of keys that a block walks, on average over some blocks; the most, if all run at once and each sequence has its own length."""
     if found.end is None:
         return -(-n // config.chunk)
-    some = range(0, tiles, max(1, tiles // SAMPLES))
-    ends = [extent(substitute(found.end, {found.row: t * config.rows + config.rows - 1})) for t in some]
-    return sum(-(-min(n, max(0, end)) // config.chunk) for end in ends) / len(ends)
+    root = found.scores.root
+    counts = [tiles, *(extent(root[p].extent) for p in found.batch)]
+    samples = min(prod(counts), SAMPLES)
+    blocks = np.linspace(0, prod(counts) - 1, samples).astype(np.int64)
+    known: dict[str, Any] = {**extent.values, **_expected_tables(found.scores.fusion, extent)}
+    for p, count in zip((found.m, *found.batch), counts, strict=True):
+        known[str(iteration_symbol(p))] = blocks % count * config.rows + config.rows - 1 if p == found.m else blocks % count
+        blocks = blocks // count
+    ends = np.clip(np.broadcast_to(np.asarray(evaluate(found.end, known)), (samples,)), 0, n)
+    at_once = prod(counts) <= extent.target.sms and not integers_of(found.end) <= {found.row, *extent.values}
+    return float((np.max if at_once else np.mean)(-(-ends // config.chunk)))
+
+
+def _expected_tables(fusion: Fusion, extent: Sizes) -> dict[str, NDArray[np.int64]]:
+    """Elements of tables: offsets of groups of equal lengths; others from the least to the greatest, as :mod:`taskfuse.count` takes them to be."""
+    found: dict[str, NDArray[np.int64]] = {}
+    for tv, known in fusion.tables.items():
+        low, high = (int(evaluate(e, extent.values)) for e in (known.low, known.high))
+        size = extent(tv.shape[0])
+        if known.rises or known.lengths:
+            cuts = np.linspace(low, high, size + known.lengths).astype(np.int64)
+            found |= {offsets_name(tv.name): cuts, tv.name: np.diff(cuts)} if known.lengths else {tv.name: cuts}
+        elif known.holds is None:
+            found[tv.name] = np.linspace(low, high, size).astype(np.int64)
+    for tv, known in fusion.tables.items():
+        if known.holds is not None:
+            found[tv.name] = places(known.holds, extent(tv.shape[0]), {**extent.values, **found})
+    return found

@@ -11,6 +11,8 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.schedulers.attention import attention
 from taskfuse.schedulers.attention import offer as attention_offer
+from taskfuse.schedulers.back_to_back import back_to_back
+from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Candidates, Offering
 from taskfuse.schedulers.cat import cat
@@ -18,6 +20,8 @@ from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.fallback import offer as fallback_offer
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
+from taskfuse.schedulers.mma_gemm import mma_gemm
+from taskfuse.schedulers.mma_gemm import offer as mma_gemm_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.online import offer as online_offer
@@ -38,8 +42,10 @@ from taskfuse.target import DEFAULT, Target
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (
     attention,
+    back_to_back,
     matmul,
     products,
+    mma_gemm,
     simt_gemm,
     reduction,
     online,
@@ -53,7 +59,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
 )
 """The most specialized first; the last takes what the others refuse."""
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:4]
+PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:5]
 """Schedulers of matrix products."""
 
 
@@ -106,8 +112,10 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
     memo = Memo()
     return {
         attention: attention_offer,
+        back_to_back: back_to_back_offer,
         matmul: matmul_offer,
         products: products_offer,
+        mma_gemm: mma_gemm_offer,
         simt_gemm: simt_gemm_offer,
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
         online: partial(online_offer, memo=memo, lowers=lowers),

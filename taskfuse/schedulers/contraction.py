@@ -19,8 +19,9 @@ from taskfuse.ir.scalar import ge, prove
 from taskfuse.ir.storage import has_code, made_from, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import BlockSums, between, block_sums, outer_sum
+from taskfuse.schedulers.boxes import are_better
 from taskfuse.schedulers.epilogue import EpilogueInput, Output, Reduced, behind, check_finals, logical_places, output_of, places_of, reduced_by, sides_of
-from taskfuse.schedulers.factors import Operand, factor
+from taskfuse.schedulers.factors import Operand, factor, is_windowed
 from taskfuse.schedulers.schedule import refuse
 
 
@@ -92,12 +93,13 @@ class MatrixProduct:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False) -> MatrixProduct:
+def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Args:
         outputs: look at what these need alone; ``None``: at all outputs.
         is_swapped: rows are the axis that columns otherwise are: of a result with few rows that is the long one.
+        boxes: the rows of a tile may be a box of several axes.
 
     Raises:
         UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
@@ -120,7 +122,9 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     others = [e for e in exprs if e not in products]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
-    axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=len(products) == 1, is_swapped=is_swapped)
+    alone = len(products) == 1
+    takes_boxes = boxes and alone and outer is None and not reductions and not is_swapped
+    axes, a, b = _multiplied(fusion, expr, others, last, in_blocks=outer is not None, is_alone=alone, is_swapped=is_swapped, takes_boxes=takes_boxes)
     blocks = None if outer is None else block_sums(fusion, expr, outer, axes.m, axes.n)
     if blocks is not None:
         axes = MatrixAxes(result, tuple(p for p in axes.batch if p != blocks.axis), axes.m, axes.n, blocks.axis)
@@ -140,6 +144,7 @@ def _multiplied(
     in_blocks: bool = False,
     is_alone: bool = False,
     is_swapped: bool = False,
+    takes_boxes: bool = False,
 ) -> tuple[MatrixAxes, Operand, Operand]:
     """The axes of a contraction and its factors, that with the rows first.
 
@@ -149,6 +154,7 @@ def _multiplied(
         in_blocks: it multiplies blocks of k.
         is_alone: there is one contraction.
         is_swapped: see :func:`find`.
+        takes_boxes: the rows of a tile may be a box of several axes.
     """
     two, result = factors(fusion, expr), expr.output
     if two is None:
@@ -162,7 +168,13 @@ def _multiplied(
         two = two.swapped()
     if is_swapped:
         two = two.swapped()
-    axes = two.as_matrices(result, last if last in two.columns else None)
+    in_boxes = len(two.summed) > 1 or is_windowed(fusion, result, two.a, two.rows)
+    if in_boxes and not takes_boxes:
+        reason = f"{result.name} sums over several axes or reads windows, and its tiles are taken for sums of blocks, or are reduced, or meet others"
+        raise refuse(fusion, "matmul", reason, "leave it to a fusion of its own")
+    if takes_boxes and not in_boxes and are_better([result.root[p].extent for p in sorted(two.rows)]):
+        in_boxes = two.a.tensor.is_input
+    axes = two.as_matrices(result, last if last in two.columns else None, in_boxes=in_boxes)
     sources = zip(two.places, (two.a, two.b), (axes.m, axes.n), strict=True)
     a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)
     mine, theirs = (o.prologue[-1] if o.prologue else o.tensor for o in (a, b))
@@ -206,8 +218,8 @@ def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
     if not found:
         raise refuse(fusion, "matmul", "it takes one contraction, and there are 0", "give each contraction a fusion of its own")
     for expr in products or found[:1]:
-        if not products or sum(a.is_reduction for a in expr.output.root) != 1:
-            what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products over one axis"
+        if not products:
+            what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products"
             raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     if len(products) > 1 and len(apart(fusion, exprs)) > 1:
         raise refuse(fusion, "matmul", f"it takes one tile of the result at a time, and {len(products)} contractions do not meet", "tf.schedulers.products")

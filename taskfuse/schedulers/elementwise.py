@@ -71,7 +71,7 @@ class Leaf:
     @property
     def turned_by(self) -> int | None:
         """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
-        if not self.is_copy or self.values or len(self.tensor.root) < 2 or not self.reads[0].index:
+        if len(self.reads) != 1 or self.values or len(self.tensor.root) < 2 or not self.reads[0].index:
             return None
         *heads, end = self.reads[0].index
         last = iteration_symbol(len(self.tensor.root) - 1)

@@ -30,18 +30,19 @@ class Output:
 
     Attributes:
         tensor: the output.
-        is_staged: ``stmatrix`` makes tiles of it in Shared memory, of which rows are stored: 16-bit elements, n contiguous, strides of multiples of 16 bytes;
-            or odd, where fragments have no pairs, and would be stored in pieces of sectors.
-        is_bulk: the copy engine stores these; else threads do. It stores whole tiles, and the part that an output is made of may lack some of their rows.
+        is_staged: ``stmatrix`` makes tiles of it in Shared memory: 16-bit elements, n contiguous, and rows of multiples of 16 bytes or of an odd number of
+            elements. Others are as fast from registers, two elements at a time.
+        is_bulk: the copy engine stores these; else threads do, neighbors along a row. It stores whole tiles, and the part that an output is made of may lack
+            some of their rows.
         is_paired: two neighbors along n are one access: n contiguous, and even.
-        size: bytes of one access of a thread to a row.
+        chunk: elements that a thread stores together of a staged row.
     """
 
     tensor: TensorView
     is_staged: bool
     is_bulk: bool
     is_paired: bool
-    size: int = TMA_BYTES
+    chunk: int = TMA_BYTES // STAGED_ITEMSIZE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,9 +228,10 @@ def output_of(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Te
         raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
+    is_paired = row_major and is_multiple(tv.shape[-1], 2, facts)
     size = copy_bytes(tv, facts)
-    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and size in (STAGED_ITEMSIZE, TMA_BYTES)
-    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), row_major and is_multiple(tv.shape[-1], 2, facts), size)
+    staged = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and (size == TMA_BYTES or not is_paired)
+    return Output(tv, staged, staged and tv.is_output and is_bulk(tv, facts), is_paired, size // STAGED_ITEMSIZE)
 
 
 def sides_of(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], axes: MatrixAxes) -> tuple[EpilogueInput, ...]:

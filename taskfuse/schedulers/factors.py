@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from taskfuse.ir import atoms
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, is_multiple, simplify
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, and_, is_multiple, simplify, substitute
 from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
-from taskfuse.target import TMA_BYTES
+from taskfuse.target import TMA_BYTES, TMA_STEP
 
 LDMATRIX_BYTES = 2
 """Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
@@ -77,6 +78,8 @@ def factor(
     Raises:
         UnsupportedError: it is computed, something else reads it, or it is read at an index that no copy serves.
     """
+    if axes.summed or (axes.outer_rows and row == axes.m):
+        return _in_boxes(fusion, expr, others, place, read, row, axes)
     tv = read.tensor
     facts = fusion.facts()
     source = padded_source(fusion, tv)
@@ -100,7 +103,78 @@ def factor(
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     if source is not None:
         return Operand(tv, place, read.index, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
-    return Operand(tv, place, read.index, all(whole), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+    return Operand(tv, place, read.index, all(whole) and is_tile(read), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
+
+
+def is_tile(read: Read) -> bool:
+    """True if the last axes of a tensor are those that tiles are of: axes of one element, at a constant index, are in front of all others."""
+    constant = [isinstance(e, Const) for e in read.index]
+    return constant == sorted(constant, reverse=True)
+
+
+def is_windowed(fusion: Fusion, result: TensorView, read: Read, rows: Collection[int]) -> bool:
+    """True if windows are a factor with the rows: it is read, in some dimension, at each second element of a row, or at a sum of it and a reduced axis."""
+    summed = {p for p, axis in enumerate(result.root) if axis.is_reduction}
+    for e in behind_padding(fusion, read).index:
+        mine = axes_of_index([e]).intersection(rows)
+        if mine and (not summed.isdisjoint(axes_of_index([e])) or any(step_along(e, p, fusion.facts()) != 1 for p in mine)):
+            return True
+    return False
+
+
+def behind_padding(fusion: Fusion, read: Read) -> Read:
+    """What a read of a copy with zeros for elements that do not exist reads of the tensor that is copied; another read as it is."""
+    padded = padded_read(fusion.definition(read.tensor))
+    if padded is None:
+        return read
+    inner, point = resolve(fusion, padded), {str(iteration_symbol(k)): e for k, e in enumerate(read.index)}
+    return Read(inner.tensor, tuple(substitute(e, point) for e in inner.index), and_(read.valid, substitute(inner.valid, point)))
+
+
+def step_along(index: Expr, position: int, facts: Facts) -> int | None:
+    """Elements from one index to that of the next element of an axis; ``None`` if they are not always as many."""
+    own = iteration_symbol(position)
+    step = simplify(substitute(index, {str(own): own + 1}) - index, facts)
+    return step.value if isinstance(step, Const) else None
+
+
+def _in_boxes(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place: int, read: Read, row: int, axes: MatrixAxes) -> Operand:
+    """A factor of a contraction over several axes, or of which a tile has rows along several.
+
+    A tile of it, for one step of the summed axes, is a box of an input: neighbours along an axis of the rows are neighbours of it, or each second one, in a
+    dimension of their own. What else stands in the indices says where the box begins, which may be in the padding.
+    """
+    facts = fusion.facts()
+    inside = behind_padding(fusion, read)
+    tv, source = read.tensor, inside.tensor
+    is_padded = source is not tv
+    if not source.is_input or (is_padded and tv.is_output):
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+    if any(u in others for u in storage_uses(fusion, tv) if u.output is not tv):
+        raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
+    k, own = iteration_symbol(axes.k), axes.rows if row == axes.m else (row,)
+    for p, a in enumerate(expr.output.root):
+        facts = facts.with_range(str(iteration_symbol(p)), 0, a.extent - 1)
+    start = simplify(inside.index[-1] - k, facts)
+    size = copy_bytes(source, facts)
+    is_whole = start is ZERO and axes.extent(axes.k) is source.shape[-1]
+    is_part = axes_of_index([start]).issubset(axes.batch) and all(
+        is_multiple(e, n // tv.dtype.itemsize, facts) for e, n in ((start, TMA_BYTES), (axes.extent(axes.k), SPAN))
+    )
+    if not (is_whole or is_part) or str(k) in inside.valid.free or any(str(k) in e.free for e in inside.index[:-1]):
+        index = ", ".join(map(str, inside.index))
+        raise refuse(fusion, "matmul", f"{expr.output.name} reads {source.name} at [{index}]", "the last of the summed axes is contiguous in both factors")
+    if size == tv.dtype.itemsize:
+        raise refuse(fusion, "matmul", f"rows of {source!r} are copied one element at a time", f"make them multiples of {atoms.CP_ASYNC.min_bytes} bytes")
+    is_box = all(_is_dimension_of(inside.index, p, facts) for p in own)
+    is_own = all(at_axes(expr.output, read)) and is_tile(read)
+    return Operand(tv, place, read.index, is_own, True, is_box and is_bulk(source, facts), size, is_padded=is_padded)
+
+
+def _is_dimension_of(index: Sequence[Expr], position: int, facts: Facts) -> bool:
+    """True if the copy engine can step along an axis: one dimension of a tensor moves by a few elements, and moves along no other axis of the rows."""
+    steps = [step for e in index if (step := step_along(e, position, facts)) != 0]
+    return len(steps) == 1 and steps[0] is not None and 1 <= steps[0] <= TMA_STEP
 
 
 def at_axes(result: TensorView, read: Read) -> list[bool]:

@@ -27,6 +27,7 @@ from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
+from taskfuse.schedulers.packed_products import pack_products
 from taskfuse.schedulers.padded_products import pad_products
 from taskfuse.schedulers.ragged_tiles import as_rows
 from taskfuse.schedulers.roofline import bytes_of, roofline
@@ -37,6 +38,7 @@ from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.short_sums import unroll_short_sums
+from taskfuse.schedulers.walks import walks_apart
 
 WIDE_SHARE: Final = 0.5
 """The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
@@ -66,17 +68,19 @@ class Forms:
         self._search()
 
     def _search(self) -> None:
-        """Search the fusion as it is, with views moved out of the way of products, and the better of these with long sums in chunks, short ones element by
-        element, rows of factors padded, and cuts through narrow tensors; and what is sent to elements in gather form."""
+        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
+        in chunks, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         best = min(self._searches, key=lambda search: search.us, default=None)
+        self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
+            self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
             self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
             self._add("with rows of factors padded", lambda: pad_products(best.fusion, extent), own)
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)

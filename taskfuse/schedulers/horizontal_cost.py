@@ -236,4 +236,4 @@ def _rate(expr: MathExpr, target: Target) -> float:
     atom = expr.output.schedule.atom
     if atom is None or atom.contraction is None:
         return target.lanes
-    return target.tensor_bytes_per_cycle / reads(expr)[0].tensor.dtype.itemsize
+    return target.products_per_cycle(reads(expr)[0].tensor.dtype.itemsize)

@@ -12,13 +12,14 @@ from taskfuse.dtypes import float32
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.canonical import operands
 from taskfuse.schedulers.cost import MatmulProblem, rank
+from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.simt_gemm import simt_us
@@ -51,7 +52,7 @@ def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
 def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | None:
     """The reduced axis of a product, and the length of its chunks; ``None`` if chunks gain nothing."""
     two = factors(fusion, expr, [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)])
-    if two is None or not two.make_a_matrix or len(expr.output.schedule.transforms):
+    if two is None or not two.make_a_matrix or len(two.summed) > 1 or len(expr.output.schedule.transforms):
         return None
     if expr.output.dtype.is_float and expr.output.dtype.bits < float32.bits:
         return None  # each part would be rounded
@@ -64,11 +65,12 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     for p in axes.batch:
         batch *= extent(axes.extent(p))
     k, itemsize, target = whole.value, two.a.tensor.dtype.itemsize, extent.target
-    is_fast = accumulator_dtype(two.a.tensor.dtype, two.b.tensor.dtype) is expr.output.dtype and two.a.tensor.dtype is not float32
+    is_fast = accumulator_dtype(two.a.tensor.dtype, two.b.tensor.dtype, Family.WGMMA) is expr.output.dtype and two.a.tensor.dtype is not float32
 
     def us(chunks: int) -> float:
         if not is_fast:
-            return simt_us((batch * chunks, m, n, k // chunks), expr.output.dtype.itemsize, target)
+            size = batch * chunks, m, n, k // chunks
+            return min(mma_us(size, two.a.tensor.dtype, two.b.tensor.dtype, expr.output.dtype, target), simt_us(size, expr.output.dtype.itemsize, target))
         problem = MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target)
         return min(rank(order)[0].us for order in problem.orders)
 

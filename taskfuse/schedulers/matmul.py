@@ -21,7 +21,6 @@ from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
-from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
@@ -44,8 +43,9 @@ def matmul(
     Several products of the same rows and columns may be there, if the epilogue takes their elements together. The factor with the rows may be a chain of
     elementwise functions of an input of 16 bits with k contiguous.
 
-    The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
-    other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats
+    The product is any sum of products of two inputs, over one axis or several; all further axes are batch axes. One factor may be windows of an input with
+    zeros around it, as in a convolution with channels last. Operands of 16-bit floats have k or their other axis contiguous, those of 8-bit floats, 8-bit
+    integers and float32, and of sums over several axes, have k. Sums are float32, of integers int32. Products of 8-bit floats
     are accumulated with fewer bits than float32, a property of Hopper. The epilogue may read more inputs (bias, residual, scales) and have
     several outputs. Reductions of its results, over rows, columns or both, may be outputs or feed more elementwise math: such a kernel ends with a
     grid barrier. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
@@ -84,7 +84,7 @@ def matmul(
         counts=problem.counts,
         is_computed=problem.prologue is not None,
     )
-    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns)
+    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
     make_roles(script, [scheduled])
     if chosen.residents > 1:
@@ -139,7 +139,7 @@ def _planned(
     problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
@@ -174,7 +174,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
 def size_of(p: MatmulProblem) -> str:
     """Its extents, in words."""
     rows = [f"{p.ragged.rows} rows in {p.ragged.groups} groups"] if p.ragged is not None else [*([p.batch] if p.batch > 1 else []), p.m]
-    size = " x ".join(map(str, [*rows, p.n, p.k]))
+    size = " x ".join(map(str, [*rows, p.n, *([p.walks] if p.walks > 1 else []), p.k]))
     return f"{size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}"
 
 
@@ -188,7 +188,7 @@ def _expected(p: MatmulProblem, e: Estimate) -> str:
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     """Notes on the schedule: special cases, and facts that would make it faster."""
-    notes = list(dict.fromkeys(told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
+    notes = list(dict.fromkeys("" if operand.is_bulk else told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
     return tuple(filter(None, notes))
@@ -197,7 +197,7 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
 def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
     """Raises :class:`UnsupportedError` if no instruction of the tensor cores multiplies such factors."""
     factor, result = product.b.tensor.dtype, product.multiplied.dtype
-    sums = accumulator_dtype(factor, factor)
+    sums = accumulator_dtype(factor, factor, Family.WGMMA)
     if sums is not result:
         raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
     if factor is float32 and not tf32:
@@ -225,7 +225,9 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_staged for out in product.outputs)
     axes = product.axes
-    m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    n, k = extent(axes.extent(axes.n)), extent(axes.extent(axes.k))
+    rows_of = tuple(extent(axes.extent(p)) for p in axes.rows)
+    m, walks = prod(rows_of), prod(extent(axes.extent(p)) for p in axes.summed)
     blocks = None
     if product.blocks is not None:
         k *= product.blocks.size
@@ -272,11 +274,13 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         work,
         matrices,
         by_threads=sum(out.is_staged and not out.is_bulk for out in product.outputs),
-        by_elements=sum(out.is_staged and out.size == STAGED_ITEMSIZE for out in product.outputs),
+        one_by_one=sum(out.is_staged and out.chunk == 1 for out in product.outputs),
         ragged=ragged,
         blocks=blocks,
         counts=counts,
         prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
+        walks=walks,
+        box_of=rows_of if axes.outer_rows else (),
     )
 
 

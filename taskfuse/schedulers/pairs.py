@@ -20,6 +20,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
 from taskfuse.schedulers.elementwise import cost, is_aligned, recompute_all
 from taskfuse.schedulers.factors import at_axes, chosen_by_batch
 from taskfuse.schedulers.schedule import refuse
@@ -89,35 +90,55 @@ def is_settled(fusion: Fusion) -> bool:
     return not any(isinstance(expr, Reduction) and has_body(expr) for expr in needed(fusion))
 
 
-def find(fusion: Fusion) -> PairReduction:
+def find(fusion: Fusion, scheduler: str = "simt_gemm") -> PairReduction:
     """The contraction of ``fusion``.
+
+    Args:
+        scheduler: what asks, for errors.
 
     Raises:
         UnsupportedError: there is not exactly one; its body reads other than two inputs, one with rows and one with columns, or computed ones; an inner
             tensor lacks an axis, or is needed elsewhere; the rest is not elementwise; or an extent may be 0.
     """
-    expr, body = _contraction(fusion)
+    expr, body = _contraction(fusion, scheduler)
     result = expr.output
-    found, readers = _factors(fusion, expr, body)
+    found, readers = _factors(fusion, scheduler, expr, body)
     if not found.make_a_matrix:
-        raise refuse(fusion, "simt_gemm", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
+        raise refuse(fusion, scheduler, f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
     if max(found.rows) > max(found.columns):
         found, readers = found.swapped(), readers[::-1]
     for a in result.root:
         if not prove(ge(a.extent, 1), fusion.facts()):
-            raise refuse(fusion, "simt_gemm", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
+            raise refuse(fusion, scheduler, f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
     axes = found.as_matrices(result)
     reads = tuple(zip((found.a, found.b), (axes.m, axes.n), readers, found.places, strict=True))
     a, b = (
         PairFactor(r.tensor, reader, place, whole and not body, iteration_position(r.index[-1]) == axes.k, _vector(fusion, r.tensor))
         for (r, row, reader, place) in reads
-        for whole in [_check_factor(fusion, r, result, row, axes, {e.output for e in (*body, expr)})]
+        for whole in [_check_factor(fusion, scheduler, r, result, row, axes, {e.output for e in (*body, expr)})]
     )
     widest = max(tv.dtype.itemsize for tv in (result, a.tensor, b.tensor, *(e.output for e in body), *fusion.outputs))
     return PairReduction(axes, a, b, tuple(e.output for e in body), _instructions(expr, body), min(4, VECTOR_BYTES // widest))
 
 
-def _contraction(fusion: Fusion) -> tuple[Reduction, tuple[MathExpr, ...]]:
+def copies(script: Script, problem: PairReduction, result: TensorView) -> tuple[list[TensorView], list[TensorView]]:
+    """What reads each factor, and copies of the factors in Shared memory that it reads instead, at axes of the contraction alone.
+
+    Args:
+        result: what the contraction is computed in.
+    """
+    is_one = problem.a.tensor is problem.b.tensor
+    readers = [result if f.reader is problem.axes.result else f.reader for f in (problem.a, problem.b)]
+    tiles = [
+        script.new(f.tensor, "cache_after", *([result, f.position] if is_one else [])) if f.is_whole else script.through_view(reader, f.position)
+        for f, reader in zip((problem.a, problem.b), readers, strict=True)
+    ]
+    for tile in tiles:
+        script.on(tile).set_memory_type(MemoryType.Shared)
+    return readers, tiles
+
+
+def _contraction(fusion: Fusion, scheduler: str) -> tuple[Reduction, tuple[MathExpr, ...]]:
     """The one reduction, and the inner tensors. Checks that all tensors read at their own points."""
     exprs = needed(fusion)
     found: list[Reduction] = []
@@ -125,9 +146,9 @@ def _contraction(fusion: Fusion) -> tuple[Reduction, tuple[MathExpr, ...]]:
         if isinstance(expr, Reduction):
             found.append(expr)
         elif not isinstance(expr, Pointwise | View):
-            raise refuse(fusion, "simt_gemm", f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
+            raise refuse(fusion, scheduler, f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
     if len(found) != 1:
-        raise refuse(fusion, "simt_gemm", f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
+        raise refuse(fusion, scheduler, f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
     (contraction,) = found
     behind = {contraction.output}
     body = {contraction.output}
@@ -141,20 +162,20 @@ def _contraction(fusion: Fusion) -> tuple[Reduction, tuple[MathExpr, ...]]:
     for expr in exprs:
         tv = expr.output
         if tv not in behind | body:
-            raise refuse(fusion, "simt_gemm", f"{tv.name} does not need the contraction", "leave it to a fusion of its own")
+            raise refuse(fusion, scheduler, f"{tv.name} does not need the contraction", "leave it to a fusion of its own")
         for read in storage_reads(fusion, expr):
             if not read.tensor.is_input and not is_aligned(read, tv):
                 reason = f"{tv.name} reads {read.tensor.name} at points other than its own"
-                raise refuse(fusion, "simt_gemm", reason, "leave it to a fusion of its own")
+                raise refuse(fusion, scheduler, reason, "leave it to a fusion of its own")
     return contraction, tuple(e for e in exprs if e.output in body and e is not contraction)
 
 
-def _factors(fusion: Fusion, expr: Reduction, body: Sequence[MathExpr]) -> tuple[Factors, tuple[TensorView, TensorView]]:
+def _factors(fusion: Fusion, scheduler: str, expr: Reduction, body: Sequence[MathExpr]) -> tuple[Factors, tuple[TensorView, TensorView]]:
     """The factors, and what reads each."""
     if not body:
         found = factors(fusion, expr)
         if found is None:
-            raise refuse(fusion, "simt_gemm", f"{expr.output.name} does not reduce pairs of elements of two tensors", "tf.schedulers.reduction")
+            raise refuse(fusion, scheduler, f"{expr.output.name} does not reduce pairs of elements of two tensors", "tf.schedulers.reduction")
         return found, (expr.output, expr.output)
     places = [
         (e.output, place, operand)
@@ -163,12 +184,12 @@ def _factors(fusion: Fusion, expr: Reduction, body: Sequence[MathExpr]) -> tuple
         if isinstance(operand, Read) and operand.tensor.is_input
     ]
     if len(places) != 2:
-        raise refuse(fusion, "simt_gemm", f"what {expr.output.name} reduces reads elements of inputs in {len(places)} places", "tf.schedulers.reduction")
+        raise refuse(fusion, scheduler, f"what {expr.output.name} reduces reads elements of inputs in {len(places)} places", "tf.schedulers.reduction")
     (first, at, a), (second, there, b) = places
     return classified(expr.output, (a, b), (at, there)), (first, second)
 
 
-def _check_factor(fusion: Fusion, read: Read, result: TensorView, row: int, axes: MatrixAxes, body: set[TensorView]) -> bool:
+def _check_factor(fusion: Fusion, scheduler: str, read: Read, result: TensorView, row: int, axes: MatrixAxes, body: set[TensorView]) -> bool:
     """Whether a factor is read at axes of the contraction alone.
 
     Raises:
@@ -178,12 +199,12 @@ def _check_factor(fusion: Fusion, read: Read, result: TensorView, row: int, axes
     positions = [iteration_position(e) for e in read.index]
     uses = storage_uses(fusion, tv)
     if not tv.is_input or not all(use.output in body for use in uses):
-        raise refuse(fusion, "simt_gemm", f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
+        raise refuse(fusion, scheduler, f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
     known = [p for p in positions if p is not None]
     whole = at_axes(result, read)
     is_found = all(w or c for w, c in zip(whole, chosen_by_batch(read, row, axes), strict=True)) and whole[-1]
     if not is_found or read.valid is not TRUE or len(set(known)) != len(known):
-        raise refuse(fusion, "simt_gemm", f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
+        raise refuse(fusion, scheduler, f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
     return all(whole)
 
 

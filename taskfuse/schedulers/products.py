@@ -11,6 +11,7 @@ of the next product are loaded while the last one of this is stored. A result is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from taskfuse.ir.fusion import Fusion
@@ -78,7 +79,7 @@ def _planned(
     fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool
 ) -> tuple[list[MatrixProduct], list[MatmulProblem], tuple[ListEstimate, ...]]:
     """The products, their problems, and all parameters with their estimates, the fastest first."""
-    found = [find(fusion, outputs) for outputs in _parts(fusion)]
+    found = [_from_registers(find(fusion, outputs, boxes=False)) for outputs in _parts(fusion)]
     for product in found:
         check_types(fusion, product, tf32)
     _check_alike(fusion, found)
@@ -86,6 +87,11 @@ def _planned(
     if not problems[0].target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
     return found, problems, rank_lists(tuple(problems))
+
+
+def _from_registers(product: MatrixProduct) -> MatrixProduct:
+    """The product without outputs that threads store from Shared memory: the staging area of a list is filled ahead of bulk stores alone."""
+    return replace(product, outputs=tuple(out if out.is_bulk else replace(out, is_staged=False) for out in product.outputs))
 
 
 def _check_claims(problems: Sequence[MatmulProblem], config: ProductsConfig) -> None:

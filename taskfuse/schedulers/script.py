@@ -108,26 +108,41 @@ class Script:
         return self._made(tv.chunk_scan(extent), call)
 
     def cascade(
-        self, reductions: Sequence[TensorView], chunk: int, parts: int | None = None, adjacent: int | None = None, rows: int | None = None
+        self,
+        reductions: Sequence[TensorView],
+        chunk: int,
+        parts: int | None = None,
+        adjacent: int | None = None,
+        rows: int | None = None,
+        along: int | None = None,
     ) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`; what it makes is found by name."""
         more = [x for x in (parts, adjacent) if x is not None]
-        by = "" if rows is None else f", rows={rows}"
+        by = "".join(f", {name}={value}" for name, value in (("rows", rows), ("along", along)) if value is not None)
         self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
-        return cascade(reductions, chunk, *more, rows=rows)
+        return cascade(reductions, chunk, *more, rows=rows, along=along)
 
     def chunk_cascade(self, reductions: Sequence[TensorView], n: int, multiple: int) -> tuple[TensorView, ...]:
         """:func:`taskfuse.chunk_cascade`."""
         call = f"tf.chunk_cascade({self.spell(list(reductions))}, {n}, {multiple})"
         return self._made(chunk_cascade(reductions, n, multiple), call)
 
-    def through_view(self, tv: TensorView, operand: int) -> TensorView:
+    def through_view(self, tv: TensorView, operand: int, view: TensorView | None = None) -> TensorView:
         """:meth:`TensorView.through_view`."""
-        call = f"{self.on(tv).name}.through_view({operand})"
-        made = tv.through_view(operand)
+        own = self.on(tv).name
+        call = f"{own}.through_view({operand}{'' if view is None else f', {self.spell(view)}'})"
+        made = tv.through_view(operand, view)
+        if made is view:
+            self._write(call)
+            return made
         self._known[made.name] = made
         self._write(f"{self._variable(made)} = {call}")
         return made
+
+    def pack_factors(self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int]) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.pack_factors`."""
+        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)})"
+        return self._made(tv.pack_factors(axis, multiple, operands), call)
 
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""
@@ -221,7 +236,7 @@ class Script:
             case MemoryType():
                 return f"MemoryType.{value.name}"
             case Atom():
-                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.wgmma{value.tile}"
+                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.{value.instruction.value}{value.tile}"
             case list():
                 return f"[{', '.join(self.spell(x) for x in cast('list[object]', value))}]"
             case _:

@@ -64,9 +64,10 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
     bound = result(lambda: roofline(fusion, extent), 0.0, "no roofline", faults)
     least = SLACK * result(lambda: _least(fusion, extent), 0.0, "no bound", faults)
     several: Segmentation | UnsupportedError | None = None
+    is_aside = False
     while True:
         one = found.best
-        if one is None or one.schedule.us > least:
+        if one is None or one.schedule.us > least or is_aside:
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
                 try:
@@ -88,6 +89,7 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
             found.drop(came.refused)
         elif came.schedule.is_far and not found.is_last and not budget.is_spent:
             found.put_aside(came.schedule)
+            is_aside = True
         else:
             return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
 

@@ -21,13 +21,12 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import made_from, needed
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.elementwise import divides, registers
-from taskfuse.schedulers.pairs import PairFactor, PairReduction, find, is_settled, settle
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, find, is_settled, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -190,14 +189,7 @@ class _SimtGemm:
         result, inner = problem.axes.result, problem.inner
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         registers(script, [out for out in self.stored if out is not result], [], self._together())
-        is_one = problem.a.tensor is problem.b.tensor
-        readers = [acc if f.reader is result else f.reader for f in (problem.a, problem.b)]
-        tiles = [
-            script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) if f.is_whole else script.through_view(reader, f.position)
-            for f, reader in zip((problem.a, problem.b), readers, strict=True)
-        ]
-        for tile in tiles:
-            script.on(tile).set_memory_type(MemoryType.Shared)
+        readers, tiles = copies(script, problem, acc)
         behind = [e.output for e in needed(self.fusion) if not among(e.output, (acc, *inner, *tiles))]
         self._blocks(acc, behind)
         self._propagate(readers, tiles, self.steps)  # while they read the tiles: their axes are told by these reads, also where both are of one tensor

@@ -42,7 +42,7 @@ from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion, grouped
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
-from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import WARP
 
 WGMMA_K_BYTES = 32
@@ -90,13 +90,17 @@ class WarpSpecialized:
         script: takes the calls.
         turn: its place in a list of products; their operands pass through one ring, and their results through one staging area.
         across: groups of tiles have rows of several matrices of the batch.
+        box: rows of a tile along each axis of the rows, where these are several.
     """
 
-    def __init__(self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None, *, across: bool = False) -> None:
+    def __init__(
+        self, script: Script, product: MatrixProduct, config: MatmulConfig, turn: Turn | None = None, *, across: bool = False, box: Sequence[int] = ()
+    ) -> None:
         self.script = script
         self.turn = turn
         self.product = product
         self.config = config
+        self.box = box
         self.itemsize = product.a.tensor.dtype.itemsize
         self.shares_rows = not config.is_pingpong
         self.splits_rows = config.rows > WGMMA_ROWS
@@ -142,7 +146,6 @@ class WarpSpecialized:
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.in_bulk: list[TensorView] = []
-        self.sizes: dict[TensorView, int] = {}
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
             tv = out.tensor
@@ -150,7 +153,6 @@ class WarpSpecialized:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
                 self.in_bulk += [tv] if out.is_bulk else []
-                self.sizes[tv] = out.size
                 tv = staging
             else:
                 self.direct.append((tv, out.is_paired))
@@ -223,15 +225,17 @@ class WarpSpecialized:
         script.comment(f"tiles: [{', '.join(names)}, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
         acc = script.on(self.result)
         batch, rank = len(axes.batch), int(self.clustered)
-        order = [*axes.batch, axes.m, axes.n, axes.k]
+        order = [*axes.batch, *axes.rows, axes.n, *axes.summed, axes.k]
         if order != sorted(order):
             acc.reorder(order)
-        acc.split(batch, config.tile_m)
+        self._tile_rows(acc, batch)
         if self.clustered:
             acc.split(batch, config.cluster)
         acc.split(batch + rank + 2, config.tile_n)
         if self.promotion is None:
-            acc.split(batch + rank + 4, config.tile_k)
+            acc.split(-1, config.tile_k)
+            for _ in axes.summed:
+                acc.merge(batch + rank + 4)
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]; k is that of a block if blocks are summed
         last = batch + rank + 5 + (self.promotion is None)
         acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
@@ -260,6 +264,19 @@ class WarpSpecialized:
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
 
+    def _tile_rows(self, acc: Recorded, first: int) -> None:
+        """The axes of the rows, from loop axis ``first`` on, to the number of a tile and the row in it."""
+        if not self.box:
+            acc.split(first, self.config.tile_m)
+            return
+        count = len(self.box)
+        for k, extent in enumerate(self.box):
+            acc.split(first + 2 * k, extent)
+        acc.reorder({first + 2 * k + i: first + count * i + k for k in range(count) for i in range(2)})
+        for place in (first, first + 1):
+            for _ in range(count - 1):
+                acc.merge(place)
+
     def _operands(self) -> None:
         """The ring: [head, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes, threads move them in pieces."""
         sources = [source for own in self.sources for source in own]
@@ -268,6 +285,9 @@ class WarpSpecialized:
         for source in sources:
             tv, operand = source.tensor, source.operand
             call = self.script.on(tv)
+            if source.is_rows:
+                for count in range(len(self.box), 1, -1):
+                    call.merge(-1 - count)
             if self._pieces(source) > 1:
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
@@ -279,7 +299,7 @@ class WarpSpecialized:
                 loads.by_threads(call, operand.size, self.itemsize)
 
     def _ring(self, name: str) -> tuple[str, ...]:
-        """The name of a ring that the products of a list have together, or those of one tile that walk along k one after another."""
+        """The name of a ring of operands that the products of a list have together, or those of one tile that walk along k one after another."""
         return () if self.turn is None and (not self.beside or self.product.shares_steps) else (name,)
 
     def _pieces(self, source: FactorCopy) -> int:
@@ -360,7 +380,7 @@ class WarpSpecialized:
                 script.on(tv).bind(-1, P.Vectorize)
         for k, (staging, out) in enumerate(self.staged):
             call = script.on(staging)
-            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS, *self._ring(f"results {k}"))
+            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS, *(() if self.turn is None else (f"results {k}",)))
             call.split(tile[1], STMATRIX).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
@@ -368,25 +388,26 @@ class WarpSpecialized:
             if among(out, self.in_bulk):
                 script.on(out).set_atom(atoms.TMA_STORE, tile)
             else:
-                self._by_warps(out)
+                self._by_warps(out, next(o.chunk for o in self.product.outputs if o.tensor is out))
         self.parts.finish()
         self._share_loops()
 
-    def _by_warps(self, out: TensorView) -> None:
-        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks, then rows and chunks one after another, elements of a chunk].
-        A chunk is what one access takes: 16 bytes, or one element."""
+    def _by_warps(self, out: TensorView, chunk: int) -> None:
+        """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks, rows and chunks one after another, elements of a chunk]."""
         call, m = self.script.on(out), self.piece + 1
-        chunk = self.sizes[out] // STAGED_ITEMSIZE
-        lanes = min(WARP, self.config.columns // chunk)
-        call.split(m + 1, chunk).split(m + 1, lanes).split(m, STMATRIX).split(m + 1, WARP // lanes)
-        # [warp, rows, rows at once, chunks one after another, chunks, elements of a chunk]
-        call.reorder([*range(m + 1), m + 2, m + 4, m + 1, m + 3, m + 5])
-        for k in range(3):
-            call.bind(m + k, P.TIDx)
-        call.bind(m + 3, P.Unroll)
-        call.bind(m + 4, P.Unroll)
-        if chunk > 1:
-            call.bind(m + 5, P.Vectorize)
+        call.split(m + 1, chunk).split(m, STMATRIX)  # [warp, row, chunk, element]
+        lanes = self.config.columns // chunk
+        if lanes > WARP:
+            call.split(m + 2, WARP).reorder({m + 3: m + 1})  # [warp, chunk, row, others, element]
+            for k in range(2):
+                call.bind(m + k, P.TIDx)
+            call.bind(m + 2, P.Unroll).bind(m + 3, P.Unroll)
+        else:
+            call.split(m + 1, WARP // lanes).reorder({m + 1: m + 3})
+            for k in range(3):
+                call.bind(m + k, P.TIDx)
+            call.bind(m + 3, P.Unroll)
+        call.bind(m + 4, P.Vectorize if chunk > 1 else P.Unroll)
 
     def _share_loops(self) -> None:
         script, p = self.script, self.piece

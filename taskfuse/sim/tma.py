@@ -62,8 +62,8 @@ def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coo
         lane = table.get(np.asarray([thread]))
         inside = np.ones(steps.shape[1], np.bool_)
         index = np.zeros(steps.shape[1], np.int64)
-        for code, axis, extent, stride in zip(coords, steps, box.shape, box.strides, strict=True):
-            position = code.value(lane, agent.env) + axis
+        for code, axis, step, extent, stride in zip(coords, steps, param.step, box.shape, box.strides, strict=True):
+            position = code.value(lane, agent.env) + axis * step
             inside &= (position >= 0) & (position < extent)
             index += position * stride
         base = shared.origin + int(site.offset(lane, agent.env, shared)) * shared.dtype.itemsize

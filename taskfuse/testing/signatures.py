@@ -56,6 +56,8 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "grouped_matmul_masked": "takes a table of promised values: taskfuse.testing.grouped",
     "grouped_matmul_tiled": "takes a table of promised values: taskfuse.testing.grouped",
     "grouped_matmul_aligned": "takes a table of promised values: taskfuse.testing.grouped",
+    "varlen_attention": "takes tables of promised values",
+    "paged_attention": "takes a table of pages, and one of lengths",
 }
 """Ops that cannot be called so, and why."""
 MOST: Final = 4

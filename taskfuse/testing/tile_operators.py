@@ -48,6 +48,13 @@ def _turned(p: TensorMapParam) -> Iterator[TensorMapParam]:
         yield replace(p, box=(*p.box[:-2], p.box[-1], p.box[-2]))
 
 
+def _stepped(p: TensorMapParam) -> Iterator[TensorMapParam]:
+    """Other steps along one axis: of every element of a box, or of every second."""
+    for k in range(len(p.box) - 1):
+        step = 2 if p.step[k] == 1 else 1
+        yield replace(p, steps=(*p.step[:k], step, *p.step[k + 1 :]))
+
+
 def _other_map(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
     if isinstance(s, TmaLoad | TmaStore):
         for p in kernel.params:
@@ -134,6 +141,7 @@ TILE_OPERATORS: tuple[Operator, ...] = (
     Operator("another map", in_writers(_other_map)),
     Operator("another swizzle of a map", _maps(_swizzled)),
     Operator("box of a map turned", _maps(_turned)),
+    Operator("other steps of a map", _maps(_stepped)),
     Operator("descriptor elsewhere", in_writers(_descriptors(_offsets))),
     Operator("descriptor's strides", in_writers(_descriptors(_strides))),
     Operator("descriptor's swizzle", in_writers(_descriptors(_spans))),

@@ -14,6 +14,7 @@ KEPT = frozenset(
         "_softmax_backward_data silu silu_backward gelu gelu_backward addmm baddbmm addcmul addcdiv native_layer_norm logsumexp index_add",
         "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention",
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention scaled_dot_product_attention",
+        "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward",
         "upsample_bilinear2d upsample_nearest2d upsample_bicubic2d grid_sampler_2d",
     )
     for name in line.split()

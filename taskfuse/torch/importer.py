@@ -6,6 +6,7 @@ A node is importable if a fusion of it alone can be made: there is no second lis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any, Self
@@ -21,12 +22,16 @@ from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
 from taskfuse.torch.metadata import Meta, Refused, integer, members, meta_of, results, row_major, same_places, symbols_of
-from taskfuse.torch.rules.attention import ATTENTION
+from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.table import INTO, rule_of
+from taskfuse.torch.rules.windows import CONVOLUTIONS
 from taskfuse.torch.worth import times
 
 WRAPPERS = frozenset({"aten", "prims"})
+
+BY_SCHEDULE = frozenset((*ATTENTION, *GRADIENTS)) | CONVOLUTIONS
+"""Ops whose expected times are those of schedules, not of rooflines."""
 
 SLOWER = "expected times: "
 """How a reason begins that is none why a fusion cannot be made, only why it is not worth it."""
@@ -113,6 +118,9 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any])
     for place, argument in enumerate(node.target._schema.arguments):
         own = place < len(node.args) and not argument.kwarg_only
         value = node.args[place] if own else node.kwargs.get(argument.name, argument.default_value)
+        if argument.name in STATES:
+            given[argument.name] = None
+            continue
         given[argument.name] = _value(value, value_of)
         if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
             passed.add(argument.name)
@@ -174,18 +182,22 @@ def _key(value: Any) -> Any:
 
 def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
     device = next((out.device for out in outs if out is not None), None)
+    arguments = node.target._schema.arguments if isinstance(node.target, torch._ops.OpOverload) else ()
+    unread = {value for value, argument in zip(node.args, arguments, strict=False) if argument.name in STATES}
     try:
         for arg in node.all_input_nodes:
             value = arg.meta["val"]
+            if arg in unread:
+                continue
             if isinstance(value, torch.Tensor):
                 meta = meta_of(value)
                 if meta.device != device and not meta.is_host_number:
                     return f"it moves data from {meta.device} to {device}"
-        with Importer("trial") as trial:
+        with Importer("trial", name_of(node)[0] in CONVOLUTIONS) as trial:
             for y in made(node, trial.value_of):
                 if y is not None and not y.is_input:
                     trial.fusion.add_output(copy(y))
-        if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in ATTENTION:  # its times are those of a schedule
+        if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in BY_SCHEDULE:  # its times are those of a schedule
             ours, theirs = times(trial.fusion)
             if ours > theirs:
                 return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"
@@ -198,9 +210,14 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
 
 @dataclass(slots=True)
 class Importer:
-    """A fusion under construction; a context manager, inside which it is the current one."""
+    """A fusion under construction; a context manager, inside which it is the current one.
+
+    Attributes:
+        lies: whether strides of inputs are declared: convolutions are made of the order in which channels lie.
+    """
 
     name: str
+    lies: bool = False
     fusion: Fusion = field(init=False)
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     tensors: list[Node] = field(default_factory=list[Node])
@@ -243,7 +260,11 @@ class Importer:
             self.numbers.append(node)
             return full([], define_scalar(meta.dtype, f"n{len(self.numbers) - 1}"), meta.dtype)
         self.tensors.append(node)
-        return define_tensor(list(meta.shape), meta.dtype, f"x{len(self.tensors) - 1}")
+        made = define_tensor(list(meta.shape), meta.dtype, f"x{len(self.tensors) - 1}")
+        if self.lies and not same_places(meta.shape, meta.strides, row_major(meta.shape)):
+            with suppress(TaskfuseError):  # of elements that share a place
+                self.fusion.set_strides(made, list(meta.strides))
+        return made
 
     def add(self, node: Node) -> None:
         """Make the results of a node."""
@@ -286,7 +307,9 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
     Raises:
         Refused, TaskfuseError: as :func:`made`.
     """
-    with Importer("region") as building:
+    nodes = list(nodes)
+    lies = any(node.target is not getitem and name_of(node)[0] in CONVOLUTIONS for node in nodes)
+    with Importer("region", lies) as building:
         done: dict[Node, None] = {}
         for node in nodes:
             for inner in _with_expanded(node, done, expand):
@@ -301,14 +324,14 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
         for name in integers:
             fusion.dims.pop(name, None)
     if integers:
-        return _with_integers(tuple(done), outputs, integers)
+        return _with_integers(tuple(done), outputs, integers, lies)
     return ImportedRegion(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided)
 
 
-def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str]) -> ImportedRegion:
+def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str], lies: bool) -> ImportedRegion:
     """The fusion of nodes with symbols that are not extents of inputs: the graph passes their values."""
     facts = {name: dim for node in nodes for value in _values(node) for name, dim in symbols_of(value)}
-    with Importer("region") as building:
+    with Importer("region", lies) as building:
         for name in integers:
             dim = facts[name]
             define_integer(name, dim.min, dim.max)

@@ -1,4 +1,4 @@
-"""Matrix products, and attention, that become fusions with the elementwise math around them, where that is expected to take no longer than torch.
+"""Matrix products, convolutions, attention and its gradients: fusions with the math around them where that is expected to take no longer than torch.
 
 torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
 product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex
@@ -23,11 +23,17 @@ from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, m
 from taskfuse.torch.importer import imported
 from taskfuse.torch.metadata import Refused
 from taskfuse.torch.random_states import is_state
-from taskfuse.torch.rules.attention import ATTENTION
+from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS
 from taskfuse.torch.rules.reductions import PRODUCTS
-from taskfuse.torch.worth import attention_times, product_times
+from taskfuse.torch.rules.windows import CONVOLUTIONS
+from taskfuse.torch.worth import attention_times, gradient_times, product_times
 
-JOINED: Final = dict.fromkeys(PRODUCTS, "a matrix product") | dict.fromkeys(ATTENTION, "attention")
+JOINED: Final = (
+    dict.fromkeys(PRODUCTS, "a matrix product")
+    | dict.fromkeys(CONVOLUTIONS, "a convolution")
+    | dict.fromkeys(ATTENTION, "attention")
+    | dict.fromkeys(GRADIENTS, "gradients of attention")
+)
 """The ops that groups are made around, and what reports say where torch computes them."""
 
 MOST: Final = 8
@@ -49,7 +55,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     for node in graph.nodes:
         if not _is_free(node, plan):
             continue
-        for group in _alone(node) if op_name(node) in ATTENTION else _around(node, plan):
+        for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan):
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes):
                 continue
@@ -145,15 +151,16 @@ def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, .
         return known[key]
 
     try:
-        if op_name(group[0]) in ATTENTION:
+        if op_name(group[0]) in (*ATTENTION, *GRADIENTS):
             whole = fusion(group, [n for n in group if n.target is getitem and n.users and not is_state(n)])
-            is_causal = argument(group[0], "is_causal") is True
-            return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: attention_times(whole, op_name(group[0]), is_causal))
-        last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS]
+            is_causal, own = argument(group[0], "is_causal") is True, attention_times if op_name(group[0]) in ATTENTION else gradient_times
+            return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: own(whole, op_name(group[0]), is_causal))
+        last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS | CONVOLUTIONS]
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
         rest = fusion([n for n in group if n not in products], [last])
         joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
-        return remembered([whole, *alone, rest], str(joins), lambda: product_times(whole, alone, rest, joins))
+        has_views = any(op_name(n) in CONVOLUTIONS for n in products)
+        return remembered([whole, *alone, rest], str(joins), lambda: product_times(whole, alone, rest, joins, has_views=has_views))
     except (Refused, TaskfuseError):
         return None

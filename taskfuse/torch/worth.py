@@ -11,17 +11,24 @@ Of products and of attention the schedulers' cost models tell the time, and of t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
+from taskfuse.runtime.memory_order import in_memory_order
 from taskfuse.schedulers.attention import offer as attention_offer
+from taskfuse.schedulers.back_to_back import find as find_chain
+from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_cascades import chunks_of, walks_alone
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segmenter import choose_segments
+from taskfuse.schedulers.walks import walks_apart
+from taskfuse.target import Target
 
 DIGITS: Final = 8
 """Passes of a radix sort of 32-bit keys, 4 bits in each (Merrill and Grimshaw, "High Performance and Scalable Radix Sorting", 2011): a property of the
@@ -65,7 +72,26 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
     return ours if chunks is None else chunks.us, target.kernel_us(products, target.dram_us(bytes_of(fusion, extent)))
 
 
-def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool) -> tuple[float, float] | None:
+def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
+    """The expected times of the gradients of attention, in microseconds: as walks of ``tf.schedulers.back_to_back`` with what comes before them, and by an op
+    of torch; ``None`` if there are no such walks, so that functions of scores would be in memory."""
+    target = present()
+    extent = Sizes(fusion, None, target)
+    form = walks_apart(fusion, target)
+    walks = list(walks_alone(fusion if form is None else form.fusion))
+    try:
+        offers = [back_to_back_offer(walk, target=target).us for walk in walks]
+    except UnsupportedError:
+        return None
+    if not walks or sum(len(find_chain(walk).last) for walk in walks) < len(fusion.outputs):
+        return None
+    moved = target.dram_us(bytes_of(fusion, extent))
+    reached = target.torch.flash_gradients if op.removesuffix("_backward") in FLASH else target.torch.cudnn_gradients
+    theirs = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
+    return sum(offers) + target.kernel_us(moved), target.kernel_us(theirs, moved)
+
+
+def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:
     """The expected time of a fusion of products and what follows them, and at least that of torch, in microseconds; ``None`` without a scheduler for it.
 
     Args:
@@ -73,12 +99,11 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, join
         products: each product alone.
         rest: what follows, which is one kernel.
         joins: what reads the result would be in the kernel of the rest, too: then it saves only its reads of the products.
+        has_views: factors may be views that only a kernel of its own takes as arrays, as weights of one place are: segments are searched for.
     """
     target = present()
-    form = canonical(fusion, Sizes(fusion, None, target))
-    try:
-        ours = matmul_offer(fusion if form is None else form.fusion, target=target).us
-    except UnsupportedError:
+    ours = _product_us(in_memory_order(fusion).fusion, target, has_views)
+    if ours is None:
         return None
     extent = Sizes(rest, None, target)
     read = target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
@@ -87,3 +112,17 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, join
         own = Sizes(f, None, target)
         theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / target.torch.products))
     return ours, theirs + (read if joins else roofline(rest, extent))
+
+
+def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None:
+    """The expected time of one kernel of tensor cores, or of several of which one is, in microseconds; ``None`` if there is none."""
+    form = canonical(fusion, Sizes(fusion, None, target))
+    found: list[float] = []
+    for given in (fusion, *([] if form is None else [form.fusion])):
+        with suppress(UnsupportedError):
+            found.append(matmul_offer(given, target=target).us)
+    if not found and has_views:
+        with suppress(UnsupportedError):
+            segments = choose_segments(fusion, target=target)
+            found += [segments.us] if any(step.schedule.scheduler == "matmul" for step in segments.steps) else []
+    return min(found, default=None)

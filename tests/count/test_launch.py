@@ -31,6 +31,12 @@ def test_a_multiprocessor_holds_as_many_blocks_as_fit(block: int, shared: str, r
     assert launch(block=block, shared=shared or "LOCAL t: float32[]", N=1).resident == resident
 
 
+def test_tables_are_in_their_range() -> None:
+    text = TEXT.format(grid="1", block=32, shared="LOCAL t: float32[]").replace("(x:", "(t: int32[5], u: int32[3] rising 0..N, x:")
+    found = Launch.of(parse_kernel(text + "  y[clamp(t[threadIdx.x // 8 of 5], 2, 10)] = copy(x[clamp(u[1 of 3], 0, N)])\n"), {"N": 40}, DEFAULT)
+    assert {name: elements.tolist() for name, elements in found.tables.items()} == {"t": [2, 4, 6, 8, 10], "u": [0, 20, 40]}
+
+
 def test_registers_of_buffers_count() -> None:
     used = TEXT.format(grid="N", block=256, shared="LOCAL t: float32[200]") + "  t[0] = copy(x[0])\n"
     assert Launch.of(parse_kernel(used), {"N": 1}, DEFAULT).resident == 1

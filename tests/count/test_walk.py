@@ -119,3 +119,13 @@ def test_lanes_that_read_one_index_find_one_row(op: str) -> None:
     rows, elements = counted((65536,), 64), counted((65536,), 1)
     assert rows.coalesced > 0.95
     assert elements.coalesced < 0.6
+
+
+def test_iterations_of_an_unrolled_loop_do_not_wait_for_each_other() -> None:
+    def chain(body: str) -> float:
+        return copied(f"t[0] = copy(x[LINEAR])\nFOR k in 0..64{body}\ny[LINEAR] = copy(t[1])\n", declarations="LOCAL t: float32[64]").chain
+
+    independent, one_by_one = chain(" UNROLL:\n  t[k] = exp(2.0)"), chain(":\n  t[k] = exp(2.0)")
+    accumulated = chain(" UNROLL:\n  t[1] = add(t[1], 2.0)")
+    assert 2 * independent < one_by_one
+    assert accumulated >= 64 * DEFAULT.assumed.chain_cycles

@@ -147,8 +147,11 @@ class FakeDriver(Driver):
     def resident_clusters(self, function: Function, grid: Sequence[int], block: Sequence[int], cluster: Sequence[int], shared: int) -> int:
         return self.clusters
 
-    def tensor_map(self, dtype: MapType, address: int, shape: Sequence[int], strides: Sequence[int], box: Sequence[int], swizzle: int) -> bytes:
-        self.maps.append((dtype, address, tuple(shape), tuple(strides), tuple(box), swizzle))
+    def tensor_map(
+        self, dtype: MapType, address: int, shape: Sequence[int], strides: Sequence[int], box: Sequence[int], swizzle: int, element_steps: Sequence[int]
+    ) -> bytes:
+        steps = () if set(element_steps) == {1} else (tuple(element_steps),)
+        self.maps.append((dtype, address, tuple(shape), tuple(strides), tuple(box), swizzle, *steps))
         return struct.pack("<Q", address) + bytes(120)
 
     def allocate(self, size: int, stream: int) -> int:

@@ -114,11 +114,11 @@ def test_a_tensor_map_is_encoded_in_aligned_memory() -> None:
     def encode(place: int, dtype: int, rank: int, address: int, *rest: Any) -> int:
         assert place % 64 == 0
         ctypes.memmove(place, bytes(range(128)), 128)
-        assert [list(array) for array in rest[:4]] == [[64, 7, 5], [256, 2048, 0], [64, 4, 2], [1, 1, 1]]
+        assert [list(array) for array in rest[:4]] == [[64, 7, 5], [256, 2048, 0], [64, 8, 2], [1, 2, 1]]
         assert (dtype, rank, address, rest[4:]) == (7, 3, 4096, (0, 3, 2, 0))
         return 0
 
-    found = driver_of(Library(cuTensorMapEncodeTiled=encode)).tensor_map(MapType.FLOAT32, 4096, (64, 7, 5), (256, 2048), (64, 4, 2), 128)
+    found = driver_of(Library(cuTensorMapEncodeTiled=encode)).tensor_map(MapType.FLOAT32, 4096, (64, 7, 5), (256, 2048), (64, 4, 2), 128, (1, 2, 1))
     assert found == bytes(range(128))
 
 

@@ -92,5 +92,9 @@ def test_searches_are_named_and_what_is_there_for_certain() -> None:
     found = parse_kernel(head + f"y[{place}] = copy(x[clamp(t[{place} + 1 of 5], 0, 63)])\ny[{place}] = copy(x[clamp(t[{place} + 1 of 5], 0, 63)])\n")
     names = [str(e) for e in Divisions(found, frozenset()).of(found.body, {})]
     assert names == [place, f"clamp(t[{place} + 1 of 5], 0, 63)"]
+    other = parse_kernel(head.replace("(t:", "(u: int32[5], t:") + f"FOR i in 0..4:\n  y[i] = copy(x[clamp(u[{place} + 1 of 5], 0, 63)])\n")
+    assert [str(e) for e in Divisions(other, frozenset()).of(other.body, {})] == [f"clamp(u[{place} + 1 of 5], 0, 63)"]
+    there = parse_kernel(head + "FOR i in 0..4:\n  y[i] = copy(x[clamp(t[threadIdx.x//8 of 5], 0, 63)])\n")
+    assert [str(e) for e in Divisions(there, frozenset()).of(there.body, {})] == ["clamp(t[threadIdx.x//8 of 5], 0, 63)"]
     bare = parse_kernel(head + "y[0] = copy(x[clamp(t[threadIdx.x of 5], 0, 63)])\ny[1] = copy(x[clamp(t[threadIdx.x of 5], 0, 63)])\n")
     assert Divisions(bare, frozenset()).of(bare.body, {}) == []  # a thread may have no such element

@@ -1,5 +1,7 @@
 """Bodies, control flow and computations of kernel IR in CUDA C++."""
 
+import re
+
 import pytest
 
 import taskfuse as tf
@@ -7,11 +9,14 @@ from taskfuse.cuda.source import emit
 from taskfuse.cuda.statements import operand_dtypes
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import const
-from taskfuse.kir import parse_kernel
+from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.variant import ArgumentLayout, Variant
+from taskfuse.schedulers import BackToBackConfig
 from tests.cuda.adding import checked
+from tests.schedulers.back_to_backs import of_keys
 
 HEAD = """\
 KERNEL k(x: {dtype}[N, 32], p: bool[32]) -> (y: {dtype}[N, 32])
@@ -153,3 +158,16 @@ FOR i in clamp(t[blockIdx.x of 5], 0, 64)..clamp(t[blockIdx.x + 1 of 5], 0, 64):
     (loop,) = [line.strip() for line in emit(kernel, Variant((ArgumentLayout.DENSE,) * 3)).text.split("\n") if "for (int i = " in line and "t[" in line]
     assert loop.endswith("; i < i_end; ++i) {")
     assert loop.index("t[blockIdx_x + 1]") < loop.index(";")
+
+
+# -- tensor cores -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_reads_of_accumulators_stay_behind_the_waits_for_them() -> None:
+    """Of two products in flight the first is waited for, and then the second."""
+    fusion = of_keys(sizes=(64, 64))
+    tf.schedulers.back_to_back(fusion, BackToBackConfig(1, 32, 2))
+    kernel = tf.lower(fusion)
+    scores, gradients = (s.acc.buffer for s in [s for s in walk(kernel) if isinstance(s, Wgmma)][:2])
+    lines = re.findall(r"^\s+wgmma_(wait<\d>|retired)\((\w*)", kernel.cuda_source(), re.M)
+    assert lines[:4] == [("wait<1>", ""), ("retired", scores), ("wait<0>", ""), ("retired", gradients)]

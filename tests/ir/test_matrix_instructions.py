@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32, uint8
 from taskfuse.ir.matrix_instructions import (
     MATRIX_INSTRUCTIONS,
     Family,
@@ -37,7 +37,37 @@ def test_rows_are_found_by_their_k() -> None:
     assert (row.m, row.k, row.sums, row.shape.threads) == (64, 16, float32, 128)
     assert find(Family.WGMMA, bfloat16, bfloat16, 8) is None
     assert find(Family.WGMMA, bfloat16, float16, 16) is None
-    assert {(r.k * r.a.itemsize, r.a.itemsize == r.b.itemsize) for r in MATRIX_INSTRUCTIONS if r.shape.layouts is None} == {(32, True)}
+    others = [r for r in MATRIX_INSTRUCTIONS if r.shape.layouts is None and r.a is not float64]
+    assert {(r.k * r.a.itemsize, r.a.itemsize == r.b.itemsize) for r in others} == {(32, True)}
+
+
+def test_float64() -> None:
+    """PTX ISA, "mma.sync", shapes of .f64: m8n8k4 since sm_80, m16n8k4, k8 and k16 since sm_90."""
+    found = {(r.m, r.k): r for r in rows(Family.MMA, float64, float64)}
+    assert {at: r.arch for at, r in found.items()} == {(8, 4): 80, (16, 4): 90, (16, 8): 90, (16, 16): 90}
+    assert found[16, 8].ptx(8) == "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64"
+    assert find(Family.MMA, float64, float64, 4) is found[16, 4]
+    assert find(Family.MMA, float64, float64, 4, m=8) is found[8, 4]
+    assert accumulator_dtype(float64, float64) is float64
+    assert accumulator_dtype(float64, float64, Family.WGMMA) is None
+    assert not rows(Family.WGMMA, float64, float64)
+
+
+@pytest.mark.parametrize(("m", "k", "a", "b", "c"), [(8, 4, 1, 1, 2), (16, 4, 2, 1, 4), (16, 8, 4, 2, 4), (16, 16, 8, 4, 4)])
+def test_fragments_of_float64(m: int, k: int, a: int, b: int, c: int) -> None:
+    """PTX ISA, "Matrix Fragments for mma.m8n8k4 / m16n8k4 / m16n8k8 / m16n8k16 with .f64 floating point type", element by element."""
+    row = find(Family.MMA, float64, float64, k, m=m)
+    assert row is not None
+    assert row.a_registers is not None
+    assert row.b_registers is not None
+    acc = row.accumulator(8)
+    assert (row.a_registers.count, row.b_registers.count, acc.count) == (a, b, c)
+    for lane in range(32):
+        group, own = lane // 4, lane % 4
+        halves = m // 8
+        assert [row.a_registers.position(lane, i) for i in range(a)] == [(group + 8 * (i % halves), own + 4 * (i // halves)) for i in range(a)]
+        assert [row.b_registers.position(lane, i) for i in range(b)] == [(own + 4 * i, group) for i in range(b)]
+        assert [acc.position(lane, i) for i in range(c)] == [(group + 8 * (i // 2), 2 * own + i % 2) for i in range(c)]
 
 
 def test_quad_pairs() -> None:
@@ -55,7 +85,7 @@ def test_quad_pairs() -> None:
     assert find(Family.MMA, float16, float16, 4) is None
     assert find(Family.MMA, bfloat16, bfloat16, 4, layouts) is None
     assert exists(Family.MMA, 8, 8, 4, layouts)
-    assert not exists(Family.MMA, 8, 8, 4)
+    assert not exists(Family.MMA, 8, 8, 8)
     assert shape_of(Family.MMA, 8, layouts) is wide.shape
 
 
@@ -100,4 +130,4 @@ def test_widths_of_integers_are_fewer() -> None:
     assert not exists(Family.WGMMA, 64, 264, 16)
     assert not exists(Family.MMA, 16, 16, 16)
     assert spans(shapes(Family.WGMMA)) == "32 bytes"
-    assert spans(shapes(Family.MMA)) == "8 or 32 bytes"
+    assert spans(shapes(Family.MMA)) == "8 or 32 or 64 or 128 bytes"

@@ -12,6 +12,7 @@ DECLARATIONS = """\
   DIM N, S multiple_of 8
   TENSORMAP map_x = x box (8, 64) swizzle 128
   TENSORMAP map_y = y box (8, 64) swizzle 128
+  TENSORMAP map_2 = y box (8, 64) step (2, 1) swizzle 128
   GRID (N, 1, 1)  BLOCK (32, 4, 1)
   LOCAL r: float32[]
   LOCAL acc: float32[64]

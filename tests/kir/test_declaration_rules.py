@@ -50,6 +50,23 @@ HEADERS = [
         "the innermost axis of the box of 'map_x' has 256 bytes, more than the swizzle span of 128",
         None,
     ),
+    *(
+        (
+            "map_x = x box (8, 64)",
+            f"map_x = x box (8, 64) step {step}",
+            "map_x = x box (8, 64) step (8, 1)",
+            f"the steps of 'map_x' are {step}: one for each axis, 1 to 8 and 1 along the innermost, are possible",
+            None,
+        )
+        for step in ("(2, 2)", "(9, 1)", "(1, 2, 1)")
+    ),
+    (
+        "map_x = x box (8, 64)",
+        "map_x = x box (200, 64) step (2, 1)",
+        "map_x = x box (128, 64) step (2, 1)",
+        "the box of 'map_x' has an axis of 400 elements; 1 to 256 are possible",
+        None,
+    ),
     (
         "map_x = x box (8, 64) swizzle 128",
         "map_x = x box (8, 64) swizzle 48",

@@ -36,6 +36,11 @@ INSTRUCTIONS = [
     ),
     ("TMA f[0] <- map_x(0, 0) on full[0]", "TMA does not convert: 'f' is float32, 'x' is bfloat16", "TMA s[0, 0, 0] <- map_x(N, 0) on full[0]"),
     ("TMA s[0, 0, 0] <- map_x(0) on full[0]", "'map_x' has 2 axes, the copy 1 coordinates", "TMA map_y(0, 64) <- s[0, 0, 0]"),
+    (
+        "TMA map_2(0, 64) <- s[0, 0, 0]",
+        "'map_2' has steps, and a box that is stored has all elements of its part of the tensor",
+        "TMA s[0, 0, 0] <- map_2(0, 64) on full[0]",
+    ),
     ("TMA low[0, 0] <- map_x(0, 0) on full[0]", "'low' is aligned to 128 bytes; TMA needs 1024", "TMA s[0, 8, 0] <- map_x(0, 0) on full[0]"),
     # wgmma
     (WGMMA.replace("bfloat16", "float64"), "wgmma does not multiply float64", WGMMA),

@@ -160,7 +160,9 @@ def kernels(draw: st.DrawFn) -> Kernel:
         TensorParam("tv0", float32, (sym("N"), 4 * sym("S")), is_output=False),
         ScalarParam("alpha", draw(DTYPE)),
         TensorParam("tv9", draw(DTYPE), (), is_output=True),
-        TensorMapParam("map0", "tv0", tuple(draw(st.lists(st.integers(1, 256), max_size=5))), draw(st.sampled_from([0, 32, 64, 128]))),
+        TensorMapParam(
+            "map0", "tv0", tuple(draw(st.lists(st.integers(1, 256), max_size=5))), draw(st.sampled_from([0, 32, 64, 128])), draw(st.sampled_from([(), (2, 1)]))
+        ),
     )
     buffers = (
         Buffer(LOCAL_SCALAR, draw(DTYPE), MemoryType.Local, (), draw(st.sampled_from([1, 4, 8]))),

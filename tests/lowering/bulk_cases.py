@@ -5,7 +5,11 @@ from collections.abc import Callable, Sequence
 import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.expr import Literal, Read
+from taskfuse.ir.scalar import and_, const, ge, lt
 from taskfuse.ir.tasks import Node
+from taskfuse.ops.select import define_select
 from tests.lowering.cases import Case, Cases
 from tests.lowering.running import bind
 
@@ -219,9 +223,10 @@ def matmul() -> tf.Fusion:
 
 
 def view(of: Callable[[tf.TensorView], tf.TensorView]) -> tf.Fusion:
-    """A bulk copy of a view of a [16, 64] tensor, two rows at a time."""
+    """A bulk copy of a view of a [16, 64] tensor, or of a part of it with zeros around, two rows at a time."""
     with tf.Fusion("view") as fusion:
-        a = tf.copy(of(tf.define_tensor([16, 64], name="x")))
+        seen = of(tf.define_tensor([16, 64], name="x"))
+        a = tf.copy(seen) if fusion.is_view(seen) else seen
         y = tf.neg(a)
         fusion.add_output(y)
     for tv in (a, y):
@@ -230,6 +235,33 @@ def view(of: Callable[[tf.TensorView], tf.TensorView]) -> tf.Fusion:
     a.set_atom(LOAD, range(1, len(a.loop)))
     ring(a, 1)
     fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def inner_zeros(x: tf.TensorView) -> tf.TensorView:
+    """``x`` with zeros in place of its first rows, which exist."""
+    index = (iteration_symbol(0), iteration_symbol(1))
+    return define_select(x.fusion, "zeros", x.shape, (Read(x, index, ge(index[0], 3)), Literal(0.0, x.dtype)), x.dtype)
+
+
+def every_second_with_zeros(x: tf.TensorView) -> tf.TensorView:
+    """Rows -3, -1, .. 19 of ``x``, which has 16."""
+    row, column = 2 * iteration_symbol(0) - 3, iteration_symbol(1)
+    return define_select(x.fusion, "rows", (const(12), x.shape[1]), (Read(x, (row, column), and_(ge(row, 0), lt(row, 16))), Literal(0.0, x.dtype)), x.dtype)
+
+
+def stored_in_steps() -> tf.Fusion:
+    """Every second row of four is stored at once."""
+    with tf.Fusion("steps") as fusion:
+        y = tf.neg(tf.define_tensor([16, 64], name="x"))
+        fusion.add_output(y)
+    made = y.cache_before()
+    made.set_memory_type(SHARED)
+    for tv in (made, y):
+        tv.split(0, 4).split(1, 2).reorder({1: 2, 2: 1})
+    made.axis(-1).parallelize(TX)
+    y.set_atom(STORE, (2, 3))
+    made.inline_at(2)
     return fusion
 
 
@@ -360,6 +392,10 @@ def cases() -> dict[str, Case]:
             ("matmul", matmul, ((20, 40), (11, 40))),
             ("rows of a view", lambda: view(lambda x: x[3:, :]), ((16, 64),)),
             ("columns of a view", lambda: view(lambda x: x[:, 4:36]), ((16, 64),)),
+            ("every second row", lambda: view(lambda x: x[::2, :]), ((16, 64),)),
+            ("every third row, to the last", lambda: view(lambda x: x[1::3, :]), ((16, 64),)),
+            ("zeros around", lambda: view(lambda x: tf.pad(x, [(3, 2), (0, 0)])), ((16, 64),)),
+            ("every second row, and zeros around", lambda: view(every_second_with_zeros), ((16, 64),)),
             ("another shape", lambda: view(lambda x: tf.reshape(x, (4, 4, 64))), ((16, 64),)),
             ("another axis", lambda: view(lambda x: tf.expand_dims(x, 1)), ((16, 64),)),
             ("after another group", after_another_group, ((4, 8, 32),) * 2),

@@ -12,7 +12,22 @@ from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import If, TmaStore
 from taskfuse.kir.synchronization import Expect, FenceProxyAsync, InitBarrier, Wait, WaitGroup
 from tests.cuda.compiled import compiles, texts
-from tests.lowering.bulk_cases import BX, CASES, LOAD, SHARED, STORE, TX, TY, after_another_group, made_and_read, side_by_side, stream, view
+from tests.lowering.bulk_cases import (
+    BX,
+    CASES,
+    LOAD,
+    SHARED,
+    STORE,
+    TX,
+    TY,
+    after_another_group,
+    inner_zeros,
+    made_and_read,
+    side_by_side,
+    stored_in_steps,
+    stream,
+    view,
+)
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, buffer, numbers, refused
 
@@ -45,6 +60,12 @@ def test_the_box_is_the_tile_and_the_swizzle_that_of_the_layout() -> None:
     assert buffer(kernel, "tv2").align == 1024
     kernel = CASES.lowered("4d both")[1]
     assert [(p.box, p.swizzle) for p in kernel.params if isinstance(p, TensorMapParam)] == [((2, 2, 2, 4), 0)] * 2
+
+
+def test_a_box_takes_every_second_row() -> None:
+    kernel = CASES.lowered("every second row")[1]
+    assert (box(kernel, "tv2.map").box, box(kernel, "tv2.map").steps) == ((2, 64), (2, 1))
+    assert "TENSORMAP tv2.map = x box (2, 64) step (2, 1) swizzle 0" in str(kernel)
 
 
 def test_a_fill_brings_all_its_boxes() -> None:
@@ -294,9 +315,24 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
         "help: cache_after() of an input and cache_before() of an output make such copies",
     ),
     "a step": (
-        lambda: view(lambda x: x[::2, :]),
-        "cannot lower tv2: the atom tma_load cannot make its copy: its 128 Bulk points span a box of 3 x 64 elements in Global memory\n"
+        lambda: view(lambda x: x[::9, :]),
+        "cannot lower tv2: the atom tma_load cannot make its copy: its elements are 9 x 1 from one to the next\n"
+        "help: an axis of a box takes at least every 8th",
+    ),
+    "a step along rows": (
+        lambda: view(lambda x: x[:, ::2]),
+        "cannot lower tv2: the atom tma_load cannot make its copy: its 64 Bulk points span a box of 2 x 63 elements in Global memory\n"
         "help: bind to Bulk whole inner parts of splits, so that the tile is a dense box",
+    ),
+    "a step of what is stored": (
+        stored_in_steps,
+        "cannot lower tv1: the atom tma_store cannot make its copy: its elements are 2 x 1 from one to the next\n"
+        "help: bind to Bulk whole inner parts of splits, so that the tile is a dense box",
+    ),
+    "zeros inside": (
+        lambda: view(inner_zeros),
+        "cannot lower tv1: the atom tma_load copies whole boxes, and its tensor has zeros where 2*i0 + v >= 3 does not hold\n"
+        "help: split the axis so that a loop over its tiles ends where its terms do",
     ),
     "backwards": (
         lambda: view(lambda x: x[::-1, :]),

@@ -42,6 +42,10 @@ def test_no_name_of_torch_belongs_to_two_ops() -> None:
     assert len(set(names)) == len(names)
 
 
+def _wide(x: TensorView) -> tf.DType:
+    return tf.float64 if x.dtype is tf.float64 else tf.float32
+
+
 ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "full_like": lambda x: tf.full_like(x, 1),
     "pad": lambda x: tf.pad(x, [(1, 0), (0, 1)]),
@@ -65,6 +69,9 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "bincount": lambda at: tf.bincount(at[0], 3),
     "fold": lambda x: tf.fold("maximum", x),
     "scaled_dot_product_attention": lambda x: tf.scaled_dot_product_attention(x, x, x),
+    "scaled_dot_product_attention_backward": lambda x: tf.scaled_dot_product_attention_backward(x, x, x, x, x, tf.cast(x[:, 0], _wide(x)))[0],
+    "varlen_attention": lambda x: varlen(tf.reshape(x, [2, 1, 2]), tf.table("cuts", 2, high=2, rising=True)),
+    "paged_attention": lambda x: paged(tf.reshape(x, [1, 1, 2, 2]), tf.reshape(x, [1, 2, 1, 2])),
     "associative_scan": lambda x: tf.associative_scan(lambda a, b: (tf.maximum(a[0], b[0]),), x)[0],
     "segmented_cumsum": lambda x: tf.segmented_cumsum(x, tf.ne(x, 0)),
     "var_mean": lambda x: tf.var_mean(x)[0],
@@ -111,6 +118,9 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "addcmul": lambda a, b: tf.addcmul(a, b, b),
     "addcdiv": lambda a, b: tf.addcdiv(a, b, b),
     "convolve": lambda a, b: tf.convolve(a[0], b[0]),
+    "conv1d": lambda x, w: tf.conv1d(tf.reshape(x, [1, 2, 2]), tf.reshape(w, [2, 2, 1])),
+    "conv2d": lambda x, w: tf.conv2d(tf.reshape(x, [1, 2, 2, 1]), tf.reshape(w, [2, 2, 1, 1])),
+    "conv3d": lambda x, w: tf.conv3d(tf.reshape(x, [1, 2, 2, 1, 1]), tf.reshape(w, [2, 2, 1, 1, 1])),
     "cross": lambda a, b: tf.cross(tf.cat([a, a], 0)[:3], tf.cat([b, b], 0)[:3], 0),
     "addmm": lambda a, b: tf.addmm(a, b, b),
     "baddbmm": lambda a, b: tf.baddbmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
@@ -149,7 +159,9 @@ OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),
     "masked_fill": 2,
     "trunc_divide": 2,
-    **dict.fromkeys(("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "convolve", "linear", "isin", "bucketize", "isclose", "prelu"), 2),
+    **dict.fromkeys(
+        ("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "convolve", "linear", "isin", "bucketize", "isclose", "prelu", "conv1d", "conv2d", "conv3d"), 2
+    ),
     **dict.fromkeys(("grid_sample", "cosine_similarity", "addmm", "addcmul", "addcdiv", "baddbmm", "inner", "vdot", "tensordot", "kron", "cross"), 2),
     **dict.fromkeys(("cdist", "hstack", "vstack", "dstack", "column_stack"), 2),
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "nll_loss", "cross_entropy"), 2),
@@ -174,6 +186,16 @@ OPERANDS = {
     "take_along_axis": 2,
     "gather": 2,
 }
+
+
+def varlen(x: TensorView, cuts: TensorView) -> TensorView:
+    return tf.varlen_attention(x, x, x, cuts, cuts)
+
+
+def paged(query: TensorView, keys: TensorView) -> TensorView:
+    return tf.paged_attention(query, keys, keys, tf.table("pages", 1, high=0), tf.table("lengths", 1, high=2))
+
+
 MADE = {name for name, row in OPS.items() if row.kind is OpKind.CREATION and not name.endswith("_like")}
 
 

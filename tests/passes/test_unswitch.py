@@ -6,7 +6,7 @@ from taskfuse.kir import parse_kernel, verify_kernel
 from taskfuse.passes.unswitch import Unswitch
 
 HEAD = """\
-KERNEL k(x: float32[M, N]) -> (y: float32[M, N])
+KERNEL k(x: float32[M, N], t: int32[8]) -> (y: float32[M, N])
   DIM M, N
   GRID (1, 1, 1)  BLOCK (64, 2, 1)
   LOCAL a: float32[16]
@@ -37,6 +37,8 @@ WHOLE = {
     "a warp has one row of threads": ("i < threadIdx.y", "i < threadIdx.y"),
     "digits of the lane": ("16*(threadIdx.x//32) + i + j + 2*(threadIdx.x % 4) < N", "i + 37 < N"),
     "the other sign": ("i <= N - j - threadIdx.x", "i <= N - 78"),
+    "an element of a table": ("16*i + j < clamp(t[min(M, 3) of 8], 0, N)", "16*i + 15 < clamp(t[min(M, 3) of 8], 0, N)"),
+    "a bound of the whole loop": ("16*i + j < threadIdx.x + min(M, 40)", "16*i + 15 < min(M, 40)"),
     "several conditions": ("16*i + j < N && i <= threadIdx.x", "16*i + 15 < N && i <= 0"),
 }
 

@@ -26,3 +26,14 @@ def test_executables_and_errors_come_back() -> None:
 def test_few_fusions_are_compiled_here() -> None:
     assert compiled_elsewhere([fusion(1.0)] * (FEWEST - 1), {}, 8) == [None] * (FEWEST - 1)
     assert compiled_elsewhere([fusion(1.0)] * FEWEST, {}, 1) == [None] * FEWEST
+
+
+def test_a_process_that_ends_leaves_its_fusion_to_the_caller() -> None:
+    """An argument that ``taskfuse.compile`` does not have is no error of taskfuse: the processes end."""
+    fusions = [fusion(float(k)) for k in range(4)]
+    assert compiled_elsewhere(fusions, {"backend": "sim", "unknown": 1}, 2) == [None] * 4
+
+
+def test_many_fusions_for_few_processes() -> None:
+    made = compiled_elsewhere([fusion(float(k)) for k in range(5)], {"backend": "sim", "cache": False, "target": "H100"}, 2)
+    assert [run(np.zeros(4, np.float32))[0][0] for run in made] == list(range(5))

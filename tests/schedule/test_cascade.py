@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Fold, Pointwise, Reduction, View
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import evaluate
 from tests.schedule.cascades import CASES, arguments, logsumexp, random_cascade
 from tests.schedule.folded import P, attention, walked
 from tests.testing.ptx.compiled import compared
@@ -227,6 +229,48 @@ def test_random_cascades_that_end() -> None:
     assert sum(any(isinstance(e, Reduction) and e.ends for e in fusion.exprs()) for fusion in made) > 4
 
 
+def ends(condition: Callable[..., Any], **options: int) -> list[int] | None:
+    """The chunks of 4 that walks take of which a mask leaves some of 50 columns j of each of 3 batches b and 16 rows i; ``None``: all, whatever it leaves."""
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor([3, "M", "N"], name="x")
+        b, i, j = (tf.iota([3, x.shape[1], x.shape[2]], axis=k) for k in range(3))
+        s = tf.where(condition(b, i, j), x, -np.inf)
+        top = tf.max(s, axis=2)
+        total = tf.sum(tf.exp(s - tf.expand_dims(top, 2)), axis=2)
+        fusion.add_output(total)
+    tf.cascade([top, total], 4, **options)
+    (found,) = {end for e in fusion.exprs() if isinstance(e, Reduction) for _, end in e.ends} or {None}
+    return None if found is None else [int(evaluate(found, {"i0": b, "i1": i, "M": 16, "N": 50})) for b in range(3) for i in range(16)]
+
+
+def needed(condition: Callable[..., Any], rows: int) -> list[int]:
+    """The chunks of which something is left for a row of each block of ``rows``."""
+    b, i, j = np.mgrid[:3, :16, :50]
+    last = np.where(condition(b, i, j), j + 1, 0).max(axis=2).reshape(3, -1, rows).max(axis=2)
+    return (-(-np.repeat(last, rows, axis=1) // 4)).ravel().tolist()
+
+
+ALONG: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
+    "the rows alone": (lambda b, i, j: j < i + 1, {}),
+    "rows and batches": (lambda b, i, j: j < i + b * 8, {"along": 1}),
+    "batches alone": (lambda b, i, j: j < b * 8, {"along": 1}),
+    "no row has more than others": (lambda b, i, j: j < b * 8 + i % 3 + 1, {"along": 1}),
+    "two conditions": (lambda b, i, j: (j < b * 8) & (j < i + 1), {"along": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_ends_along_several_dimensions(name: str) -> None:
+    """Blocks have 8 rows along one of them, and one element of the others."""
+    condition, options = ALONG[name]
+    assert ends(condition, rows=8, **options) == needed(condition, 8)
+
+
+def test_ends_that_are_not_known() -> None:
+    assert ends(lambda b, i, j: j < i + b * 5, rows=8) is None  # rows along which dimension?
+    assert ends(lambda b, i, j: j < b * 8 - i, rows=8, along=1) is None
+
+
 def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView] | tf.TensorView], *cut: object) -> str:
     with tf.Fusion():
         given = build(tf.define_tensor(["M", "N"], name="x"))
@@ -255,6 +299,8 @@ def test_refusals() -> None:
     assert "the parts are (2, 0)" in refusal(lambda x: [tf.max(x, axis=1)], 4, (2, 0))
     assert "the parts are 'two'" in refusal(lambda x: [tf.max(x, axis=1)], 4, "two")
     assert "3 elements of a chunk of 4 are adjacent" in refusal(lambda x: [tf.max(x, axis=1)], 4, 2, 3)
+    assert "rows along dimension 1" in refusal(lambda x: [tf.max(x, axis=1)], 4, (), None, 8, 1)
+    assert "rows along dimension 0" in refusal(lambda x: [tf.max(x, axis=1)], 4, (), None, None, 0)
     assert "reduces M elements, and" in refusal(lambda x: [tf.max(x, axis=1), tf.max(x, axis=0)])
     assert "is not a sum of floats" in refusal(lambda x: [a := tf.max(x, axis=1), tf.max(x - tf.expand_dims(a, 1), axis=1)])
     assert "at other elements of the axis than its own" in refusal(lambda x: over(x, lambda x, r: tf.flip(tf.exp(x - r), 1)))

@@ -65,7 +65,7 @@ def test_chunks_of_nothing_but_masked_elements_add_nothing() -> None:
 
 @pytest.mark.parametrize("make", [logsumexp, lambda: attention(scale=False)])
 def test_its_kernel_is_right(make: Callable[[], Made]) -> None:
-    """Proved for all extents; that it is what was written is assumed, with evidence."""
+    """Proved for all extents. This schedule computes maxima again where they are read; that it is what was written is then assumed, with evidence."""
     fusion, reductions = make()
     args = arguments(fusion, 9, 2, 7)
     wanted = fusion.evaluate(*args)

@@ -9,7 +9,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.expr import Read, Reduction
-from taskfuse.schedule.masked_ends import constant_end, masked_end
+from taskfuse.schedule.masked_ends import constant_end, masked_end, masked_start
 
 T = tf.TensorView
 
@@ -34,6 +34,8 @@ FOUND: dict[str, tuple[Callable[[T, T, T], T], str]] = {
     "a choice": (lambda x, i, j: tf.max(tf.where(j <= i, x, -math.inf), axis=1), "i0 + 1"),
     "a choice the other way round": (lambda x, i, j: tf.max(tf.where(i < j, -math.inf, x), axis=1), "i0 + 1"),
     "filled": (lambda x, i, j: tf.max(tf.masked_fill(x, j > i * 2, -math.inf), axis=1), "2*i0 + 1"),
+    "two conditions": (lambda x, i, j: tf.max(tf.where((j <= i) & (j < 7), x, -math.inf), axis=1), "min(i0 + 1, 7)"),
+    "a product of two": (lambda x, i, j: tf.sum(tf.tril(x) * tf.where(j < 5, x, 0.0), axis=1), "min(i0 + 1, 5)"),
     "arithmetic": (lambda x, i, j: tf.max(tf.where(j - 3 < i * 2, x, -math.inf), axis=1), "2*i0 + 3"),
     "a constant": (lambda x, i, j: tf.max(tf.where(j < 5, x, -math.inf), axis=1), "5"),
     "a triangle": (lambda x, i, j: tf.sum(tf.tril(x), axis=1), "i0 + 1"),
@@ -54,6 +56,28 @@ FOUND: dict[str, tuple[Callable[[T, T, T], T], str]] = {
 def test_ends(name: str) -> None:
     build, wanted = FOUND[name]
     assert ends(build) == wanted
+
+
+STARTS: dict[str, tuple[Callable[[T, T, T], T], str]] = {
+    "queries of a key": (lambda x, i, j: tf.max(tf.where(j >= i, x, -math.inf), axis=1), "i0"),
+    "the other way round": (lambda x, i, j: tf.max(tf.where(j < i + 3, -math.inf, x), axis=1), "i0 + 3"),
+    "a triangle": (lambda x, i, j: tf.sum(tf.triu(x), axis=1), "i0"),
+    "a function": (lambda x, i, j: tf.sum(tf.exp(tf.where(i <= j, x, -math.inf) - top(x)), axis=1), "i0"),
+    "an end": (lambda x, i, j: tf.max(tf.where(j <= i, x, -math.inf), axis=1), "None"),
+    "not neutral": (lambda x, i, j: tf.max(tf.where(j >= i, x, 0.0), axis=1), "None"),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_starts(name: str) -> None:
+    build, wanted = STARTS[name]
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["M", "N"])
+        out = build(x, tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0))
+        fusion.add_output(out)
+    expr = fusion.definition(out)
+    assert isinstance(expr, Reduction)
+    assert str(masked_start(fusion, expr, 1)) == wanted
 
 
 BEHIND: dict[str, tuple[Callable[[T, T, T], T], float, str]] = {
@@ -108,6 +132,32 @@ def test_chunks_that_are_left_out_are_not_read(rows: int) -> None:
     last = -(-(6 // rows * rows + rows) // 4) * 4
     v[last:] = np.nan
     np.testing.assert_allclose(fusion.evaluate(x, v)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "shape"), [(1, (7, 19)), (2, (7, 16)), (5, (19, 7)), (4, (8, 8))])
+def test_walks_whose_terms_start_go_backwards(rows: int, shape: tuple[int, int]) -> None:
+    """NaN stands where no block of rows comes to: in front of the chunk with the first element of the first row that is asked for."""
+
+    def build() -> tuple[tf.Fusion, list[T]]:
+        with tf.Fusion("starts") as fusion:
+            x, v = tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["N", 3], name="v")
+            i, j = tf.expand_dims(tf.arange(x.shape[0]), 1), tf.expand_dims(tf.arange(x.shape[1]), 0)
+            p = tf.exp2(tf.where(j >= i + 5, x, -math.inf))
+            sums = [tf.matmul(p, v), tf.sum(p * x, axis=1)]
+            for tv in sums:
+                fusion.add_output(tv)
+        return fusion, sums
+
+    fusion, sums = build()
+    rng = np.random.default_rng(rows)
+    x, v = rng.standard_normal(shape).astype(np.float32), rng.standard_normal((shape[1], 3)).astype(np.float32)
+    wanted = fusion.evaluate(x, v)
+    tf.cascade(sums, 4, rows=rows)
+    assert sum(isinstance(e, Reduction) and bool(e.ends) for e in fusion.exprs()) == 2
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    v[: 5 // 4 * 4] = np.nan
+    for found, expected in zip(fusion.evaluate(x, v), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_refused() -> None:

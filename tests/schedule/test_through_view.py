@@ -5,7 +5,7 @@ import numpy as np
 import taskfuse as tf
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.storage import storage_reads
-from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedule.through_view import is_whole, own_index, reads_through
 from tests.schedule.points import refused
 
 
@@ -91,6 +91,23 @@ def test_one_axis_twice_is_not_whole() -> None:
     first, second = read.index
     assert is_whole(expr, read, (second, first))
     assert not is_whole(expr, read, (first, first))
+
+
+def test_a_view_that_another_reader_has() -> None:
+    with tf.Fusion("halves") as fusion:
+        x = tf.define_tensor([8, 4], name="x")
+        low, again, high = (tf.exp(x[part]) for part in (slice(0, 4), slice(0, 4), slice(4, 8)))
+        for tv in (low, again, high):
+            fusion.add_output(tv)
+    view = low.through_view(0)
+    assert reads_through(again, 0, view)
+    assert again.through_view(0, view) is view
+    assert not reads_through(high, 0, view)
+    assert not reads_through(high, 0, x)
+    wanted = f"through_view({high.name}): {view.name} is another view than that of operand 0\nhelp: leave it out, and a view is made"
+    assert refused(lambda: high.through_view(0, view), fusion) == wanted
+    given = np.arange(32, dtype=np.float32).reshape(8, 4) / 16
+    np.testing.assert_array_equal(fusion.evaluate(given)[1], np.exp(given[:4]))
 
 
 def test_refusals() -> None:

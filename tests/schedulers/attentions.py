@@ -43,6 +43,14 @@ def softcapped() -> tf.Fusion:
     return fusion
 
 
+def keys_that_are_values() -> tf.Fusion:
+    """Both products read one tensor."""
+    with tf.Fusion() as fusion:
+        q, k = (tf.define_tensor([e, 32], dtype=tf.bfloat16) for e in ("M", "N"))
+        fusion.add_output(tf.scaled_dot_product_attention(q, k, k))
+    return fusion
+
+
 def arrays(fusion: tf.Fusion, m: int, n: int) -> list[NDArray[Any]]:
     """Random inputs; a batch of 2."""
     sizes = {"B": 2, "M": m, "N": n}
@@ -56,6 +64,7 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "one short chunk of keys": (lambda: attention(heads=("B",), sizes=("M", 30)), AttentionConfig(1, 32, 2), (70, 30)),
     "one chunk of causal keys": (lambda: attention(sizes=(30, 30), is_causal=True), AttentionConfig(1, 32, 2), (30, 30)),
     "other columns": (lambda: attention(96, 64, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
+    "keys that are values": (keys_that_are_values, AttentionConfig(1, 32, 2), (70, 50)),
     "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
     "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),

@@ -36,6 +36,20 @@ def test_what_the_blocks_of_causal_walks_cannot() -> None:
         tf.schedulers.attention(attention(sizes=(256, 256), is_causal=True), AttentionConfig(1, 64, 2, blocks=132, query_stages=2))
 
 
+def test_tiles_that_blocks_claim_take_shared_memory() -> None:
+    def causal() -> tf.Fusion:
+        return attention(128, sizes=(4096, 4096), is_causal=True, heads=(4, 16))
+
+    chosen = tf.schedulers.attention(causal())
+    assert chosen.config.blocks  # they claim
+    for option in chosen.alternatives[:3]:
+        fusion = causal()
+        tf.schedulers.attention(fusion, option.config)
+        assert tf.lower(fusion).resources().shared_bytes <= H200.limits.block_shared
+    with pytest.raises(UnsupportedError, match="Shared memory"):
+        tf.schedulers.attention(causal(), AttentionConfig(2, 192, 2, blocks=132))
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")],

@@ -89,7 +89,7 @@ def rows_contiguous(fusion: tf.Fusion) -> None:
 CASES: dict[Callable[[tf.Fusion], None], str] = {
     two_products: "2 contractions do not meet",
     many_products: "a tile has accumulators for each of 26 contractions, and no registers are left",
-    row_sum: "tv1 is a reduction by add of copy, not a sum of products over one axis",
+    row_sum: "tv1 is a reduction by add of copy, not a sum of products",
     computed_factor: "the factor tv1 is computed",
     read_twice: "a is read by more than the contraction",
     vector: "tv2 has no rows or no columns",

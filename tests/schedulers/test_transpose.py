@@ -62,3 +62,13 @@ def test_patches_are_read_and_stored_in_whole_sectors() -> None:
 def test_channels_of_less_than_a_sector_are_left_to_pointwise() -> None:
     with pytest.raises(UnsupportedError, match="contiguous along the last axis of the outputs, or along none"):
         tf.schedulers.transpose(patches(2, 8, 2, 3))
+
+
+@pytest.mark.parametrize("end", [1, 5])
+def test_a_padded_transpose_passes_through_tiles(end: int) -> None:
+    with tf.Fusion("padded") as fusion:
+        x = tf.define_tensor([63, 70], dtype=tf.bfloat16, name="x")
+        fusion.add_output(tf.pad(x.T, ((0, 0), (0, end))))
+    found = checked(fusion, [array(63, 70, dtype=tf.bfloat16)])
+    assert found.steps[0].schedule.scheduler == "transpose"
+    assert found.steps[0].schedule.config.turned == 1

@@ -1,10 +1,13 @@
-"""The tensors of walks: two products with reductions between them, whatever else a fusion computes."""
+"""The tensors of walks: products with reductions, or functions, between them, whatever else a fusion computes."""
 
 import taskfuse as tf
+from taskfuse.ir.expr import Reduction
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.back_to_back import find as find_chain
 from taskfuse.schedulers.segmenter import choose_segments
-from taskfuse.schedulers.walks import walks
+from taskfuse.schedulers.walks import walks, walks_apart
+from taskfuse.target import DEFAULT
 from tests.schedulers.attentions import attention
 
 
@@ -35,12 +38,47 @@ def test_positions_that_masks_compare_belong_to_it() -> None:
     assert len(Parts(fusion).extract(found, "walk").inputs) == 3
 
 
-def test_products_without_reductions_between_are_none() -> None:
+def test_products_of_products_are_one() -> None:
     with tf.Fusion() as fusion:
         a, b, c = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(3))
         fusion.add_output(tf.matmul(tf.matmul(a, b), c))
-    assert not list(walks(fusion))
+    assert [len(found) for found in walks(fusion)] == [3]
     assert not list(walks(attention_of_one_product()))
+
+
+def gradients(depth: int = 128) -> tf.Fusion:
+    """Of attention: sums over keys and sums over queries need the same scores."""
+    with tf.Fusion("gradients") as fusion:
+        g, q, k, v, o = (tf.define_tensor([16, 1024, depth], dtype=tf.bfloat16, name=x) for x in "gqkvo")
+        for tv in tf.scaled_dot_product_attention_backward(g, q, k, v, o, tf.define_tensor([16, 1024], name="sums"), is_causal=True):
+            fusion.add_output(tv)
+    return fusion
+
+
+def test_walks_that_have_products_in_common_are_taken_apart() -> None:
+    fusion = gradients()
+    (queries, keys) = walks(fusion)
+    assert {tv.name for tv in queries} & {tv.name for tv in keys}
+    form = walks_apart(fusion, DEFAULT)
+    assert form is not None
+    (one, other) = walks(form.fusion)
+    assert not {tv.name for tv in one} & {tv.name for tv in other}
+    assert sorted(map(len, (one, other))) == sorted(map(len, (queries, keys)))
+    assert sorted(len(find_chain(Parts(form.fusion).extract(found, "walk")).last) for found in (one, other)) == [1, 2]
+    assert walks_apart(projected(), DEFAULT) is None
+
+
+def test_sums_that_have_no_room_together_are_walks_of_their_own() -> None:
+    form = walks_apart(gradients(256), DEFAULT)
+    assert form is not None
+    assert sorted(len([tv for tv in found if isinstance(tv.definition, Reduction)]) for found in walks(form.fusion)) == [2, 3, 3]
+
+
+def test_gradients_of_attention_have_no_scores_in_memory() -> None:
+    found = choose_segments(gradients())
+    schedulers = [step.schedule.scheduler for step in found.steps]
+    assert schedulers.count("back_to_back") == 2
+    assert max(size for _, size in found.crossing) < 1e6
 
 
 def attention_of_one_product() -> tf.Fusion:

@@ -37,6 +37,15 @@ def test_outside_the_tensor_a_box_reads_zero() -> None:
     run_all(parse_kernel(text), [x], expected)
 
 
+def test_a_box_takes_every_third_row() -> None:
+    text = replaced(DOUBLE, "map_x = x box (8, 32) swizzle 0", "map_x = x box (8, 32) step (3, 1) swizzle 0")
+    text = replaced(text, "map_x(8*blockIdx.x, 0)", "map_x(24*blockIdx.x - 2, 0)")
+    x = _rows(19)
+    expected = np.zeros((19, 32), np.float32)
+    expected[1:7] = 2 * x[1::3]
+    run_all(parse_kernel(text), [x], expected)
+
+
 def test_a_box_begins_at_multiples_of_16_bytes_of_the_last_axis() -> None:
     text = replaced(DOUBLE, "map_x(8*blockIdx.x, 0)", "map_x(8*blockIdx.x, -1)")
     assert "TMA at byte -4 along the last axis of input 'x', not a multiple of 16" in error(parse_kernel(text), [_rows(7)])

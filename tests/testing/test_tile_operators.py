@@ -22,6 +22,7 @@ def kernel(name: str) -> Kernel:
         ("double", "another map", 2, "TMA s[0, 0] <- map_y(8*blockIdx.x, 0) on full[0]"),
         ("double", "another swizzle of a map", 6, "TENSORMAP map_x = x box (8, 32) swizzle 32"),
         ("double", "box of a map turned", 2, "TENSORMAP map_x = x box (32, 8) swizzle 0"),
+        ("double", "other steps of a map", 2, "TENSORMAP map_x = x box (8, 32) step (2, 1) swizzle 0"),
         ("gemm", "descriptor elsewhere", 8, "0] + 32*kk + 16, swizzle 128, lbo 0, sbo 1024, major K), desc(b_s"),
         ("gemm", "descriptor's strides", 10, "swizzle 128, lbo 1024, sbo 0, major K), desc(b_s"),
         ("gemm", "descriptor's swizzle", 6, "swizzle 0, lbo 0, sbo 1024, major K), desc(b_s"),

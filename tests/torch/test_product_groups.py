@@ -36,6 +36,59 @@ def test_what_follows_is_computed_with_the_product() -> None:
     assert [names(g) for g in found.groups] == [["addmm", "gelu"]]
 
 
+def last(*shape: int) -> Any:
+    """The same, channels last."""
+    return half(*shape).to(memory_format=torch.channels_last)
+
+
+CONVOLUTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
+    "bias": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), (last(32, 64, 56, 56), last(64, 64, 3, 3), half(64)), ["convolution", "relu"]),
+    "residual": (
+        lambda x, w, r: F.relu(F.conv2d(x, w, None, 1, 1) + r),
+        (last(32, 64, 56, 56), last(64, 64, 3, 3), last(32, 64, 56, 56)),
+        ["convolution", "add", "relu"],
+    ),
+    "stride": (lambda x, w, b: F.gelu(F.conv2d(x, w, b, 2)), (last(32, 96, 56, 56), last(192, 96, 2, 2), half(192)), ["convolution", "gelu"]),
+    "one place": (lambda x, w, b: F.relu(F.conv2d(x, w, b)), (last(32, 64, 56, 56), last(256, 64, 1, 1), half(256)), ["convolution", "relu"]),
+    "channels first": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), (half(32, 64, 56, 56), half(64, 64, 3, 3), half(64)), []),
+    "a channel each": (lambda x, w, b: F.relu(F.conv2d(x, w, b, 1, 3, 1, 96)), (last(32, 96, 56, 56), last(96, 1, 7, 7), half(96)), []),
+    "float32": (lambda x, w: F.relu(F.conv2d(x, w)), (last(8, 64, 28, 28).float(), last(64, 64, 3, 3).float()), []),
+    "transposed": (lambda x, w: F.relu(F.conv_transpose2d(x, w)), (last(8, 64, 28, 28), last(64, 64, 3, 3)), []),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_what_follows_a_convolution(name: str) -> None:
+    """Where tensor cores multiply its windows: of channels that lie last, in 16-bit floats."""
+    function, inputs, expected = CONVOLUTIONS[name]
+    found = plan(function, *inputs)
+    assert [names(g) for g in found.groups] == ([expected] if expected else [])
+    assert bool(found.reasons) is not bool(expected)
+
+
+@pytest.mark.parametrize("name", ["padded", "strided", "sequences"])
+def test_convolutions_are_those_of_torch(name: str) -> None:
+    """Values and strides, also of a residual that is computed before."""
+    torch.manual_seed(0)
+
+    def function(x: Any, w: Any, b: Any) -> Any:
+        h = x * 2
+        if name == "sequences":
+            return F.relu(F.conv1d(h.transpose(1, 2), w, b, 1, 1, 2))
+        y = F.conv2d(h, w, b, 1, 1) + foreign(h) if name == "padded" else F.conv2d(h, w, b, 2, (1, 0), (1, 2))
+        return F.relu(y)
+
+    def small(*shape: int) -> Any:  # integers, whose sums are exact
+        return torch.randint(-1, 2, shape).to(torch.bfloat16)
+
+    if name == "sequences":
+        inputs = small(8, 512, 64), small(64, 3, 64).transpose(1, 2), small(64)
+    else:
+        inputs = *(small(*s).to(memory_format=torch.channels_last) for s in ((8, 64, 28, 28), (64, 64, 3, 3))), small(64)
+    found = check(function, *inputs)
+    assert next(where for op, _, where, _ in found.ops if "convolution" in op).startswith("fusion")
+
+
 def test_a_product_alone_is_left_to_torch() -> None:
     found = plan(lambda x, w: x @ w, half(2048, 512), half(512, 2048))
     assert found.groups == []

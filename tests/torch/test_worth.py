@@ -17,7 +17,7 @@ from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.importer import SLOWER
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.reports import Report
-from taskfuse.torch.worth import attention_times
+from taskfuse.torch.worth import attention_times, gradient_times
 from tests.schedulers.attentions import attention
 from tests.torch.graphs import report, traced
 
@@ -78,3 +78,29 @@ def test_what_is_no_attention_has_no_time() -> None:
         a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
         fusion.add_output(a @ b)
     assert attention_times(fusion, "_scaled_dot_product_cudnn_attention", False) is None
+
+
+def gradients(n: int, dtype: tf.DType = tf.bfloat16, is_causal: bool = False) -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        g, q, k, v, o = (tf.define_tensor([4, 16, n, 128], dtype=dtype) for _ in range(5))
+        for tv in tf.scaled_dot_product_attention_backward(g, q, k, v, o, tf.define_tensor([4, 16, n]), is_causal=is_causal):
+            fusion.add_output(tv)
+    return fusion
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_gradients_of_attention_take_seven_products_and_torchs_five(is_causal: bool) -> None:
+    flash, cudnn = (
+        gradient_times(gradients(4096, is_causal=is_causal), f"_scaled_dot_product_{name}_attention_backward", is_causal) for name in ("flash", "cudnn")
+    )
+    assert flash is not None
+    assert cudnn is not None
+    assert flash[0] == cudnn[0]
+    assert flash[1] > 1.5 * cudnn[1]
+    longer = gradient_times(gradients(8192, is_causal=is_causal), "_scaled_dot_product_flash_attention_backward", is_causal)
+    assert longer is not None
+    assert 3 < longer[0] / flash[0] < 5
+
+
+def test_gradients_with_scores_in_memory_have_no_time() -> None:
+    assert gradient_times(gradients(1024, tf.float32), "_scaled_dot_product_flash_attention_backward", False) is None

@@ -9,10 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, condition_of, found_element
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_case, follows, points
+from taskfuse.check.constraints import Constraints
+from taskfuse.check.linear import Linear
+from taskfuse.check.ranges import Ranges, nonnegative_form
+from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, found_element
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, points
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Facts, Sym, and_, eq, ge, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import (
+    ONE,
+    ZERO,
+    Expr,
+    Facts,
+    Max,
+    Min,
+    Sym,
+    and_,
+    children,
+    const,
+    eq,
+    ge,
+    interval,
+    le,
+    lt,
+    not_,
+    prove,
+    rebuild,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 
@@ -27,11 +52,13 @@ class ElementPairs:
 
     Attributes:
         same: tensors whose elements are known to be equal on both sides.
+        finite: tensors on whose elements being finite that rests: maxima that sums are relative to.
         compares: how two elements with definitions are compared as sets of terms.
     """
 
     def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
         self.same: set[str] = set()
+        self.finite: set[str] = set()
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
@@ -47,10 +74,11 @@ class ElementPairs:
 
     def fresh(self, extent: Expr, facts: Facts) -> tuple[Sym, Facts]:
         """A symbol of its own for an index below an extent, and the facts with its range."""
-        made = self._symbol()
+        made = self.symbol()
         return made, facts.with_range(made.name, 0, extent - 1)
 
-    def _symbol(self) -> Sym:
+    def symbol(self) -> Sym:
+        """A symbol of its own."""
         self._symbols += 1
         return sym(f"r.{self._symbols}")
 
@@ -132,7 +160,7 @@ class ElementPairs:
         assert chosen is not None
         values = tuple(a.side.at(o, points(a.operand.index)) for o in rule.values)
         extents = tuple(substitute(n, points(a.operand.index)) for n in rule.extents)
-        given = tuple(self._symbol() for _ in values)
+        given = tuple(self.symbol() for _ in values)
         is_value = self._is_value(facts)
         cond = condition_of(chosen.cond, lambda at: next((w for value, w in zip(values, given, strict=True) if is_value(value, at)), None))
         inside = and_(*(c for w, n in zip(given, extents, strict=True) for c in (ge(w, -n), lt(w, n))))
@@ -183,7 +211,7 @@ class ElementPairs:
                 return
             self.same_rules(a, mine, b, yours, facts)
         except Different:
-            if not any(d is not None and isinstance(d.rule, Reduce | Accumulate) for d in (mine, yours)):
+            if not any(d is not None and isinstance(d.rule, Reduce | Accumulate | Iterate) for d in (mine, yours)):
                 raise
             self.compares(self, a, b, facts)
 
@@ -286,7 +314,50 @@ class ElementPairs:
 
 def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
     """True only if two expressions are equal wherever the facts hold."""
-    return a is b or prove(eq(a, b), facts)
+    if a is b or prove(eq(a, b), facts):
+        return True
+    first, second = chosen(a, facts), chosen(b, facts)
+    if first is a and second is b:
+        return False
+    return holds(ge(first, second), facts) and holds(le(first, second), facts)
+
+
+def chosen(e: Expr, facts: Facts) -> Expr:
+    """A simpler expression, without minima and maxima of which linear arithmetic says which operand is one."""
+    e = simplify(e, facts)
+    return simplify(_chosen(e, facts), facts) if _has_extremum(e) else e
+
+
+def _chosen(e: Expr, facts: Facts) -> Expr:
+    if isinstance(e, Min | Max):
+        for x in e.args:
+            if all(x is y or holds(le(x, y) if isinstance(e, Min) else ge(x, y), facts) for y in e.args):
+                return _chosen(x, facts)
+    return rebuild(e, lambda part: _chosen(part, facts)) if _has_extremum(e) else e
+
+
+def _has_extremum(e: Expr) -> bool:
+    return isinstance(e, Min | Max) or any(map(_has_extremum, children(e)))
+
+
+def holds(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
+    if prove(condition, facts):
+        return True
+    form = nonnegative_form(condition)
+    if form is None:
+        return False
+    known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
+    return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
+
+
+def learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:
+    """Learn a symbol of ``e`` from ``e == f``, if it is the only one of ``e`` that is wanted and not known, and ``e`` is that symbol plus something."""
+    names = [n for n in e.free & wanted if n not in found]
+    if len(names) == 1:
+        rest = substitute(e, {names[0]: ZERO})
+        if substitute(e, {names[0]: ONE}) - rest is ONE and names[0] not in rest.free and substitute(e, {names[0]: const(7)}) - rest is const(7):
+            found[names[0]] = f - substitute(rest, found)
 
 
 def shown(at: At) -> str:

@@ -11,46 +11,73 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
-from taskfuse.check.constraints import Constraints
-from taskfuse.check.linear import Linear
-from taskfuse.check.ranges import Ranges, nonnegative_form
-from taskfuse.check.rewrites.elements import ElementPairs, is_equal
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different
-from taskfuse.check.rewrites.sums import CombineForm, TermPart, form_of, terms
-from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, Sym, and_, const, ge, interval, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.check.rewrites.elements import ElementPairs, chosen, holds, is_equal, learn
+from taskfuse.check.rewrites.sides import At, Different, points
+from taskfuse.check.rewrites.sums import DEPTH, TermPart, eliminated, reduced_points
+from taskfuse.ir.scalar import (
+    ONE,
+    ZERO,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Facts,
+    Max,
+    Min,
+    Sum,
+    Sym,
+    and_,
+    compare,
+    const,
+    ge,
+    le,
+    lt,
+    not_,
+    prove,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir.operands import Access, IndexOf
+from taskfuse.kir.witness import Definition, Reduce, operands_of
 
+FEW = 4
+"""Values of a variable for each of which terms are looked for."""
 MOST = 5
 """Variables of a part for which maps are tried."""
 
 
-def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
-    """Do nothing if two elements combine the same terms.
+def compare_parts(elements: ElementPairs, written: Sequence[TermPart], now: Sequence[TermPart], facts: Facts, *, is_idempotent: bool = False) -> None:
+    """Do nothing if each term of some parts is one of those that were written, and each of these is met once.
 
     Raises:
-        Different: they do not, or nothing shows it.
+        Different: they are not, or nothing shows it.
     """
-    form = form_of(a) or form_of(b)
-    if form is None:
-        raise Different("it is no reduction whose terms have no order")
-    try:
-        _compare(elements, a, b, replace(form, atoms=frozenset(elements.same)), facts)
-    except Different:
-        if not elements.same:
-            raise
-        _compare(elements, a, b, form, facts)
-
-
-def _compare(elements: ElementPairs, a: At, b: At, form: CombineForm, facts: Facts) -> None:
-    written, now = terms(a, form, elements, facts), terms(b, form, elements, facts)
-    if not is_same_number(written.init, now.init):
-        raise Different(f"it begins with {now.init}, and began with {written.init}")
-    images = [_Images(elements, part, now.combine.idempotent, facts) for part in written.parts]
-    for part in now.parts:
-        _place(part, images)
+    images = [_Images(elements, part, is_idempotent, facts) for part in written]
+    for part in now:
+        _placed(part, images, facts)
     for found in images:
         found.check()
+
+
+def _placed(part: TermPart, images: Sequence[_Images], facts: Facts) -> None:
+    """Find the terms of a part; where nothing says which they are, for each value of a variable with few, as where these are steps of unequal length."""
+    before = [list(found.images) for found in images]
+    try:
+        _place(part, images)
+    except Different:
+        few = [(v, n.value) for v, n in part.variables if isinstance(n, Const) and 1 < n.value <= FEW]
+        for v, n in few:
+            for found, kept in zip(images, before, strict=True):
+                found.images = list(kept)
+            try:
+                for k in range(n):
+                    for one in eliminated(part.at({v.name: const(k)}), facts):
+                        _place(one, images)
+            except Different:
+                continue
+            return
+        raise
 
 
 def _place(part: TermPart, images: Sequence[_Images]) -> None:
@@ -126,7 +153,7 @@ class _Images:
         """Do nothing if all written points of some facts have images: those that one leaves have others."""
         first, *others = images
         for condition in first.conditions:
-            if _holds(condition, inside):
+            if holds(condition, inside):
                 continue
             if not others:
                 raise Different(f"nothing shows that the term at {self._point()} is met: {condition}")
@@ -157,17 +184,12 @@ class _Images:
         """The part's term is that at a written point, which exists."""
         part, to, written = image.part, image.to, self.written
         for v, n in written.variables:
-            if not (_holds(ge(to[v.name], 0), inside) and _holds(lt(to[v.name], n), inside)):
+            if not (holds(ge(to[v.name], 0), inside) and holds(lt(to[v.name], n), inside)):
                 raise Different(f"a term at {to[v.name]} was not written: there are {n}")
         for condition in written.conditions:
-            if not _holds(substitute(condition, to), inside):
+            if not holds(substitute(condition, to), inside):
                 raise Different(f"a term was not written, where {not_(condition)}")
-        there = written.at(to)
-        is_function = part.body is there.body or (part.body in CONVERSIONS and there.body in CONVERSIONS)
-        if not is_function or len(part.operands) != len(there.operands):
-            raise Different(f"a term is {part.body.name}, and was written as {there.body.name}")
-        for mine, yours in zip(there.operands, part.operands, strict=True):
-            self.elements.check(mine, yours, inside, is_converted=True)
+        part.check(written.at(to), self.elements, inside)
 
     # -- maps -----------------------------------------------------------------------------------------------------------------------
 
@@ -175,10 +197,12 @@ class _Images:
         """Written variables from a part's: as its operands say, which read the same elements; then as digits, in any order."""
         wanted = [v for v, _ in self.written.variables]
         found: dict[str, Expr] = {}
-        for a, b in zip(self.written.operands, part.operands, strict=False):
+        for a, b in part.alike(self.written):
             self._matched(a, b, inside, {v.name for v in wanted}, found)
         if len(found) == len(wanted):
             yield found
+            if self._inverse(part, found) is not None:
+                return
         if len(part.variables) > MOST or not wanted:
             return
         for places in product(range(len(wanted)), repeat=len(part.variables)):
@@ -193,17 +217,26 @@ class _Images:
             size = size * n
         return prove(ge(size, extent), self.facts)
 
-    def _matched(self, a: At, b: At, inside: Facts, wanted: set[str], found: dict[str, Expr]) -> None:
-        """Learn written variables from two operands that should be equal."""
+    def _matched(self, a: At, b: At, inside: Facts, wanted: set[str], found: dict[str, Expr], depth: int = 0) -> None:
+        """Learn written variables from two operands that should be equal, or from what they are made of."""
         mine, yours = a.side.seen(a, inside, is_converted=True), b.side.seen(b, inside, is_converted=True)
         match mine.operand, yours.operand:
             case IndexOf(value=e), IndexOf(value=f):
-                _learn(e, f, wanted, found)
+                learn(e, chosen(f, inside), wanted, found)
             case Access(buffer=name, index=index), Access(buffer=other, index=there) if name == other:
                 for e, f in zip(index, there, strict=False):
-                    _learn(e, f, wanted, found)
+                    learn(e, chosen(f, inside), wanted, found)
+            case Access(index=index), Access(index=there) if depth < DEPTH and len(found) < len(wanted):
+                d, e = mine.side.defined(mine.operand), yours.side.defined(yours.operand)
+                if d is not None and e is not None and type(d.rule) is type(e.rule):
+                    point, other = self._point_of(mine, d, index), self._point_of(yours, e, there)
+                    for o, p in zip(operands_of(d.rule), operands_of(e.rule), strict=False):
+                        self._matched(mine.side.at(o, point), yours.side.at(p, other), inside, wanted, found, depth + 1)
             case _:
                 pass
+
+    def _point_of(self, at: At, d: Definition, index: tuple[Expr, ...]) -> Mapping[str, Expr]:
+        return reduced_points(at, d, d.rule, self.elements).point if isinstance(d.rule, Reduce) else points(index)
 
     def _inverse(self, part: TermPart, to: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
         """Which written points a map reaches from where a part has terms: conditions on the written variables. ``None`` if it is no map of digits."""
@@ -224,26 +257,7 @@ class _Images:
             reached += [ge(rest, 0), lt(rest, size)]
         if len(own) < len(extents):
             return None
-        return (*reached, *(substitute(c, own) for c in part.conditions))
-
-
-def _holds(condition: Expr, facts: Facts) -> bool:
-    """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
-    if prove(condition, facts):
-        return True
-    form = nonnegative_form(condition)
-    if form is None:
-        return False
-    known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
-    return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
-
-
-def _learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:
-    names = [n for n in e.free & wanted if n not in found]
-    if len(names) == 1:
-        rest = substitute(e, {names[0]: ZERO})
-        if substitute(e, {names[0]: ONE}) - rest is ONE and names[0] not in rest.free and substitute(e, {names[0]: const(7)}) - rest is const(7):
-            found[names[0]] = f - substitute(rest, found)
+        return tuple(c for condition in (*reached, *(substitute(c, own) for c in part.conditions)) for c in _bounds(condition))
 
 
 def _number(digits: Sequence[tuple[Sym, Expr]]) -> Expr:
@@ -275,12 +289,24 @@ def _digits(e: Expr, extents: Mapping[str, Expr], facts: Facts) -> list[tuple[st
     return found
 
 
+def _bounds(condition: Expr) -> Iterator[Expr]:
+    """A bound by a minimum, or of a maximum, as bounds by, or of, each operand: one that fails says more."""
+    if isinstance(condition, Compare) and condition.op in (CompareOp.LT, CompareOp.LE):
+        difference = condition.b - condition.a
+        for term, k in difference.terms if isinstance(difference, Sum) else ((difference, 1),):
+            if isinstance(term, Min if k > 0 else Max):
+                for x in term.args:
+                    yield from _bounds(compare(condition.op, ZERO, difference - k * term + k * x))
+                return
+    yield condition
+
+
 def _apart(a: Image, b: Image, inside: Facts) -> bool:
     """True only if no written point is in both."""
     if prove(not_(and_(*a.conditions)), _with(inside, b.conditions)):
         return True
     every = [*b.conditions, *a.conditions]
-    return any(_holds(not_(c), _with(inside, [other for other in every if other is not c])) for c in a.conditions)
+    return any(holds(not_(c), _with(inside, [other for other in every if other is not c])) for c in a.conditions)
 
 
 def _needed(conditions: Sequence[Expr], inside: Facts) -> tuple[Expr, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from taskfuse.dtypes import DType, contains, converts_once, int64
-from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, conjuncts, eq, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, Facts, and_, conjuncts, const, eq, ge, gt, le, lt, ne, not_, or_, prove, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
@@ -19,6 +20,15 @@ from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 
 CONVERSIONS = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
 """Functions that give their operand, in another dtype."""
+
+
+COMPARISONS: Mapping[Elementwise, Callable[[Expr, Expr], Expr]] = MappingProxyType(
+    {ELEMENTWISE["lt"]: lt, ELEMENTWISE["le"]: le, ELEMENTWISE["gt"]: gt, ELEMENTWISE["ge"]: ge, ELEMENTWISE["eq"]: eq, ELEMENTWISE["ne"]: ne}
+)
+CONNECTIVES: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
+    {ELEMENTWISE["logical_and"]: and_, ELEMENTWISE["logical_or"]: or_, ELEMENTWISE["logical_not"]: not_}
+)
+"""Functions of conditions, with what they are of scalar expressions."""
 
 
 class Different(Exception):
@@ -34,6 +44,11 @@ class At(NamedTuple):
 
     side: Definitions
     operand: Operand
+
+
+def moved_to(at: At, values: Mapping[str, Expr]) -> At:
+    """An operand with other expressions for some symbols."""
+    return At(at.side, map_operand(at.operand, lambda e: substitute(e, values)))
 
 
 class ChoiceOf(NamedTuple):
@@ -56,6 +71,7 @@ class Definitions:
     definitions: Mapping[str, Definition]
     dtypes: Mapping[str, DType]
     inputs: frozenset[str]
+    _conditions: dict[str, Expr | None] = field(default_factory=dict[str, "Expr | None"])
 
     @staticmethod
     def of(kernel: Kernel, definitions: Sequence[Definition]) -> Definitions:
@@ -80,10 +96,10 @@ class Definitions:
 
     def at(self, operand: Operand, point: Mapping[str, Expr]) -> At:
         """An operand of a definition, at a point of its iteration space."""
-        return At(self, map_operand(operand, lambda e: substitute(e, point)))
+        return moved_to(At(self, operand), point)
 
     def cases(self, found: Access) -> tuple[ChoiceOf, ...]:
-        """The cases of an element that is chosen, or that belongs to one of several parts; none for others."""
+        """The cases of an element that is chosen by indices, or that belongs to one of several parts; none for others."""
         d = self.definitions.get(found.buffer)
         if d is None:
             return ()
@@ -93,8 +109,22 @@ class Definitions:
                 return tuple(ChoiceOf(substitute(c.cond, point), self.at(c.operand, point)) for c in cases)
             case Whole() as rule:
                 return self._parts(rule, found.index)
+            case Apply(op=op, operands=(cond, value, other), dtype=dtype) if op.rule is DTypeRule.SELECT:
+                condition = self._condition(d, cond) if self.keeps(value, dtype, d.dtype) and self.keeps(other, dtype, d.dtype) else None
+                if condition is None:
+                    return ()
+                return ChoiceOf(substitute(condition, point), self.at(value, point)), ChoiceOf(TRUE, self.at(other, point))
             case _:
                 return ()
+
+    def _condition(self, d: Definition, condition: Operand) -> Expr | None:
+        """What a choice asks for, if that is about indices."""
+        if d.tensor not in self._conditions:
+            try:
+                self._conditions[d.tensor] = condition_of(At(self, condition), lambda at: None)
+            except Different:
+                self._conditions[d.tensor] = None
+        return self._conditions[d.tensor]
 
     def _parts(self, rule: Whole, index: tuple[Expr, ...]) -> tuple[ChoiceOf, ...]:
         """Parts that lie along axes of their own: of each the element that is at an index, where there is one. None if another part lies otherwise."""
@@ -170,6 +200,29 @@ def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Fac
     raise Different("nothing shows that a case of a choice holds")
 
 
+def each_value(cases: Sequence[ChoiceOf], inside: Facts) -> Iterator[tuple[At, tuple[Expr, ...]]]:
+    """The values of cases, each with the conditions under which it is taken.
+
+    Raises:
+        Different: at the end, if nothing shows that there always is a case.
+    """
+    before: tuple[Expr, ...] = ()
+    for case in cases:
+        yield case.value, (*before, case.cond)
+        if follows(case.cond, inside):
+            return
+        other = negation(case.cond, inside)
+        before, inside = (*before, other), inside.with_assumption(other)
+    raise Different("nothing shows that a case of a choice holds")
+
+
+def assuming(facts: Facts, conditions: Sequence[Expr]) -> Facts:
+    """Facts, and some conditions."""
+    for condition in conditions:
+        facts = facts.with_assumption(condition)
+    return facts
+
+
 def negation(condition: Expr, facts: Facts) -> Expr:
     """What holds where the facts do and a condition does not: something about those of its conjuncts that are open."""
     return not_(and_(*(c for c in conjuncts(condition) if not follows(c, facts))))
@@ -182,9 +235,61 @@ def follows(condition: Expr, facts: Facts) -> bool:
 
 def points(index: Sequence[Expr]) -> dict[str, Expr]:
     """The symbols of a point of an iteration space, with what stands for them."""
-    return {str(iteration_symbol(k)): e for k, e in enumerate(index)}
+    return {f"i{k}": e for k, e in enumerate(index)}
 
 
 def is_neutral(at: At, value: float, dtype: DType) -> bool:
     """True for a constant that is this number."""
     return isinstance(at.operand, Immediate) and at.operand.dtype is dtype and is_same_number(at.operand.value, value)
+
+
+def condition_of(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
+    """A condition as a scalar expression.
+
+    Args:
+        integer_of: the expression of an element that is an integer; ``None`` if it has none.
+
+    Raises:
+        Different: it is made of something else than comparisons of integers.
+    """
+    match at.operand, at.side.defined(at.operand):
+        case Immediate(value=value, dtype=dtype), _ if dtype.is_bool:
+            return TRUE if value else FALSE
+        case Access(index=index), Definition(rule=Apply(op=op, operands=operands, dtype=dtype)):
+            parts = [at.side.at(o, points(index)) for o in operands]
+            if op in CONNECTIVES:
+                return CONNECTIVES[op](*(condition_of(p, integer_of) for p in parts))
+            if op in COMPARISONS and dtype.is_integer:
+                sides = [_integer(p, integer_of) for p in parts]
+                return COMPARISONS[op](*sides)
+        case _:
+            pass
+    raise Different("a condition is no comparison of integers")
+
+
+def _integer(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
+    match at.operand:
+        case IndexOf(value=value):
+            return value
+        case Immediate(value=value, dtype=dtype) if dtype.is_integer:
+            return const(int(value))
+        case _:
+            pass
+    found = integer_of(at)
+    if found is not None:
+        return found
+    match at.operand, at.side.defined(at.operand):
+        case Access(index=index), Definition(rule=Apply(op=op, operands=operands, dtype=dtype), dtype=result) if dtype is result is int64:
+            parts = [_integer(at.side.at(o, points(index)), integer_of) for o in operands]
+            match op.name, parts:
+                case (("copy" | "cast"), [a]):
+                    return a
+                case "add", [a, b]:
+                    return a + b
+                case "sub", [a, b]:
+                    return a - b
+                case _:
+                    pass
+        case _:
+            pass
+    raise Different("a condition is about another integer")

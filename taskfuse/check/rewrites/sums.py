@@ -6,13 +6,14 @@ list of parts; a part has variables in boxes, conditions on them, and a term at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, follows, is_neutral, negation, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_value, is_neutral, moved_to, points
 from taskfuse.dtypes import DType
-from taskfuse.ir.combine import Combine
+from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import is_same_number
@@ -39,7 +40,10 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.walk import map_operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Reduce
+
+DEPTH = 6
+"""Functions inside each other in which it is looked for what a part's variables are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +71,28 @@ class TermPart:
 
     def at(self, values: Mapping[str, Expr]) -> TermPart:
         """The same with other expressions for some variables, which are none of it then."""
-        return TermPart(
-            tuple((v, substitute(n, values)) for v, n in self.variables if v.name not in values),
-            tuple(substitute(c, values) for c in self.conditions),
-            self.body,
-            tuple(At(o.side, map_operand(o.operand, lambda e: substitute(e, values))) for o in self.operands),
+        return replace(
+            self,
+            variables=tuple((v, substitute(n, values)) for v, n in self.variables if v.name not in values),
+            conditions=tuple(substitute(c, values) for c in self.conditions),
+            operands=tuple(moved_to(o, values) for o in self.operands),
         )
+
+    def alike(self, written: TermPart) -> Iterator[tuple[At, At]]:
+        """Operands of a part that was written, each with one of this part that may be equal."""
+        yield from zip(written.operands, self.operands, strict=False)
+
+    def check(self, written: TermPart, elements: ElementPairs, inside: Facts) -> None:
+        """Do nothing if its term is that of a part that was written, at one point.
+
+        Raises:
+            Different: it is not, or nothing shows that it is.
+        """
+        is_function = self.body is written.body or (self.body in CONVERSIONS and written.body in CONVERSIONS)
+        if not is_function or len(self.operands) != len(written.operands):
+            raise Different(f"a term is {self.body.name}, and was written as {written.body.name}")
+        for mine, yours in zip(written.operands, self.operands, strict=True):
+            elements.check(mine, yours, inside, is_converted=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +125,7 @@ class CombineForm:
             return True
         return is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
 
-    def starts_neutral(self, rule: Reduce) -> bool:
+    def starts_neutral(self, rule: Reduce | Iterate) -> bool:
         """True if a reduction adds nothing of its own."""
         return is_same_number(rule.init.value, self.combine.neutral(rule.dtype))
 
@@ -118,8 +138,15 @@ def form_of(at: At) -> CombineForm | None:
             return CombineForm(rule.combine, rule.dtype, d.dtype)
         case Definition(rule=Accumulate() as rule):
             return CombineForm(rule.combine, rule.dtype, d.dtype)
+        case Definition(rule=Iterate() as rule) if (combine := combine_of(rule)) is not None:
+            return CombineForm(combine, rule.dtype, d.dtype)
         case _:
             return None
+
+
+def combine_of(rule: Iterate) -> Combine | None:
+    """The function by which a fold combines, if its steps do that."""
+    return next((c for c in COMBINES.values() if c.op is rule.op), None)
 
 
 def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> TermSet:
@@ -136,19 +163,23 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
         match d.rule:
             case Reduce() as rule if form_of(at) is not None and rule.combine is form.combine:
                 init = rule.init.value
+            case Iterate() as rule if rule.op is form.combine.op:
+                init = rule.init.value
             case Apply() as rule if rule.op is not form.combine.op:
                 one = TermPart((), (), rule.op, tuple(at.side.at(o, points(_index(at))) for o in rule.operands))
                 if rule.dtype is form.wide:
-                    return TermSet(form.combine, form.wide, form.dtype, init, tuple(_eliminated(one, facts)))
+                    return TermSet(form.combine, form.wide, form.dtype, init, tuple(eliminated(one, facts)))
             case _:
                 pass
-    parts = (q for p in _expanded(_alone(at), form, elements, facts, is_outer=True) for q in _eliminated(p, facts))
-    found = tuple(_in_digits(p, elements, facts) for p in parts)
-    return TermSet(form.combine, form.wide, form.dtype, init, found)
+    return TermSet(form.combine, form.wide, form.dtype, init, tuple(terms_of(at, form, elements, facts)))
 
 
-def _alone(at: At) -> TermPart:
-    return TermPart((), (), ELEMENTWISE["copy"], (at,))
+def terms_of(whole: At | TermPart, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
+    """The parts of an element, or of the elements of a part."""
+    is_outer = not isinstance(whole, TermPart)
+    part = TermPart((), (), ELEMENTWISE["copy"], (whole,)) if is_outer else whole
+    for made in _expanded(part, form, elements, facts, is_outer):
+        yield from (in_digits(p, elements, facts) for p in eliminated(made, facts))
 
 
 def _index(at: At) -> tuple[Expr, ...]:
@@ -170,7 +201,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
     d = operand.side.defined(operand.operand)
     cases = list(operand.side.open_cases(operand.operand, inside)) if isinstance(operand.operand, Access) else []
     if cases:
-        for value, conditions in _each(cases, inside):
+        for value, conditions in each_value(cases, inside):
             yield from _expanded(replace(part, conditions=(*part.conditions, *conditions), operands=(value,)), form, elements, facts)
         return
     if d is None or (d.tensor in form.atoms and not is_outer) or d.dtype not in (form.dtype, form.wide):
@@ -178,13 +209,15 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         return
     match d.rule:
         case Reduce() as rule if rule.rescaled is None and rule.combine is form.combine and rule.dtype is form.wide and (is_outer or form.starts_neutral(rule)):
-            yield from _of_reduction(part, operand, d, rule, form, elements, facts)
+            yield from _of_reduction(part, operand, d, rule, rule.body, form, elements, facts)
         case Accumulate() as rule if rule.combine is form.combine and rule.dtype is form.wide:
             v, _ = elements.fresh(d.space[rule.axis], facts)
             own = _index(operand)[rule.axis]
             at = operand.side.at(rule.operand, points(_index(operand)) | {f"i{rule.axis}": v})
             ends = (lt if rule.is_exclusive else le)(v, own)
             yield from _expanded(_joined(part, ((v, d.space[rule.axis]),), (ends,), ELEMENTWISE["copy"], (at,)), form, elements, facts)
+        case Iterate() as rule if rule.op is form.combine.op and rule.dtype is form.wide and (is_outer or form.starts_neutral(rule)):
+            yield from _of_reduction(part, operand, d, rule, ELEMENTWISE["copy"], form, elements, facts)
         case Apply() as rule if rule.op is form.combine.op and rule.dtype is form.wide:
             for o in rule.operands:
                 yield from _expanded(replace(part, operands=(operand.side.at(o, points(_index(operand))),)), form, elements, facts)
@@ -205,81 +238,107 @@ def _products(part: TermPart, form: CombineForm, facts: Facts) -> Iterator[TermP
     if not all(any(form.is_neutral(c.value) for c in cases) for cases in chosen):
         yield part
         return
-    for value, conditions in _each(chosen[0], inside):
+    for value, conditions in each_value(chosen[0], inside):
         here = replace(part, conditions=(*part.conditions, *conditions), operands=(value, *operands[1:]))
         yield from _products(here, form, facts) if form.is_neutral(value) else (here,)
 
 
-def _each(cases: Sequence[ChoiceOf], inside: Facts) -> Iterator[tuple[At, tuple[Expr, ...]]]:
-    """The values of cases with the conditions under which each is taken.
+def _of_reduction(
+    part: TermPart, operand: At, d: Definition, rule: Reduce | Iterate, body: Elementwise, form: CombineForm, elements: ElementPairs, facts: Facts
+) -> Iterator[TermPart]:
+    reduced = reduced_points(operand, d, rule, elements)
+    operands = tuple(operand.side.at(o, reduced.point) for o in rule.operands)
+    yield from _expanded(_joined(part, reduced.variables, reduced.conditions, body, operands), form, elements, facts)
 
-    Raises:
-        Different: at the end, if nothing shows that there always is a case.
+
+class ReducedPoints(NamedTuple):
+    """The points of an iteration space at which an element is.
+
+    Attributes:
+        point: what stands for the symbols of the space.
+        variables: those of the axes that the element does not say, each with the extent that it is below.
+        conditions: on them.
     """
-    before: tuple[Expr, ...] = ()
-    for case in cases:
-        yield case.value, (*before, case.cond)
-        if follows(case.cond, inside):
-            return
-        other = negation(case.cond, inside)
-        before, inside = (*before, other), inside.with_assumption(other)
-    raise Different("nothing shows that a case of a choice holds")
+
+    point: Mapping[str, Expr]
+    variables: tuple[tuple[Sym, Expr], ...]
+    conditions: tuple[Expr, ...]
 
 
-def _of_reduction(part: TermPart, operand: At, d: Definition, rule: Reduce, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
+def reduced_points(at: At, d: Definition, rule: Reduce | Iterate, elements: ElementPairs) -> ReducedPoints:
+    """The points that an element is reduced or folded over."""
     point, variables, conditions = dict[str, Expr](), list[tuple[Sym, Expr]](), list[Expr]()
     open_places: list[tuple[Expr, Expr]] = []
-    for e, at in zip(d.place, _index(operand), strict=True):
+    for e, there in zip(d.place, _index(at), strict=True):
         if isinstance(e, Sym) and e.name not in point and e.name in points(d.space):
-            point[e.name] = at
+            point[e.name] = there
         else:
-            open_places.append((e, at))
+            open_places.append((e, there))
     for k, n in enumerate(d.space):
         if f"i{k}" not in point:
-            v, _ = elements.fresh(n, facts)
-            point[f"i{k}"] = v
+            point[f"i{k}"] = v = elements.symbol()
             variables.append((v, n))
-    conditions += [eq(substitute(e, point), at) for e, at in open_places]
-    conditions += [lt(point[f"i{k}"], substitute(e, point)) for k, e in rule.ends]
-    operands = tuple(operand.side.at(o, point) for o in rule.operands)
-    yield from _expanded(_joined(part, tuple(variables), tuple(conditions), rule.body, operands), form, elements, facts)
+    conditions += [eq(substitute(e, point), there) for e, there in open_places]
+    conditions += [lt(point[f"i{k}"], substitute(e, point)) for k, e in (rule.ends if isinstance(rule, Reduce) else ())]
+    return ReducedPoints(point, tuple(variables), tuple(conditions))
 
 
 def _joined(part: TermPart, variables: tuple[tuple[Sym, Expr], ...], conditions: tuple[Expr, ...], body: Elementwise, operands: tuple[At, ...]) -> TermPart:
     return TermPart((*part.variables, *variables), (*part.conditions, *conditions), body, operands)
 
 
-def _eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
+def eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
     """A part without the variables that are 0, or that a condition says: what they stand for must be in their ranges. No part, if it has no term."""
     while (said := _said(part)) is not None:
         v, value, rest = said
         part = replace(part, conditions=rest).at({v.name: value})
-    ranges = replace(part, conditions=()).inside(facts)
+    inside = replace(part, conditions=()).inside(facts)
     kept: list[Expr] = []
     for condition in (c for whole in part.conditions for c in conjuncts(whole)):
-        if prove(not_(condition), ranges):
+        if prove(not_(condition), inside):
             return
-        if not prove(condition, ranges) and condition not in kept:
-            kept.append(condition)
+        if not prove(condition, inside):
+            kept.append(simplify(condition, inside))
+            inside = inside.with_assumption(kept[-1])
     yield replace(part, conditions=tuple(kept))
 
 
-def _in_digits(part: TermPart, elements: ElementPairs, facts: Facts) -> TermPart:
-    """A part of whose variables those are two each, quotient and remainder, that its operands read at both."""
+def in_digits(part: TermPart, elements: ElementPairs, facts: Facts) -> TermPart:
+    """A part of whose variables those are two each, quotient and remainder, that its operands, or what these are made of, read at both."""
     operands = tuple(o.side.seen(o, part.inside(facts), is_converted=True) for o in part.operands)
-    read = [e for o in operands if isinstance(o.operand, Access) for index in o.operand.index for e in _quotients(index)]
+    divided = [e for o in operands for e in _divided(o, part, elements, facts)]
     for v, n in part.variables:
-        size = next((e.b for e in read if e.a is v and isinstance(e.b, Const) and is_multiple(n, e.b, facts)), None)
+        sizes = (e.b for e in divided if e.a is v and isinstance(e.b, Const) and is_multiple(n, e.b, facts))
+        size = next((b for b in sizes if not prove(ge(b, n), facts)), None)
         if size is not None:
             (high, _), (low, _) = elements.fresh(n // size, facts), elements.fresh(size, facts)
             moved = replace(part, operands=operands).at({v.name: high * size + low})
             moved = replace(moved, variables=(*moved.variables, (high, simplify(n // size, facts)), (low, size)))
-            return _in_digits(_simple(moved, moved.inside(facts)), elements, facts)
+            return in_digits(_simple(moved, facts), elements, facts)
     return part
 
 
-def _simple(part: TermPart, inside: Facts) -> TermPart:
-    """A part with simpler indices."""
+def _divided(at: At, part: TermPart, elements: ElementPairs, facts: Facts, depth: int = DEPTH) -> Iterator[FloorDiv]:
+    """The quotients of a part's variables at which an element, or what it is made of, is read."""
+    if not isinstance(at.operand, Access) or not any(v.name in e.free for v, _ in part.variables for e in at.operand.index):
+        return
+    found = [e for index in at.operand.index for e in _quotients(index)]
+    yield from found
+    d = at.side.defined(at.operand)
+    if found or d is None or not depth:
+        return
+    for value in [c.value for c in at.side.open_cases(at.operand, part.inside(facts))]:
+        yield from _divided(value, part, elements, facts, depth - 1)
+    if isinstance(d.rule, Apply | Reduce):
+        point = reduced_points(at, d, d.rule, elements).point if isinstance(d.rule, Reduce) else points(at.operand.index)
+        for o in d.rule.operands:
+            yield from _divided(at.side.at(o, point), part, elements, facts, depth - 1)
+
+
+def _simple(part: TermPart, facts: Facts) -> TermPart:
+    """A part with simpler conditions and indices."""
+    part = next(eliminated(part, facts), part)
+    inside = part.inside(facts)
     return replace(part, operands=tuple(At(o.side, map_operand(o.operand, lambda e: simplify(e, inside))) for o in part.operands))
 
 

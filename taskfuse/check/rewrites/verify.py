@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.images import compare_terms
 from taskfuse.check.rewrites.instances import Instance, instance
 from taskfuse.check.rewrites.sides import At, Definitions, Different
 from taskfuse.ir.dims import facts_of
@@ -46,6 +46,8 @@ def rewritings(kernel: Kernel) -> Rewritings:
     if proved:
         changed = sum(d.tensor not in comparison.now.definitions or comparison.now.definitions[d.tensor] != d for d in kernel.written)
         reason = f"every element of {', '.join(proved)} is what was written, behind {changed} definitions that scheduling calls replaced"
+        if comparison.elements.finite:
+            reason += f", in real numbers, where {' and '.join(sorted(comparison.elements.finite))} is finite"
         made.append(Obligation(Layer.REWRITINGS, "definitions", Verdict.PROVED, reason))
     if not open_outputs:
         return Rewritings(tuple(made))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import ClaimedWrite, Place, taken
 from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
-from taskfuse.check.values.questions import equal, inside, known_at, proves
+from taskfuse.check.values.questions import equal, in_spans, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, ge, lt, substitute, sym
@@ -59,7 +59,7 @@ class CheckedTerms:
             case tuple() as operands:
                 self.operands.match(node, rule.body, operands, rule.terms, w.holds.index, exists)
             case product:
-                for side in self._sides(node, product, rule, w.holds):
+                for side, _ in self._sides(node, product, rule, w.holds):
                     self.operands.read(side, ())
 
     @staticmethod
@@ -68,7 +68,7 @@ class CheckedTerms:
         points = (BoundedElement(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
         around = known_at(w.place).given(*exists, *points) if rule.ends else None
         for k, end in rule.ends:
-            if around is not None and not proves(around, lt(w.holds.index[k], substitute(end, point))):
+            if around is not None and not proves(around, lt(w.holds.index[k], in_spans(around, substitute(end, point)))):
                 raise Open(f"terms behind the end along axis {k} may be taken", w.node)
 
     def rescaled(self, w: ClaimedWrite, definition: Definition) -> None:
@@ -117,18 +117,29 @@ class CheckedTerms:
             case tuple() as operands:
                 self.operands.match(node, rule.body, operands, rule.terms, w.holds.index, kept, past=True)
             case product:
-                for side in self._sides(node, product, rule, w.holds):
-                    self.operands.read(side, (), past=True)
+                for side, factor in self._sides(node, product, rule, w.holds):
+                    ends = [d for d, e in enumerate(factor.index) if any(e is sym(f"i{k}") for k in beyond)]
+                    self.operands.read(side, (), past=True, along=only_along(factor.index, ends))
 
-    def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[Place]:
-        """The factors of a matrix product: the one with its rows and the one with its columns."""
+    def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[tuple[Place, Access]]:
+        """The factors of a matrix product: the one with its rows and the one with its columns; where they are, and as the definition has them."""
         factors = [o for o in rule.terms if isinstance(o, Access)]
         if len(factors) != 2 or len(rule.terms) != 2:
             raise Open("its factors are not tensors", node)
         elements = [element_of(f, holds) for f in factors]
         rows = next((k for k, e in enumerate(elements) if any("tile.0" in x.free for x in e)), 0)
         for side, k in ((0, rows), (1, 1 - rows)):
-            yield self.instructions.fragment(node, stmt, side, factors[k].buffer, elements[k])
+            yield self.instructions.fragment(node, stmt, side, factors[k].buffer, elements[k]), factors[k]
+
+
+def only_along(index: Sequence[Expr], axes: Collection[int]) -> frozenset[int] | None:
+    """The axes of an operand along which it may not exist where a point of its reader does not: some axes that are axes of the reader.
+
+    ``None``, all of them, where the same axes of the reader decide more of its index: that may then be anywhere.
+    """
+    deciding = {name for d in axes for name in index[d].free}
+    others = (e for d, e in enumerate(index) if d not in axes)
+    return frozenset(axes) if all(deciding.isdisjoint(e.free) for e in others) else None
 
 
 def body_of(node: Node, holds: Holds, rule: Reduce) -> tuple[Operand, ...] | Place | Wgmma | Mma:

@@ -93,7 +93,7 @@ class CheckedChoices:
     def _first_case(self, w: ClaimedWrite, rule: Pick) -> None:
         """A bulk copy brings what the first case of the definition says, which holds for all elements of the box that exist.
 
-        Where that element is past the end of the tensor that is copied, the engine writes 0, which must be the other case.
+        Where that element is before the first or past the end of the tensor that is copied, the engine writes 0, which must be the other case.
         """
         match rule.cases:
             case (ChoiceCase(cond=cond, operand=Access() as source), ChoiceCase(cond=other, operand=zero)) if other is TRUE and is_plus_zero(zero):
@@ -102,9 +102,10 @@ class CheckedChoices:
                 raise Open("its tensor is not a part of another one, and zeros", w.node)
         own, around = self._own(w)
         point = {f"i{k}": e for k, e in enumerate(own.element)}
-        ends = {lt(e, n) for e, n in zip(source.index, self.writes.shape(source.buffer), strict=True)}
+        there = inside(source.index, self.writes.shape(source.buffer))
+        within = around.given(*(substitute(c, point) for c in there))
         for c in conjuncts(cond):
-            if c not in ends and not proves(around, substitute(c, point)):
+            if c not in there and not proves(within, substitute(c, point)):
                 raise Open(f"it copies whole boxes, and {w.holds.tensor} is zero where {substitute(c, point)} fails", w.node)
         self.operands.copied(w, source, (), past=False)
 

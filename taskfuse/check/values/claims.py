@@ -15,7 +15,7 @@ from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
@@ -160,7 +160,7 @@ class Instructions:
         """What a bulk load reads of its argument: ``source``, over the symbols of the tile, is what its tensor's definition takes."""
         box = self.maps[stmt.map]
         points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
-        index = tuple(c + sym(p) for c, (p, _) in zip(stmt.coords, points, strict=True))
+        index = tuple(c + sym(p) * step for c, (p, _), step in zip(stmt.coords, points, box.step, strict=True))
         return Place(node, box.tensor, index, tensor, self._of_box(node, holds, box, stmt.coords, source, source), points)
 
     # -- shapes of instructions -----------------------------------------------------------------------------------------------------
@@ -225,12 +225,17 @@ class Instructions:
         if any(f"tile.{k}" in c.free for k in range(len(holds.tile)) for c in coords):
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
-        wanted = tuple(c + sym(f"box.{k}") for k, c in enumerate(coords))
-        constraints = node.context.constraints
-        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, constraints.facts))
+        wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
+        facts = node.context.constraints.facts
+        for k, n in enumerate(holds.tile):
+            facts = facts.with_range(f"tile.{k}", 0, n - 1)
+        source = tuple(simplify(e, facts) for e in source)
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
+        found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
             raise Open("the element of the tile at a point of the box is unknown", node)
-        return tuple(substitute(e, found) for e in element)
+        points = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
+        return tuple(simplify(substitute(e, found), points) for e in element)  # digits of the points, which the index was taken apart into
 
     def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:
         """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""

@@ -27,8 +27,12 @@ COPY = ELEMENTWISE["copy"]
 class Zeros(Protocol):
     """What looks for zeros."""
 
-    def zero(self, place: Place) -> None:
-        """Raises :class:`Open` unless a write leaves zeros wherever its element does not exist."""
+    def zero(self, place: Place, along: frozenset[int] | None = None) -> None:
+        """Raises :class:`Open` unless a write leaves zeros wherever its element does not exist.
+
+        Args:
+            along: only where some of these axes have no such index, and all others do.
+        """
         ...
 
 
@@ -95,10 +99,11 @@ class CheckedOperands:
             case _:
                 raise Open("an operand is another than its definition's", node)
 
-    def read(self, want: Place, given: tuple[Expr, ...], *, past: bool = False) -> None:
-        """A read finds what it must find; ``past``: or a zero where there is no such element."""
+    def read(self, want: Place, given: tuple[Expr, ...], *, past: bool = False, along: frozenset[int] | None = None) -> None:
+        """A read finds what it must find; ``past``: or a zero where there is no such element, ``along`` some axes (:meth:`Zeros.zero`)."""
         definition = self.writes.definitions.get(want.tensor)
-        if want.buffer in self.reductions.terms and definition is not None and isinstance(definition.rule, Reduce | Iterate):
+        accumulates = want.buffer in self.reductions.terms or want.buffer in self.reductions.starts.places  # one of nothing takes no term
+        if accumulates and definition is not None and isinstance(definition.rule, Reduce | Iterate):
             if past:
                 raise Open("an accumulator is read past the end", want.node)
             if definition.rule.dtype is not definition.dtype:
@@ -107,9 +112,10 @@ class CheckedOperands:
             return
         for hit in self.reads.found(want, given, past=past):
             if past:
-                self.zeros.zero(hit)
+                self.zeros.zero(hit, along)
 
-    def copied(self, w: ClaimedWrite, source: Access, given: tuple[Expr, ...], *, past: bool) -> None:
+    def copied(self, w: ClaimedWrite, source: Access, given: tuple[Expr, ...], *, past: bool, along: frozenset[int] | None = None) -> None:
+        """What an instruction copies is ``source``, over the axes of its tensor. ``past``, ``along``: see :meth:`read`; the axes are those of ``source``."""
         node, stmt, i = w.node, w.node.stmt, self.instructions
         element = element_of(source, w.holds)
         given = given if not past else ()
@@ -137,7 +143,7 @@ class CheckedOperands:
                 raise Open("it is not a copy", node)
         if not past:  # in the terms of what the instruction touches
             given = inside(want.element, self.writes.shape(source.buffer))
-        self.read(want, given, past=past)
+        self.read(want, given, past=past, along=along)
 
 
 def element_of(source: Access, holds: Holds) -> tuple[Expr, ...]:

@@ -16,7 +16,7 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form, terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, eq, ge, le, lt, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, elements_of, eq, ge, le, lt, simplify, sym
 
 MEMORY = 1 << 14
 """Elements of which it is remembered when they exist."""
@@ -80,7 +80,18 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
     least = _least(constraints, difference)
     if least is not difference and equal(constraints, least, const(0)):
         return True
-    return simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b))
+    if simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b)):
+        return True
+    return bool(elements_of(difference)) and in_spans(constraints, difference) is const(0)
+
+
+def in_spans(constraints: Constraints, e: Expr) -> Expr:
+    """``e`` simplified by what is known, also by the constant spans of the elements that an instruction touches: inside a function they have no linear form."""
+    facts = constraints.facts
+    for assumption in constraints.assumptions:
+        if isinstance(assumption, BoundedElement):
+            facts = facts.with_range(str(assumption.symbol), *assumption.span)
+    return simplify(e, facts)
 
 
 def _least(constraints: Constraints, e: Expr) -> Expr:

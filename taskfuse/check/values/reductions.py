@@ -246,7 +246,7 @@ class Reductions:
         (term,) = group
         if term.points:
             raise Open("an instruction takes several steps of a fold at once", term.node)
-        in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index)
+        in_order(term.node, [n for n in term.node.loops if n not in scope], term.point, rule.axis, term.place.index, some=True)
 
     def _in_first(self, loop: Node, want: Place) -> Expr | None:
         """That it is the first iteration of a loop, if no other one takes a term, joins, or sets an accumulator that takes terms: what it leaves is read behind

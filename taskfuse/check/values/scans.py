@@ -16,7 +16,7 @@ from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, simplify, sym
+from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate
@@ -99,22 +99,25 @@ class Scans:
     @staticmethod
     def _in_order(term: Node, own: list[Node], index: tuple[Expr, ...], axis: int, total: Access) -> None:
         """Steps are taken in order, from the first one on; see :func:`in_order`."""
-        in_order(term, own, index, axis, total.index)
+        in_order(term, own, index, axis, total.index, some=False)
 
 
-def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...]) -> None:
-    """The loops along an axis, innermost first: each steps by the extent of all loops inside it. Raises :class:`Open`.
+def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...], *, some: bool) -> None:
+    """The loops along an axis, innermost first: each steps by the extent of all loops inside it, or by more than any step that these take. Raises
+    :class:`Open`.
 
     Args:
         term: the statement that takes a step.
         own: the loops around it that take the steps of one total, outermost first, and those over other totals.
         index: of its point in the iteration space.
         place: where the total is.
+        some: conditions may leave steps out; which are taken, the caller asks.
     """
     facts = term.context.facts
     terms, constant = terms_of(index[axis])
     weights = {str(t): k for t, k in terms}
     reach: Expr = const(1)
+    within: Expr = const(0)
     for n in reversed(own):
         s = n.stmt
         assert isinstance(s, For)
@@ -126,8 +129,11 @@ def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int
             raise Open(f"its steps are taken again in each iteration of {s.var}", term)
         if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
             raise Open("its loops do not run along its axis in order", term)
-        if s.start is not const(0) or s.step is not const(1) or not equal(term.context.constraints, const(weights[s.var]), reach):
+        weight = const(weights[s.var])
+        follows = equal(term.context.constraints, weight, reach) or (some and proves(term.context.constraints, lt(within, weight)))
+        if s.start is not const(0) or s.step is not const(1) or not follows:
             raise Open("its loops do not run along its axis in order", term)
         reach = simplify(reach * s.stop, facts)
+        within = within + weight * sym(s.var)
     if constant or any(not isinstance(t, Sym) or t.name not in {n.stmt.var for n in own if isinstance(n.stmt, For)} for t, _ in terms):
         raise Open("its axis does not start with its loops", term)

@@ -116,18 +116,23 @@ def _digits(difference: Expr, unknown: Spans) -> dict[str, Expr]:
 
 
 def _divided(difference: Expr, equations: list[Equation], found: Mapping[str, Expr], unknown: Spans) -> dict[str, Expr]:
-    """``u // n`` and ``u % n`` in two equations."""
+    """``u // n`` and what is left of u in further equations: ``u % n``, or its digits, ``u % m``, ``u // m % l``, .. with ``n = m * l * ..``."""
     match _only(difference, unknown):
         case FloorDiv(Sym(name=name) as u, n), quotient if name in unknown and n.free.isdisjoint(unknown):
-            for a, b in equations:
-                match _only(substitute(a, found) - b, unknown):
-                    case Mod(v, m), remainder if v is u and m is n:
-                        return {name: quotient * n + remainder}
-                    case _:
-                        pass
-        case _:
             pass
-    return {}
+        case _:
+            return {}
+    parts = [part for a, b in equations if (part := _only(_reduced(substitute(a, found) - b), unknown)) is not None]
+    rest, weight = const(0), const(1)
+    while weight is not n:
+        above = u if weight is const(1) else u // weight
+        digit = next(((term.b, value) for term, value in parts if isinstance(term, Mod) and term.a is above), None)
+        if digit is None or not digit[0].free.isdisjoint(unknown) or digit[0] is const(1):
+            return {}
+        rest, weight = rest + digit[1] * weight, weight * digit[0]
+        if isinstance(weight, Const) and isinstance(n, Const) and weight.value > n.value:
+            return {}
+    return {name: quotient * n + rest}
 
 
 def _only(difference: Expr, unknown: Spans) -> tuple[Expr, Expr] | None:

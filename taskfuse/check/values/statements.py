@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from taskfuse.check.statement_tree import Node
-from taskfuse.check.values.checked_terms import CheckedTerms
-from taskfuse.check.values.choices import CheckedChoices, is_zero
+from taskfuse.check.values.checked_terms import CheckedTerms, only_along
+from taskfuse.check.values.choices import CheckedChoices, is_plus_zero, is_zero
 from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
 from taskfuse.check.values.operands import COPY, CheckedOperands
 from taskfuse.check.values.questions import equal, inside, known_at, proves
@@ -15,10 +15,10 @@ from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
 from taskfuse.dtypes import DType, converts_once
-from taskfuse.ir.scalar import Expr, conjuncts, ge, lt, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate
 from taskfuse.kir.witness import Accumulate, Apply, Find, Iterate, Pick, Reduce, Send
 
@@ -37,7 +37,7 @@ class CheckedStatements:
         self.read_elements = ReadElements(writes.definitions, (p.name for p in kernel.outputs))
         self.dtypes: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers} | {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)}
         self.written: dict[Node, ClaimedWrite] = {}
-        self._zeros: dict[Node, Open | None] = {}
+        self._zeros: dict[tuple[Node, frozenset[int] | None], Open | None] = {}
 
     def check(self, w: ClaimedWrite) -> None:
         """A write is right wherever its element exists and is read."""
@@ -170,28 +170,35 @@ class CheckedStatements:
 
     # -- zeros past the end -----------------------------------------------------------------------------------------------------------
 
-    def zero(self, place: Place) -> None:
-        """A write leaves a zero wherever its element, or the point of its body, does not exist."""
-        node = place.node
-        if node not in self._zeros:
-            self._zeros[node] = None  # a copy of itself, if it comes back here
+    def zero(self, place: Place, along: frozenset[int] | None = None) -> None:
+        """A write leaves a zero wherever its element, or the point of its body, does not exist.
+
+        Args:
+            along: only where some of these axes have no such index, and all others do.
+        """
+        key = place.node, along
+        if key not in self._zeros:
+            self._zeros[key] = None  # a copy of itself, if it comes back here
             try:
-                self._zero(self.written[node])
+                self._zero(self.written[place.node], along)
             except Open as error:
-                self._zeros[node] = error.again()
-        error = self._zeros[node]
+                self._zeros[key] = error.again()
+        error = self._zeros[key]
         if error is not None:
             raise error.again()
 
-    def _zero(self, w: ClaimedWrite) -> None:
+    def _zero(self, w: ClaimedWrite, along: frozenset[int] | None) -> None:
         stmt, node = w.node.stmt, w.node
         if w.holds.content is Content.BODY:
             self.terms.neutral(w)
             return
         definition = self.writes.definitions[w.holds.tensor]
         rule = definition.rule
-        exists = inside(w.place.element, self.writes.shape(w.place.tensor))
+        axes = [inside((e,), (n,)) for e, n in zip(w.place.element, self.writes.shape(w.place.tensor), strict=True)]
+        exists = tuple(c for k, own in enumerate(axes) if along is None or k in along for c in own)
         around = known_at(w.place)
+        if along is not None:
+            around = around.given(*(c for k, own in enumerate(axes) if k not in along for c in own))
         if all(proves(around, c) for c in exists):
             return
         match stmt:
@@ -203,13 +210,22 @@ class CheckedStatements:
                 return
             case _:
                 pass
-        source = rule.operands[0] if isinstance(rule, Apply) and rule.op is COPY else None
+        match stmt, rule:
+            case _, Apply(operands=(source, *_)) if rule.op is COPY:
+                pass
+            case TmaLoad(), Pick(cases=(ChoiceCase(operand=source), ChoiceCase(cond=other, operand=zero))) if other is TRUE and is_plus_zero(zero):
+                pass  # a bulk copy brings what the first case says: :meth:`CheckedChoices.picked`
+            case _:
+                source = None
         if not isinstance(source, Access):
             raise Open(f"what it writes past the end of {w.holds.tensor} may be other than zero", node)
         shape = self.writes.shape(source.buffer)
-        for k, (at, n) in enumerate(zip(w.place.element, definition.shape, strict=True)):
-            if all(proves(around, c) for c in inside((at,), (n,))):
+        ends: set[int] = set()
+        for k, n in enumerate(definition.shape):
+            if (along is not None and k not in along) or all(proves(around, c) for c in axes[k]):
                 continue  # what does not exist lies past the end of another axis
-            if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):
+            found = [d for d, (e, m) in enumerate(zip(source.index, shape, strict=True)) if e is sym(f"i{k}") and equal(around, n, m)]
+            if not found:
                 raise Open(f"{source.buffer} does not end where {w.holds.tensor} does on axis {k}", node)
-        self.operands.copied(w, source, (), past=True)
+            ends.update(found)
+        self.operands.copied(w, source, (), past=True, along=None if along is None else only_along(source.index, ends))

@@ -33,8 +33,8 @@ def _box(state: RunState, box: TensorMapParam, coords: tuple[Expr, ...], lanes: 
     count = int(np.prod(box.box))
     steps = np.indices(box.box).reshape(len(box.box), -1)
     place, inside = np.zeros((len(lanes), count), np.int64), np.ones((len(lanes), count), np.bool_)
-    for e, axis, extent in zip(coords, steps, tensor.extents, strict=True):
-        at = lanes.values(e)[:, None] + axis
+    for e, axis, step, extent in zip(coords, steps, box.step, tensor.extents, strict=True):
+        at = lanes.values(e)[:, None] + axis * step
         inside &= (at >= 0) & (at < extent)
         place = place * extent + at
     return tensor, np.where(inside, place, 0), inside

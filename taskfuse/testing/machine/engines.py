@@ -83,6 +83,7 @@ class Box:
     coords: tuple[int, ...]
     shape: tuple[int, ...]
     swizzle: int
+    steps: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -152,13 +153,14 @@ class MachineEngines:
             raise FaultFound(FaultKind.BOUNDS, f"a copy of '{place.name}', which has no element and so no map", t, site)
         if box.coords[-1] * place.itemsize % LINE:
             raise FaultFound(FaultKind.ALIGNMENT, f"a box at {box.coords[-1]} along the last axis of '{place.name}'", t, site)
-        axes = [range(max(c, 0), min(c + n, extent)) for c, n, extent in zip(box.coords, box.shape, place.shape, strict=True)]
+        every = zip(box.coords, box.shape, box.steps, place.shape, strict=True)
+        axes = [[i for i in range(c, c + n * step, step) if 0 <= i < extent] for c, n, step, extent in every]
 
         def rows(axis: int, index: int) -> Iterator[int]:
             if axis == len(axes) - 1:
                 inner = axes[axis]
                 if inner:
-                    first = place.base + (index * place.shape[axis] + inner.start) * place.itemsize
+                    first = place.base + (index * place.shape[axis] + inner[0]) * place.itemsize
                     yield from range(first // self.global_cell, (first + len(inner) * place.itemsize - 1) // self.global_cell + 1)
                 return
             for i in axes[axis]:

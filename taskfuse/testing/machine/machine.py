@@ -292,12 +292,12 @@ class SecondMachine:
         for there in reached:
             self._alive(t, site, b, there)
         slots = [(there, there * self.launch.slot_count + k) for there in reached]
-        self.engines.load(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle), slots)
+        self.engines.load(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle, m.step), slots)
 
     def store(self, t: int, site: int, address: int, buffer: str, name: str, coords: Sequence[int]) -> None:
         """A bulk store."""
         m, tensor = self.launch.maps[name]
-        self.engines.store(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle))
+        self.engines.store(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle, m.step))
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ from taskfuse.testing.ptx.reading import LaunchReader
 
 MOST = 20_000
 """Statements of a thread at most."""
-_TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
+_TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float64": "f64", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
 _SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _COMMITS = {Queue.WGMMA: Kind.WGMMA_COMMIT, Queue.BULK: Kind.BULK_COMMIT, Queue.COPY: Kind.COPY_COMMIT}
 _SCOPES = {MbarrierScope.BLOCK: "cta", MbarrierScope.CLUSTER: "cluster"}
@@ -284,8 +284,8 @@ class _ThreadWalk:
                 yield Kind.WGMMA, self._wgmma(stmt), 0
             case Mma(k=k):
                 a, b = stmt.dtype, stmt.b_dtype or stmt.dtype
-                acc = "s32" if a.is_integer else "f32" if stmt.sums is None else _TYPES[str(stmt.sums)]
-                shape = f"m16n8k{k}.row.col" if stmt.layouts is None else f"m8n8k{k}.{stmt.layouts[0].value}.{stmt.layouts[1].value}"
+                acc = "s32" if a.is_integer else "f64" if a.itemsize == 8 else "f32" if stmt.sums is None else _TYPES[str(stmt.sums)]
+                shape = f"m{stmt.m}n8k{k}.row.col" if stmt.layouts is None else f"m8n8k{k}.{stmt.layouts[0].value}.{stmt.layouts[1].value}"
                 yield Kind.MMA, (f"{shape}.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
             case AtomicUpdate(out=out):
                 yield Kind.UPDATE, (ANY, r.address(out, env), ANY), 0

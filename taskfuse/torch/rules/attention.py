@@ -1,4 +1,4 @@
-"""Attention: torch's fused ops, of which each device has its own."""
+"""Attention and its gradients: torch's fused ops, of which each device has its own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ ATTENTION: Final = (
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_flash_attention_for_cpu",
 )
+
+GRADIENTS: Final = tuple(f"{name}_backward" for name in ATTENTION)
+"""The ops of their gradients."""
+
+STATES: Final = frozenset({"philox_seed", "philox_offset", "cum_seq_q", "cum_seq_k"})
+"""Operands of gradients that say nothing where no element is dropped and all sequences are of one length."""
 
 SUMS: Final = 1
 """The place of the logarithms of sums among the results; what comes after them is the state of random numbers, and extents."""
@@ -39,6 +45,23 @@ def attention(call: AtenCall) -> Made:
         y, sums = attention_with_logsumexp(query, key, value, is_causal, scale)
         sums = sums if len(out.shape) == sums.ndim else ops.expand_dims(sums, sums.ndim)
     return y, sums, *(_state(meta) if place in call.read else None for place, meta in enumerate(call.outs) if place > SUMS)
+
+
+@rule(*GRADIENTS)
+def gradients(call: AtenCall) -> Made:
+    """The gradients of query, key and value; that of a mask is torch's."""
+    grad = call.tensor("grad_out_" if "grad_out_" in call.given else "grad_out")
+    query, key, value, result = (call.tensor(name) for name in ("query", "key", "value", "out"))
+    if call["dropout_p"] != 0:
+        raise Refused("it drops elements at random")
+    call.passed -= {*STATES, "max_q", "max_k", "grad_input_mask"}
+    mask = call.get("attn_mask", call.get("attn_bias"))
+    scale = None if call["scale"] is None else float(call["scale"])
+    sums = call.tensor("logsumexp")
+    sums = ops.squeeze(sums, sums.ndim - 1) if sums.ndim == query.ndim else sums
+    is_shared = query.ndim > 2 and query.shape[-3] is not key.shape[-3]
+    found = ops.scaled_dot_product_attention_backward(grad, query, key, value, result, sums, mask, bool(call["is_causal"]), scale, is_shared)
+    return *found, *[None] * (len(call.outs) - len(found))
 
 
 def _state(meta: Meta | None) -> TensorView | None:

@@ -48,6 +48,26 @@ def adaptive_maxima(call: AtenCall) -> Made:
     return ops.adaptive_max_pool_with_indices(call.tensor("self"), [number(n) for n in call["output_size"]])
 
 
+CONVOLUTIONS: Final = frozenset({"convolution"})
+"""Ops that multiply windows with weights."""
+
+
+@rule(*CONVOLUTIONS)
+def convolved(call: AtenCall) -> Made:
+    """The sums of products of windows and weights, plus a bias."""
+    if call["transposed"]:
+        raise Refused("it is transposed")
+    call.passed -= {"output_padding"}
+    x, weight = call.tensor("input"), call.tensor("weight")
+    dims = weight.ndim - 2
+    stride, padding, dilation = (_each(call, name, dims) for name in ("stride", "padding", "dilation"))
+    function = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}.get(dims)
+    if function is None:
+        raise Refused(f"it has {dims} dimensions")
+    bias = None if call["bias"] is None else call.tensor("bias")
+    return function(x, weight, bias, stride, padding, dilation, number(call["groups"]))
+
+
 MODES: Final = {
     "upsample_nearest1d": "nearest",
     "upsample_nearest2d": "nearest",

@@ -89,6 +89,13 @@ def chunk_product(f: tf.Fusion) -> None:
     y.chunk_product(tf.tiles.split_k(2), (16, 16, 16))
 
 
+def pack_factors(f: tf.Fusion) -> None:
+    y = tf.matmul(tf.define_tensor(["M", "K"], name="a"), tf.define_tensor(["K", 5], name="b"))
+    f.add_output(y)
+    for made in y.pack_factors(2, 4):
+        made.set_memory_type(tf.MemoryType.Global)
+
+
 def cascade(f: tf.Fusion) -> None:
     x = tf.define_tensor(["M", "N"], name="x")
     top = tf.max(x, axis=1)
@@ -99,6 +106,12 @@ def cascade(f: tf.Fusion) -> None:
 
 def split_fold(f: tf.Fusion) -> None:
     y = tf.decayed_sum(tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["M", "N"], name="d"), axis=1)
+    f.add_output(y)
+    y.split_fold(4)
+
+
+def split_maximum(f: tf.Fusion) -> None:
+    y = tf.fold("maximum", tf.define_tensor(["M", "N"], name="x"), axis=1, init=-1.0)
     f.add_output(y)
     y.split_fold(4)
 
@@ -116,5 +129,8 @@ PROVED: tuple[Build, ...] = (
     scatter,
     unscatter,
     chunk_product,
+    pack_factors,
+    cascade,
+    split_fold,
+    split_maximum,
 )
-ASSUMED: tuple[Build, ...] = (cascade, split_fold)

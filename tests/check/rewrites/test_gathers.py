@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check.rewrites.gathers import choice_of, condition_of
-from taskfuse.check.rewrites.sides import At, Definitions, Different
+from taskfuse.check.rewrites.gathers import choice_of
+from taskfuse.check.rewrites.sides import At, Definitions, Different, condition_of
 from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.ir.scalar import TRUE, and_, const, ge, lt, sym
 from taskfuse.kir import Kernel

@@ -1,12 +1,10 @@
 """Maps of terms to those that were written: each is met once."""
 
-from dataclasses import replace
-
 import pytest
 
 import taskfuse as tf
+from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.images import compare_terms
 from taskfuse.check.rewrites.sides import At, Definitions, Different
 from taskfuse.ir.scalar import Facts, const
 from taskfuse.kir import Kernel
@@ -41,11 +39,3 @@ def test_chunks_meet_each_term_once() -> None:
 def test_other_terms_of_chunks(old: str, new: str) -> None:
     with pytest.raises(Different):
         compare(changed(rewritten(split), old, new))
-
-
-def test_what_is_no_reduction_has_no_terms() -> None:
-    kernel = rewritten(split)
-    side = replace(Definitions.of(kernel, kernel.written), definitions={})
-    element = At(side, Access("x", (const(1), const(2))))
-    with pytest.raises(Different, match="no reduction"):
-        compare_terms(ElementPairs(compare_terms), element, element, Facts())

@@ -3,8 +3,8 @@
 import pytest
 
 import taskfuse as tf
+from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs
-from taskfuse.check.rewrites.images import compare_terms
 from taskfuse.check.rewrites.sides import At, Definitions, Different
 from taskfuse.check.rewrites.sums import TermSet, form_of, terms
 from taskfuse.ir.scalar import Facts, const

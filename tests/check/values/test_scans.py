@@ -152,6 +152,21 @@ def test_steps_in_another_order(first: str, second: str) -> None:
     assert finding(wrong, N=6) != ""
 
 
+LIMITED = changed(FOLD, "FOR i in 0..2:\n    IF 2*o + i < N:", "FOR i in 0..8:\n    IF 2*o + i < N && i < 2:")
+
+
+def test_conditions_may_end_an_inner_loop_of_a_fold() -> None:
+    assert gaps(LIMITED) == []
+    assert finding(LIMITED, N=5) == ""
+
+
+@pytest.mark.parametrize("more", ["i < 3", "i < 1", "i > 0", "i < 2 && o > 0"])
+def test_an_inner_loop_that_takes_other_steps(more: str) -> None:
+    wrong = changed(LIMITED, "i < 2", more)
+    assert gaps(wrong) != []
+    assert finding(wrong, N=5) != ""
+
+
 def test_states_are_not_joined() -> None:
     wrong = changed(FOLD, "y[threadIdx.x] = copy(s)", "s = add(s, s)  ~ part y\ny[threadIdx.x] = copy(s)")
     assert any("states of a fold are joined" in g or "its states are not joined" in g for g in gaps(wrong))

@@ -47,6 +47,19 @@ def test_quotient_and_remainder(order: tuple[int, int]) -> None:
     assert len(left) == 1
 
 
+@pytest.mark.parametrize("texts", [("i//64 = a", "i//16 % 4 = b", "i % 16 = c"), ("i % 16 = c", "2*(i//64) = 2*a", "3*(i//16 % 4) + q = 3*b + q")])
+def test_digits_in_equations_of_their_own(texts: tuple[str, ...]) -> None:
+    """As where a row of a tile is a point of a box: all digits that make up the quotient's divisor must be there."""
+    found, _ = solved(equations(*texts), spans(i=128), same)
+    assert found == {"i": parse_expr("64*a + 16*b + c")}
+    assert solved(equations(*texts[:2]), spans(i=128), same)[0] == {}
+
+
+@pytest.mark.parametrize("texts", [("i//64 = a", "i//8 % 4 = b", "i % 16 = c"), ("i//48 = a", "i//16 % 4 = b", "i % 16 = c"), ("i//64 = a", "i % 0 = b")])
+def test_what_are_not_the_digits(texts: tuple[str, ...]) -> None:
+    assert solved(equations(*texts), spans(i=128), same)[0] == {}
+
+
 LEFT = {
     "places that only every other number has": ("2*i = p", spans(i="N")),
     "digits of such places": ("8*i + 2*j = p", spans(i="N", j=4)),

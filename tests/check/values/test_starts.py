@@ -46,3 +46,38 @@ def test_starts_that_are_missing_wrong_or_repeated(old: str, new: str, why: str)
     bad = changed(KERNEL, old, new)
     assert set(gaps(bad)) == {why}
     assert finding(bad, N=3) != ""
+
+
+NOTHING = """\
+KERNEL k(x: float32[4, 0]) -> (y: float32[4])
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL t: float32[]
+  DEFINE m: float32[4] over (4, 0) at (i0) = reduce maximum of copy(x[i0, i1]) from -inf
+  DEFINE y: float32[4] = neg(m[i0])
+
+t = copy(-inf)  ~ start m
+FOR k in 0..0:
+  t = maximum(t, x[threadIdx.x, k])  ~ term m[threadIdx.x, k]
+y[threadIdx.x] = neg(t)  ~ value y[threadIdx.x]
+"""
+
+
+def test_a_reduction_of_nothing_is_an_operand() -> None:
+    for k in (NOTHING, changed(NOTHING, "FOR k in 0..0:\n  t = maximum(t, x[threadIdx.x, k])  ~ term m[threadIdx.x, k]\n", "")):
+        assert gaps(k) == []
+        assert any(o.subject == "writes" for o in tf.parse_kernel(k).verify().argument)  # without a run of the launch
+        assert finding(k) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("t = copy(-inf)  ~ start m\n", ""),
+        ("t = copy(-inf)  ~ start m", "t = copy(0.0)  ~ start m"),
+        ("t = copy(-inf)  ~ start m", "IF threadIdx.x > 0:\n  t = copy(-inf)  ~ start m"),
+    ],
+)
+def test_a_reduction_of_nothing_without_its_value(old: str, new: str) -> None:
+    wrong = changed(NOTHING, old, new)
+    assert gaps(wrong) != []
+    assert finding(wrong) != ""

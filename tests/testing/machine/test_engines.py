@@ -57,8 +57,8 @@ def test_a_tile_reads_the_bytes_that_its_layout_says(swizzle: int, major: Major)
 # -- bulk copies --------------------------------------------------------------------------------------------------------------------------
 
 
-def box(*coords: int, shape: tuple[int, ...] = (2, 32), tensor: MachinePlace = TENSOR, swizzle: int = 0) -> Box:
-    return Box(tensor, coords, shape, swizzle)
+def box(*coords: int, shape: tuple[int, ...] = (2, 32), tensor: MachinePlace = TENSOR, swizzle: int = 0, steps: tuple[int, ...] = (1, 1)) -> Box:
+    return Box(tensor, coords, shape, swizzle, steps)
 
 
 def test_a_load_brings_its_bytes_to_the_barrier() -> None:
@@ -73,12 +73,13 @@ def test_a_load_brings_its_bytes_to_the_barrier() -> None:
     parts.engines.ends(0, parts.threads.clock([0]))
 
 
-def test_a_box_counts_whole_and_touches_what_lies_in_the_tensor() -> None:
-    assert box(3, 0).size == 256
+@pytest.mark.parametrize(("first", "step", "touched"), [(3, 1, {3}), (-1, 1, {0}), (1, 2, {1, 3}), (-2, 3, {1}), (2, 8, {2})])
+def test_a_box_counts_whole_and_touches_what_lies_in_the_tensor(first: int, step: int, touched: set[int]) -> None:
+    given = box(first, 0, tensor=OUT, steps=(step, 1))
+    assert given.size == 256
     parts = Parts()
-    parts.engines.store(0, 1, 1024, SLOT, box(3, 0, tensor=OUT))
-    rows = {(cell * 4 - OUT.base) // 128 for cell in parts.memory.cells if cell * 4 >= GLOBAL}
-    assert rows == {3}  # the other is clipped
+    parts.engines.store(0, 1, 1024, SLOT, given)
+    assert {(cell * 4 - OUT.base) // 128 for cell in parts.memory.cells if cell * 4 >= GLOBAL} == touched
 
 
 def test_boxes_that_there_are_not() -> None:

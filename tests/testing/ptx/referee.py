@@ -84,7 +84,7 @@ def launch_input(source: Source, ptx: str, extents: Mapping[str, int]) -> dict[s
                         "global_shape": shape,
                         "global_strides_bytes": strides,
                         "box_shape": list(reversed(p.box)),
-                        "element_strides": [1] * len(shape),
+                        "element_strides": list(reversed(p.step)),
                         "swizzle": f"{p.swizzle}B" if p.swizzle else "none",
                         "interleave": "none",
                         "oob_fill": "zero",

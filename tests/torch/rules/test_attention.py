@@ -96,3 +96,61 @@ def test_what_gradients_need_of_masks_is_torchs() -> None:
     assert reason(lambda q: list(flash(q, q, q)), q) is None
     assert reason(lambda q: list(flash(q, q, q, attn_mask=q[0, 0, :, :1].expand(64, 64))), q) == "its result 1 is read"
     assert reason(lambda q: flash(q, q, q, 0.5)[0], q) == "it drops elements at random"
+
+
+backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+
+
+@pytest.mark.parametrize(("queries", "keys", "is_causal", "mask"), [(64, 96, False, False), (96, 96, True, False), (64, 96, False, True)])
+def test_gradients_are_those_of_torch(queries: int, keys: int, is_causal: bool, mask: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_groups, "gradient_times", lambda *_: (1.0, 2.0))
+    torch.manual_seed(0)
+    inputs = [half(1, 2, queries, 32), half(1, 2, queries, 32), half(1, 2, keys, 32), half(1, 2, keys, 32)]
+    bias = [torch.where(torch.rand(queries, keys) > 0.3, 0.0, -torch.inf).to(torch.bfloat16)] * mask
+    out, sums = flash(*inputs[1:], is_causal=is_causal, attn_mask=bias[0] if mask else None)
+
+    def function(g: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, bias: Any = None) -> Any:
+        return list(backward(g, q, k, v, o, sums, 0.0, is_causal, attn_mask=bias))
+
+    args = [*inputs, out, sums, *bias]
+    found = report(function, *args)
+    assert len(found.fusions) == 1
+    got, want = found.program(list(args)), function(*args)
+    exact = function(*(x.double() for x in args))
+    for mine, theirs, right in zip(got, want, exact, strict=True):
+        assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+        assert (mine - right).square().mean().sqrt() < 2 * (theirs - right).square().mean().sqrt() + 1e-3
+
+
+def test_gradients_that_are_torchs() -> None:
+    q, sums = half(1, 2, 64, 32), torch.zeros(1, 2, 64)
+    node = next(n for n in traced(lambda q, s: list(backward(q, q, q, q, q, s, 0.5, False)), q, sums).graph.nodes if n.target is backward)
+    assert refusal(node, {}) == "it drops elements at random"
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_training_goes_through_fusions(is_causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and gradients."""
+    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(product_groups, "gradient_times", lambda *_: (1.0, 2.0))
+    torch.manual_seed(0)
+    inputs = [half(1, 2, 64, 32) for _ in range(3)]
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal).float().square().mean()
+
+    reports: list[Any] = []
+    listeners.append(reports.append)
+    try:
+        found = [x.clone().requires_grad_() for x in inputs]
+        compiled(loss)(*found).backward()
+    finally:
+        listeners.remove(reports.append)
+    wanted = [x.double().requires_grad_() for x in inputs]
+    loss(*wanted).backward()
+    for kind in ("forward", "backward"):
+        lines = [line for r in reports if r.kind == kind for line in r.ops if "attention" in line[1]]
+        assert lines
+        assert all(where.startswith("fusion") for _, _, where, _ in lines)
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.grad - y.grad).norm() < 2e-2 * y.grad.norm()

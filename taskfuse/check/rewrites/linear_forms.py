@@ -1,0 +1,420 @@
+"""Elements as linear forms of others, and maxima of such: what exponents are made of, and what bounds them.
+
+A **reference** is a maximum, or a minimum, that exponents are relative to, as in ``exp(x - m)``: a reduction or a scan. Data are real numbers, or what a
+maximum leaves as it is, so a reference is finite, or one of nothing. A choice that asks for that (``where(m == -inf, 0, m)``) is taken for what it is where
+the reference is finite, and the form says so: it is then *guarded*. Who uses it shows that the other case adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import inf, isinf
+from typing import NamedTuple
+
+from taskfuse.check.rewrites.elements import ElementPairs, is_equal, learn, shown
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, assuming, each_value, follows, moved_to, points
+from taskfuse.check.rewrites.sums import reduced_points
+from taskfuse.dtypes import DType, contains
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise_function import DTypeRule
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import Expr, Facts, Sym, ge, le, lt, substitute
+from taskfuse.kir.operands import Access, Immediate
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
+
+REFERENCES = (COMBINES["maximum"], COMBINES["minimum"])
+"""What references combine with."""
+MOST = 64
+"""Cases of one element."""
+
+
+class Guard(NamedTuple):
+    """A reference that is taken for finite.
+
+    Attributes:
+        at: the reference.
+        variables, conditions: of which it is one each, beside those of the term that has it.
+    """
+
+    at: At
+    variables: tuple[tuple[Sym, Expr], ...] = ()
+    conditions: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """A constant, which may be infinite, and multiples of elements.
+
+    Attributes:
+        terms: the elements, each with its coefficient, which is not 0.
+        guards: references that are finite where the element is this; where one is not, the element is finite all the same.
+        raw: references that it has without a guard.
+        narrowed: narrower types that it is rounded to on its way.
+    """
+
+    terms: tuple[tuple[At, Fraction], ...] = ()
+    constant: Fraction | float = Fraction(0)
+    guards: frozenset[Guard] = frozenset()
+    raw: frozenset[Guard] = frozenset()
+    narrowed: frozenset[DType] = frozenset()
+
+    def __add__(self, other: LinearForm) -> LinearForm:
+        sums = dict(self.terms)
+        for at, q in other.terms:
+            p = sums.get(at, Fraction(0))
+            if p * q < 0 and reference(at) is None:
+                raise Different(f"{shown(at)} may be infinite, and an exponent has it twice")
+            sums[at] = p + q
+        made = tuple((at, q) for at, q in sums.items() if q)
+        return LinearForm(made, self.constant + other.constant, self.guards | other.guards, self.raw | other.raw, self.narrowed | other.narrowed)
+
+    def times(self, q: Fraction) -> LinearForm:
+        """A multiple by a number that is not 0."""
+        return replace(self, terms=tuple((at, q * p) for at, p in self.terms), constant=self.constant * q)
+
+    def at(self, values: Mapping[str, Expr]) -> LinearForm:
+        """The same with other expressions for some symbols."""
+        moved = LinearForm((), self.constant, moved_guards(self.guards, values), moved_guards(self.raw, values), self.narrowed)
+        for at, q in self.terms:
+            moved += LinearForm(((moved_to(at, values), q),))
+        return moved
+
+
+def moved_guards(guards: frozenset[Guard], values: Mapping[str, Expr]) -> frozenset[Guard]:
+    """References with other expressions for some symbols."""
+    return frozenset(
+        Guard(moved_to(g.at, values), tuple((v, substitute(n, values)) for v, n in g.variables), tuple(substitute(c, values) for c in g.conditions))
+        for g in guards
+    )
+
+
+class Case(NamedTuple):
+    """What an element is under some conditions."""
+
+    conditions: tuple[Expr, ...]
+    form: LinearForm
+
+
+def number(at: At) -> Fraction | float | None:
+    """The value of a constant; ``None`` for anything else."""
+    match at.operand:
+        case Immediate(value=value, dtype=dtype) if dtype.is_float and value == value:
+            return float(value) if isinf(value) else Fraction(value)
+        case _:
+            return None
+
+
+class LinearForms:
+    """The linear forms of elements.
+
+    Args:
+        stops: tensors whose elements are not taken apart.
+    """
+
+    def __init__(self, elements: ElementPairs, stops: frozenset[str]) -> None:
+        self.elements = elements
+        self.stops = stops
+        self._known: dict[tuple[At, Facts], tuple[Case, ...]] = {}
+        self._names: dict[At, set[At]] = {}
+
+    # -- elements -------------------------------------------------------------------------------------------------------------------
+
+    def cases(self, at: At, facts: Facts) -> tuple[Case, ...]:
+        """An element as linear forms of others, each where its conditions hold.
+
+        Raises:
+            Different: it has too many cases, or nothing shows that there always is one.
+        """
+        found = self._known.get((at, facts))
+        if found is None:
+            found = tuple(self._cases(at, facts))
+            if len(found) > MOST:
+                raise Different("an exponent has too many cases")
+            self._known[at, facts] = found
+            for case in found:
+                if len(case.form.terms) == 1 and case.form.terms[0][1] == 1 and not case.form.constant:
+                    self._names.setdefault(case.form.terms[0][0], set()).add(at)
+        return found
+
+    def only(self, at: At, facts: Facts) -> LinearForm | None:
+        """The linear form of an element that has no cases; ``None`` for another."""
+        found = self.cases(at, facts)
+        return found[0].form if len(found) == 1 and not found[0].conditions else None
+
+    def _cases(self, at: At, facts: Facts) -> Iterator[Case]:
+        at = at.side.seen(at, facts)
+        value = number(at)
+        if value is not None:
+            yield Case((), LinearForm(constant=value))
+            return
+        d = self.defined(at)
+        chosen = list(at.side.open_cases(at.operand, facts)) if d is not None and isinstance(at.operand, Access) else []
+        if chosen:
+            yield from self._each(chosen, facts)
+        elif isinstance(d, Definition) and isinstance(d.rule, Apply):
+            yield from self._of_function(at, d, d.rule, facts)
+        else:
+            yield _leaf(at)
+
+    def defined(self, at: At) -> Definition | None:
+        """The definition of an element that may be taken apart."""
+        d = at.side.defined(at.operand)
+        return None if d is None or d.tensor in self.stops else d
+
+    def _each(self, chosen: Sequence[ChoiceOf], facts: Facts) -> Iterator[Case]:
+        for value, conditions in each_value(chosen, facts):
+            for case in self.cases(value, assuming(facts, conditions)):
+                yield Case((*conditions, *case.conditions), case.form)
+
+    def _of_function(self, at: At, d: Definition, rule: Apply, facts: Facts) -> Iterator[Case]:
+        assert isinstance(at.operand, Access)
+        operands = [at.side.at(o, points(at.operand.index)) for o in rule.operands]
+        made: list[Case] = []
+        if rule.dtype.is_float and d.dtype.is_float:
+            if rule.op.rule is DTypeRule.SELECT:
+                value = self.decided(operands, facts)
+                if value is None:
+                    yield _leaf(at)
+                    return
+                guards, chosen = value
+                made = [Case(c.conditions, replace(c.form, guards=c.form.guards | guards, raw=c.form.raw - guards)) for c in self.cases(chosen, facts)]
+            else:
+                made = list(self._sums(rule, operands, facts))
+        narrowed = rounds(at, d, rule)
+        if not made:
+            yield _leaf(at)
+        elif not narrowed:
+            yield from made
+        elif any(c.form.guards or any(reference(a) is not None for a, _ in c.form.terms) for c in made):
+            for c in made:
+                yield Case(c.conditions, replace(c.form, narrowed=c.form.narrowed | narrowed))
+        else:
+            yield _leaf(at)
+
+    def _sums(self, rule: Apply, operands: Sequence[At], facts: Facts) -> Iterator[Case]:
+        """The function of linear forms, if that is one; nothing, if not."""
+        name = rule.op.name
+        if rule.op in CONVERSIONS:
+            if operands[0].side.dtype(operands[0].operand).is_float:
+                yield from self.cases(operands[0], facts)
+        elif name in ("neg", "add", "sub"):
+            for first in self.cases(operands[0], facts):
+                if name == "neg":
+                    yield Case(first.conditions, first.form.times(Fraction(-1)))
+                    continue
+                inside = assuming(facts, first.conditions)
+                for second in self.cases(operands[1], inside):
+                    other = second.form if name == "add" else second.form.times(Fraction(-1))
+                    yield Case((*first.conditions, *second.conditions), first.form + other)
+        elif name in ("mul", "div"):
+            for one, other in ((0, 1), (1, 0)) if name == "mul" else ((0, 1),):
+                by = self.only(operands[other], facts)
+                if by is not None and not by.terms and by.constant and isinstance(by.constant, Fraction):
+                    q = by.constant if name == "mul" else 1 / by.constant
+                    yield from (Case(c.conditions, c.form.times(q)) for c in self.cases(operands[one], facts))
+                    return
+        elif name == "fma":
+            by = self.only(operands[1], facts)
+            if by is not None and not by.terms and by.constant and isinstance(by.constant, Fraction):
+                for first in self.cases(operands[0], facts):
+                    for second in self.cases(operands[2], assuming(facts, first.conditions)):
+                        yield Case((*first.conditions, *second.conditions), first.form.times(by.constant) + second.form)
+
+    # -- choices by data ------------------------------------------------------------------------------------------------------------
+
+    def decided(self, operands: Sequence[At], facts: Facts) -> tuple[frozenset[Guard], At] | None:
+        """What a choice by data is where some references are finite, and these; ``None``: nothing decides it."""
+        condition, value, other = operands
+        found = self._of_condition(condition, facts)
+        if found is None:
+            return None
+        guards, holds = found
+        rejected, chosen = (other, value) if holds else (value, other)
+        return (guards, chosen) if self._is_real(rejected, facts) else None
+
+    def _is_real(self, at: At, facts: Facts) -> bool:
+        """True for a number, and for an exponential with a bound, also where a reference that it has is infinite."""
+        at = at.side.seen(at, facts)
+        if isinstance(number(at), Fraction):
+            return True
+        for one, other in self.operands(at, "minimum"):
+            exponential = one.side.seen(one, facts)
+            if isinstance(number(other), Fraction):
+                powers = [*self.operands(exponential, "exp"), *self.operands(exponential, "exp2")]
+                return any(form is not None and len(form.terms) <= 1 for form in (self.only(p, facts) for (p,) in powers))
+        return False
+
+    def operands(self, at: At, name: str) -> Iterator[tuple[At, ...]]:
+        """The operands of a function of floats with that name, in both orders if it is commutative; nothing of another element."""
+        d = self.defined(at)
+        match d:
+            case Definition(rule=Apply(op=op, operands=given, dtype=dtype)) if op.name == name and dtype.is_float and isinstance(at.operand, Access):
+                operands = tuple(at.side.at(o, points(at.operand.index)) for o in given)
+                yield operands
+                if op.commutative:
+                    yield operands[::-1]
+            case _:
+                return
+
+    def _of_condition(self, at: At, facts: Facts) -> tuple[frozenset[Guard], bool] | None:
+        """Whether a condition holds where some references are finite, and these."""
+        at = at.side.seen(at, facts)
+        d = at.side.defined(at.operand)
+        match d:
+            case Definition(rule=Apply(op=op, operands=given, dtype=dtype)) if isinstance(at.operand, Access) and dtype.is_float:
+                operands = [at.side.at(o, points(at.operand.index)) for o in given]
+            case _:
+                return None
+        name = op.name
+        if name in ("isfinite", "isinf", "isnan"):
+            guards = self._of_references(operands[0], facts)
+            return None if guards is None else (guards, name == "isfinite")
+        if name in ("eq", "ne"):
+            for one, other in ((operands[0], operands[1]), (operands[1], operands[0])):
+                if isinstance(number(other), float):
+                    guards = self._of_references(one, facts)
+                    return None if guards is None else (guards, name == "ne")
+        return None
+
+    def _of_references(self, at: At, facts: Facts) -> frozenset[Guard] | None:
+        """The references of which an element is a sum, if it is; they are finite where it is."""
+        form = self.only(at, facts)
+        if form is None or not form.terms or any(reference(a) is None for a, _ in form.terms):
+            return None
+        return form.guards | {Guard(a) for a, _ in form.terms}
+
+    # -- bounds ---------------------------------------------------------------------------------------------------------------------
+
+    def is_bounded(self, form: LinearForm, by: At, facts: Facts, depth: int = 3) -> bool:
+        """True only if a form is one of what a reference combines, or a reference to some of that."""
+        if len(form.terms) == 1 and not form.constant:
+            ((at, q),) = form.terms
+            if q == 1 and is_one(at, by, facts):
+                return True
+        if self._is_term(form, by, facts, depth):
+            return True
+        if len(form.terms) == 1 and not form.constant and depth:
+            ((at, q),) = form.terms
+            if q == 1 and reference(at) is reference(by):
+                return self._is_part(at, by, facts, depth)
+        return False
+
+    def is_same(self, a: At, b: At, facts: Facts) -> bool:
+        """True only if two references are equal: each bounds the other."""
+        return is_one(a, b, facts) or all(self.is_bounded(LinearForm(((x, Fraction(1)),)), y, facts) for x, y in ((a, b), (b, a)))
+
+    def _is_part(self, at: At, by: At, facts: Facts, depth: int) -> bool:
+        """True if a reference bounds all that another one combines."""
+        for operand, variables, conditions in self._combined(at):
+            inside = facts
+            for v, n in variables:
+                inside = inside.with_range(v.name, 0, n - 1)
+            for case in self.cases(operand, assuming(inside, conditions)):
+                here = assuming(inside, (*conditions, *case.conditions))
+                if not case.form.terms and not self._is_nothing(case.form, by):
+                    return False
+                if case.form.terms and not self.is_bounded(case.form, by, here, depth - 1):
+                    return False
+        return True
+
+    def _is_nothing(self, form: LinearForm, by: At) -> bool:
+        combine = reference(by)
+        return combine is not None and not form.terms and form.constant == (-inf if combine is COMBINES["maximum"] else inf)
+
+    def _is_term(self, form: LinearForm, by: At, facts: Facts, depth: int, unknown: tuple[tuple[Sym, Expr], ...] = (), known: tuple[Expr, ...] = ()) -> bool:
+        """True if a form is one of what a reference combines, at some values of its variables."""
+        for operand, variables, conditions in self._combined(by):
+            free, every = (*unknown, *variables), (*known, *conditions)
+            inside = facts
+            for v, n in free:
+                inside = inside.with_range(v.name, 0, n - 1)
+            inner = operand.side.seen(operand, inside)
+            if len(form.terms) == 1 and self._is_at(form, LinearForm(((inner, Fraction(1)),)), free, every, facts):
+                return True
+            if reference(inner) is reference(by) and depth and self._is_term(form, inner, facts, depth - 1, free, every):
+                return True
+            if any(c.form.terms and self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in self.cases(operand, inside)):
+                return True
+        return False
+
+    def _is_at(self, form: LinearForm, other: LinearForm, unknown: Sequence[tuple[Sym, Expr]], conditions: Sequence[Expr], facts: Facts) -> bool:
+        """True if a form is another one at some values of unknown variables, at which conditions hold."""
+        if len(form.terms) != len(other.terms) or form.constant != other.constant:
+            return False
+        found: dict[str, Expr] = {}
+        wanted = {v.name for v, _ in unknown}
+        for at, q in other.terms:
+            mine = next((a for a, p in form.terms if p == q and _name(a) == _name(at)), None)
+            if mine is None:
+                return False
+            for a, b in ((a, b) for a in self._all_names(at) for b in self._all_names(mine) if _name(a) == _name(b)):
+                if isinstance(a.operand, Access) and isinstance(b.operand, Access):
+                    for e, f in zip(a.operand.index, b.operand.index, strict=True):
+                        learn(e, f, wanted, found)
+        if len(found) < len(wanted):
+            return False
+        moved = other.at(found)
+        if not all(any(p == q and is_one(a, at, facts) for a, p in form.terms) for at, q in moved.terms):
+            return False
+        ranges = [c for v, n in unknown for c in (ge(found[v.name], 0), lt(found[v.name], substitute(n, found)))]
+        return all(follows(c, facts) for c in (*ranges, *(substitute(c, found) for c in conditions)))
+
+    def _all_names(self, at: At) -> tuple[At, ...]:
+        """The elements that are known to be one."""
+        return at, *self._names.get(at, ())
+
+    def _combined(self, at: At) -> Iterator[tuple[At, tuple[tuple[Sym, Expr], ...], tuple[Expr, ...]]]:
+        """What a reference combines, with its variables and their conditions."""
+        d = at.side.defined(at.operand)
+        if reference(at) is None or not isinstance(at.operand, Access) or d is None:
+            return
+        match d.rule:
+            case Reduce() as rule:
+                points_of = reduced_points(at, d, rule, self.elements)
+                yield at.side.at(rule.operands[0], points_of.point), points_of.variables, points_of.conditions
+            case Accumulate() as rule:
+                own = at.operand.index[rule.axis]
+                v = self.elements.symbol()
+                before = (lt if rule.is_exclusive else le)(v, own)
+                yield at.side.at(rule.operand, points(at.operand.index) | {f"i{rule.axis}": v}), ((v, d.space[rule.axis]),), (before,)
+            case _:
+                return
+
+
+def reference(at: At) -> object | None:
+    """What a reference combines with; ``None`` for another element."""
+    match at.side.defined(at.operand):
+        case Definition(rule=Reduce(combine=combine, body=body, rescaled=None, init=init, dtype=dtype)) if combine in REFERENCES and body in CONVERSIONS:
+            return combine if is_same_number(init.value, combine.neutral(dtype)) and dtype.is_float else None
+        case Definition(rule=Accumulate(combine=combine, dtype=dtype)) if combine in REFERENCES and dtype.is_float:
+            return combine
+        case _:
+            return None
+
+
+def is_one(a: At, b: At, facts: Facts) -> bool:
+    """True if two operands of one side are one element, or one constant."""
+    if a.side is not b.side:
+        return False
+    if isinstance(a.operand, Access) and isinstance(b.operand, Access):
+        return a.operand.buffer == b.operand.buffer and all(is_equal(e, f, facts) for e, f in zip(a.operand.index, b.operand.index, strict=True))
+    return a.operand == b.operand
+
+
+def rounds(at: At, d: Definition, rule: Apply) -> frozenset[DType]:
+    """The narrower types that a function of floats rounds to: its operands, or its result."""
+    taken = [at.side.dtype(o) for o in rule.operands if not isinstance(o, Immediate)]
+    made = [rule.dtype for t in taken if t.is_float and not contains(rule.dtype, t)]
+    computed = taken[0] if rule.op in CONVERSIONS and contains(rule.dtype, taken[0]) else rule.dtype
+    return frozenset((*made, d.dtype) if not contains(d.dtype, computed) else made)
+
+
+def _leaf(at: At) -> Case:
+    raw = frozenset([Guard(at)]) if reference(at) is not None else frozenset[Guard]()
+    return Case((), LinearForm(((at, Fraction(1)),), raw=raw))
+
+
+def _name(at: At) -> object:
+    return at.operand.buffer if isinstance(at.operand, Access) else at.operand

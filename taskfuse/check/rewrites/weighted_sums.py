@@ -1,0 +1,595 @@
+"""Sums whose terms have weights: products of elements, of their reciprocals and of exponentials, as sets of such terms.
+
+A **rescaled sum** multiplies what it has by a factor before it goes on: after the last step, the term of step c has been multiplied by the factors of all
+later steps. Where each is ``exp(q*(m(t-1) - m(t)))``, m a running maximum, these are ``exp(q*(m(c) - m(last)))``, by induction. A term ``exp(q*(x - m(c)))``
+is then ``exp(q*(x - m(last)))``, as it was written, whatever the maximum was when it was taken. Other factors stay products over steps.
+
+References (:mod:`~taskfuse.check.rewrites.linear_forms`) that are guarded may be of nothing. Then each of these terms must be 0, in both cases of the guard:
+x is one of what the reference combines, so ``exp(q*(x - ..))`` is 0 as x is infinite, and the other factors are real numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import isfinite
+from typing import NamedTuple
+
+from taskfuse.check.rewrites.elements import ElementPairs, shown
+from taskfuse.check.rewrites.images import compare_parts
+from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, assuming, each_value, points
+from taskfuse.check.rewrites.sums import CombineForm, TermPart, reduced_points, terms_of
+from taskfuse.dtypes import DType, contains
+from taskfuse.ir.combine import COMBINES
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
+from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.scalar import Const, Expr, Facts, Sym, lt, minimum, not_, prove, substitute
+from taskfuse.kir.operands import Access, IndexOf, Operand
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce
+
+COPY, MUL, FMA = ELEMENTWISE["copy"], ELEMENTWISE["mul"], ELEMENTWISE["fma"]
+BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
+"""Exponentials."""
+MOST = 64
+"""Parts of one sum."""
+ONE = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Monomial:
+    """A product.
+
+    Attributes:
+        coefficient: a number. Terms that are 0 are kept if they are made of references without a guard, which may be infinite.
+        factors: elements, each with its exponent, which is an integer.
+        products: factors that are products of elements themselves, as sets of terms.
+        exponents: by exponential, what it is of.
+        narrowed: narrower types that it, or a factor, is rounded to.
+        guards, raw: references, as those of linear forms.
+    """
+
+    coefficient: Fraction = ONE
+    factors: tuple[tuple[At, int], ...] = ()
+    products: tuple[TermPart, ...] = ()
+    exponents: Mapping[Elementwise, LinearForm] = field(default_factory=dict[Elementwise, LinearForm])
+    narrowed: frozenset[DType] = frozenset()
+    guards: frozenset[Guard] = frozenset()
+    raw: frozenset[Guard] = frozenset()
+
+    def __mul__(self, other: Monomial) -> Monomial:
+        exponents = dict(self.exponents)
+        for base, form in other.exponents.items():
+            exponents[base] = exponents[base] + form if base in exponents else form
+        return Monomial(
+            self.coefficient * other.coefficient,
+            (*self.factors, *other.factors),
+            (*self.products, *other.products),
+            exponents,
+            self.narrowed | other.narrowed,
+            self.guards | other.guards,
+            self.raw | other.raw,
+        )
+
+    def inverse(self) -> Monomial:
+        """Its reciprocal.
+
+        Raises:
+            Different: it is 0, or has products of its own.
+        """
+        if not self.coefficient or self.products:
+            raise Different("a divisor is 0, or a product over steps")
+        exponents = {base: form.times(-ONE) for base, form in self.exponents.items()}
+        return replace(self, coefficient=1 / self.coefficient, factors=tuple((at, -n) for at, n in self.factors), exponents=exponents)
+
+    @property
+    def is_exponential(self) -> bool:
+        """True if nothing but exponentials is in it."""
+        return self.coefficient == 1 and not self.factors and not self.products
+
+
+class WeightedTerms(NamedTuple):
+    """A monomial for each value of some variables at which conditions hold."""
+
+    variables: tuple[tuple[Sym, Expr], ...]
+    conditions: tuple[Expr, ...]
+    monomial: Monomial
+
+    def times(self, other: WeightedTerms) -> WeightedTerms:
+        """Each of these times each of others."""
+        return WeightedTerms((*self.variables, *other.variables), (*self.conditions, *other.conditions), self.monomial * other.monomial)
+
+
+class Role(NamedTuple):
+    """What an operand is in a term.
+
+    Attributes:
+        base: the exponential that it is an exponent of; ``None`` for a factor.
+        q: what the exponent is multiplied by, or the exponent of a factor.
+    """
+
+    base: Elementwise | None
+    q: Fraction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedPart(TermPart):
+    """Terms that are products; ``operands`` have a role each.
+
+    Attributes:
+        constants: of exponents.
+        products: factors that are products of elements, as sets of terms.
+    """
+
+    coefficient: Fraction
+    products: tuple[TermPart, ...]
+    roles: tuple[Role, ...]
+    constants: Mapping[Elementwise, Fraction]
+    narrowed: frozenset[DType]
+
+    def at(self, values: Mapping[str, Expr]) -> WeightedPart:
+        """See :meth:`TermPart.at`."""
+        moved = super(WeightedPart, self).at(values)
+        assert isinstance(moved, WeightedPart)
+        return replace(moved, products=tuple(p.at(values) for p in self.products))
+
+    def alike(self, written: TermPart) -> Iterator[tuple[At, At]]:
+        """See :meth:`TermPart.alike`."""
+        assert isinstance(written, WeightedPart)
+        for a, role in zip(written.operands, written.roles, strict=True):
+            yield from ((a, b) for b, other in zip(self.operands, self.roles, strict=True) if role == other)
+
+    def check(self, written: TermPart, elements: ElementPairs, inside: Facts) -> None:
+        """See :meth:`TermPart.check`."""
+        assert isinstance(written, WeightedPart)
+        if self.coefficient != written.coefficient or self.constants != written.constants:
+            raise Different(f"a term is multiplied by {float(self.coefficient)}, and was by {float(written.coefficient)}")
+        if sorted(map(_order, self.roles)) != sorted(map(_order, written.roles)):
+            raise Different("a term is another product than it was written as")
+        if self.narrowed != written.narrowed:
+            raise Different("a term is rounded to other types than it was written")
+        left = list(zip(self.operands, self.roles, strict=True))
+        for a, role in zip(written.operands, written.roles, strict=True):
+            reason: Different | None = None
+            for k, (b, other) in enumerate(left):
+                if role != other:
+                    continue
+                try:
+                    elements.check(a, b, inside, is_converted=True)
+                except Different as error:
+                    reason = reason or error
+                    continue
+                del left[k]
+                break
+            else:
+                raise reason or Different("a factor is not what was written")
+        if self.products or written.products:
+            compare_parts(elements, written.products, self.products, inside)
+
+
+def _order(role: Role) -> tuple[str, Fraction]:
+    return "" if role.base is None else role.base.name, role.q
+
+
+class WeightedSums:
+    """Elements as weighted sums, of either side.
+
+    Args:
+        stops: tensors whose elements are not taken apart.
+        result: the dtype of the result, to which partial results may be rounded.
+    """
+
+    def __init__(self, elements: ElementPairs, stops: frozenset[str], result: DType) -> None:
+        self.elements = elements
+        self.forms = LinearForms(elements, stops)
+        self.result = result
+        self._known: dict[tuple[At, Facts], tuple[WeightedTerms, ...]] = {}
+
+    def terms(self, at: At, facts: Facts) -> tuple[WeightedTerms, ...]:
+        """The terms of an element.
+
+        Raises:
+            Different: there are too many, or some are infinite.
+        """
+        found = self._known.get((at, facts))
+        if found is None:
+            found = tuple(t for t in self._terms(at, facts) if t.monomial.coefficient or t.monomial.raw)
+            if len(found) > MOST:
+                raise Different("a sum has too many parts")
+            self._known[at, facts] = found
+        return found
+
+    def _terms(self, at: At, facts: Facts) -> Iterator[WeightedTerms]:
+        at = at.side.seen(at, facts)
+        value = number(at)
+        if isinstance(at.operand, IndexOf) and isinstance(at.operand.value, Const):
+            value = Fraction(at.operand.value.value)
+        if value is not None:
+            if isinstance(value, float):
+                raise Different("a term is infinite")
+            yield WeightedTerms((), (), Monomial(Fraction(value)))
+            return
+        d = self.forms.defined(at)
+        chosen = list(at.side.open_cases(at.operand, facts)) if d is not None and isinstance(at.operand, Access) else []
+        if chosen:
+            for case, conditions in each_value(chosen, facts):
+                for t in self.terms(case, assuming(facts, conditions)):
+                    yield t._replace(conditions=(*conditions, *t.conditions))
+            return
+        made: tuple[WeightedTerms, ...] | None = None
+        match d:
+            case Definition(rule=Apply() as rule) if rule.dtype.is_float and d.dtype.is_float:
+                made = self._of_function(at, d, rule, facts)
+            case Definition(rule=Reduce() as rule) if rule.combine is COMBINES["add"] and self._may_be(d.dtype, rule.dtype):
+                made = self._of_sum(at, d, rule, facts)
+            case Definition(rule=Reduce() as rule) if rule.combine is COMBINES["mul"] and self._may_be(d.dtype, rule.dtype):
+                made = self._of_product(at, d, rule, facts)
+            case Definition(rule=Iterate() as rule) if rule.op is FMA and self._may_be(d.dtype, rule.dtype):
+                made = self._of_fold(at, d, rule, facts)
+            case _:
+                pass
+        yield from (WeightedTerms((), (), Monomial(factors=((at, 1),))),) if made is None else made
+
+    def _may_be(self, dtype: DType, wide: DType) -> bool:
+        """True if a partial result may have a dtype and be computed in a wide one: neither is less than the result's."""
+        return wide.is_float and contains(wide, self.result.compute) and contains(dtype, self.result)
+
+    # -- functions ------------------------------------------------------------------------------------------------------------------
+
+    def _of_function(self, at: At, d: Definition, rule: Apply, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """The terms of a function's result; ``None``: it is one of its own."""
+        assert isinstance(at.operand, Access)
+        operands = [at.side.at(o, points(at.operand.index)) for o in rule.operands]
+        made = self._products(rule, operands, facts)
+        narrowed = rounds(at, d, rule)
+        if made is None or not narrowed:
+            return made
+        if all(not t.variables for t in made):
+            return tuple(t._replace(monomial=replace(t.monomial, narrowed=t.monomial.narrowed | narrowed)) for t in made)
+        return made if all(contains(n, self.result) for n in narrowed) else None
+
+    def _products(self, rule: Apply, operands: Sequence[At], facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        made: tuple[WeightedTerms, ...] | None = None
+        match rule.op.name, operands:
+            case (("copy" | "cast"), [a]) if a.side.dtype(a.operand).is_float:
+                made = self.terms(a, facts)
+            case "mul", [a, b]:
+                made = self._product(a, b, facts)
+            case "fma", [a, b, c]:
+                product = self._product(a, b, facts)
+                made = None if product is None else (*product, *self.terms(c, facts))
+            case "div", [a, b]:
+                made = tuple(t.times(self._inverse(b, facts)) for t in self.terms(a, facts))
+            case "reciprocal", [a]:
+                made = (self._inverse(a, facts),)
+            case "neg", [a]:
+                made = self._negated(a, facts)
+            case "add", [a, b]:
+                made = (*self.terms(a, facts), *self.terms(b, facts))
+            case "sub", [a, b]:
+                made = (*self.terms(a, facts), *self._negated(b, facts))
+            case (("exp" | "exp2"), [a]):
+                made = tuple(self._exponentials(rule.op, a, facts))
+            case "minimum", [a, b]:
+                made = self._clipped(a, b, facts) or self._clipped(b, a, facts)
+            case _, [condition, value, other] if rule.op.rule is DTypeRule.SELECT:
+                made = self._chosen(condition, value, other, facts)
+            case _:
+                pass
+        return made
+
+    def _product(self, a: At, b: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """Each term of the one times each of the other, if one has no sum."""
+        first, second = self.terms(a, facts), self.terms(b, facts)
+        if any(t.variables for t in first) and any(t.variables for t in second):
+            return None
+        if not first or not second:
+            return tuple(t.times(WeightedTerms((), (), Monomial(Fraction(0)))) for t in (*first, *second))
+        return tuple(t.times(u) for t in first for u in second)
+
+    def _negated(self, at: At, facts: Facts) -> tuple[WeightedTerms, ...]:
+        return tuple(t.times(WeightedTerms((), (), Monomial(-ONE))) for t in self.terms(at, facts))
+
+    def _inverse(self, at: At, facts: Facts) -> WeightedTerms:
+        at = at.side.seen(at, facts)
+        found = self.terms(at, facts)
+        if len(found) == 1 and not found[0].variables and not found[0].conditions:
+            return WeightedTerms((), (), found[0].monomial.inverse())
+        return WeightedTerms((), (), Monomial(factors=((at, -1),)))
+
+    def _exponentials(self, base: Elementwise, at: At, facts: Facts) -> Iterator[WeightedTerms]:
+        """An exponential: 0 where its exponent is -inf, as the rest of it is real."""
+        for case in self.forms.cases(at, facts):
+            form = case.form
+            if isinstance(form.constant, Fraction):
+                exponents = {base: LinearForm(form.terms, form.constant)}
+                yield WeightedTerms((), case.conditions, Monomial(exponents=exponents, narrowed=form.narrowed, guards=form.guards, raw=form.raw))
+            elif form.constant < 0:
+                yield WeightedTerms((), case.conditions, Monomial(Fraction(0), narrowed=form.narrowed, guards=form.guards, raw=form.raw))
+            else:
+                raise Different("an exponential is infinite")
+
+    def _exponential(self, at: At, facts: Facts) -> tuple[WeightedTerms, Elementwise, LinearForm] | None:
+        """An element that is one exponential alone."""
+        found = self.terms(at, facts)
+        if len(found) != 1 or found[0].variables or found[0].conditions or not found[0].monomial.is_exponential or len(found[0].monomial.exponents) != 1:
+            return None
+        ((base, form),) = found[0].monomial.exponents.items()
+        return found[0], base, form
+
+    def _clipped(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """An exponential that is at most 1, and so less than a bound: where its references are finite."""
+        most = number(bound)
+        found = self._exponential(at, facts) if most is not None and most >= 1 else None
+        if found is None:
+            return None
+        term, _, form = found
+        if form.constant > 0 or len(form.terms) != 2:
+            return None
+        (a, q), (b, p) = form.terms
+        combine = reference(a)
+        if q != -p or combine is None or combine is not reference(b):
+            return None
+        low, high = (a, b) if (q > 0) == (combine is COMBINES["maximum"]) else (b, a)
+        return (term,) if self.forms.is_bounded(LinearForm(((low, ONE),)), high, facts) else None
+
+    def _chosen(self, condition: At, value: At, other: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
+        if number(value) == 1:
+            found = self._exponential(other, facts)
+            for a, b in self.forms.operands(condition.side.seen(condition, facts), "eq") if found is not None else ():
+                difference = self._difference(a, b, facts)
+                if found is not None and difference is not None and _is_multiple(found[2], difference):
+                    return (found[0],)
+        decided = self.forms.decided((condition, value, other), facts)
+        if decided is None:
+            return None
+        guards, chosen = decided
+        return tuple(
+            t._replace(monomial=replace(t.monomial, guards=t.monomial.guards | guards, raw=t.monomial.raw - guards)) for t in self.terms(chosen, facts)
+        )
+
+    def _difference(self, a: At, b: At, facts: Facts) -> LinearForm | None:
+        one, other = self.forms.only(a, facts), self.forms.only(b, facts)
+        return None if one is None or other is None else one + other.times(-ONE)
+
+    # -- sums -----------------------------------------------------------------------------------------------------------------------
+
+    def _of_sum(self, at: At, d: Definition, rule: Reduce, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        if rule.body is not MUL and rule.body not in CONVERSIONS:
+            return None
+        reduced = reduced_points(at, d, rule, self.elements)
+        inside = _inside(facts, reduced.variables, reduced.conditions)
+        first, *others = (at.side.at(o, reduced.point) for o in rule.terms)
+        made = self._product(first, others[0], inside) if others else self.terms(first, inside)
+        if made is None:
+            return None
+        every = tuple(WeightedTerms((*reduced.variables, *t.variables), (*reduced.conditions, *t.conditions), t.monomial) for t in made)
+        if rule.rescaled is None:
+            return (*every, *self._constant(rule.init.value))
+        end = next((e for k, e in rule.ends if k == rule.rescaled), None)
+        extent = d.space[rule.rescaled]
+        last = extent if end is None else minimum(extent, substitute(end, reduced.point))
+        return self._rescaled(at, rule.operands[-1], reduced.point, rule.rescaled, last, every, facts)
+
+    def _of_fold(self, at: At, d: Definition, rule: Iterate, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """A fold ``s = s*factor + term``: where it begins with a number, this is multiplied by all factors."""
+        factor, term = rule.operands
+        reduced = reduced_points(at, d, rule, self.elements)
+        made = self.terms(at.side.at(term, reduced.point), _inside(facts, reduced.variables, reduced.conditions))
+        every = tuple(WeightedTerms((*reduced.variables, *t.variables), (*reduced.conditions, *t.conditions), t.monomial) for t in made)
+        extent = d.space[rule.axis]
+        if is_same_number(rule.init.value, 0):
+            return self._rescaled(at, factor, reduced.point, rule.axis, extent, every, facts)
+        (first,) = self._constant(rule.init.value)
+        return (
+            *self._multiplied(at, factor, reduced.point, rule.axis, extent, every, facts),
+            first.times(self._product_of(at, factor, reduced.point, rule.axis, extent, (), facts)),
+        )
+
+    def _of_product(self, at: At, d: Definition, rule: Reduce, facts: Facts) -> tuple[WeightedTerms, ...]:
+        """A product of elements as a factor; its parts are those that the elements are products of, in turn."""
+        parts = tuple(terms_of(at, CombineForm(rule.combine, rule.dtype, d.dtype), self.elements, facts))
+        made = WeightedTerms((), (), Monomial(products=parts))
+        return tuple(made.times(first) for first in self._constant(rule.init.value))
+
+    def _multiplied(
+        self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, every: Sequence[WeightedTerms], facts: Facts
+    ) -> tuple[WeightedTerms, ...]:
+        """Terms of steps along an axis, each multiplied by the product of the factors of all later steps."""
+        step = point[f"i{axis}"]
+        return tuple(term.times(self._product_of(at, factor, point, axis, end, (step,), facts)) for term in every)
+
+    def _product_of(self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, after: Sequence[Expr], facts: Facts) -> WeightedTerms:
+        """The product of the factors of all steps, or of those after one."""
+        t = self.elements.symbol()
+        element = at.side.at(factor, {**point, f"i{axis}": t})
+        dtype = at.side.dtype(element.operand)
+        form = CombineForm(COMBINES["mul"], dtype.compute, dtype)
+        steps = TermPart(((t, end),), tuple(lt(step, t) for step in after), COPY, (element,))
+        return WeightedTerms((), (), Monomial(products=tuple(terms_of(steps, form, self.elements, facts))))
+
+    @staticmethod
+    def _constant(value: float) -> Iterator[WeightedTerms]:
+        if not isfinite(value):
+            raise Different("a sum begins with an infinity")
+        if value:
+            yield WeightedTerms((), (), Monomial(Fraction(value)))
+
+    def _rescaled(
+        self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, every: Sequence[WeightedTerms], facts: Facts
+    ) -> tuple[WeightedTerms, ...]:
+        """Terms of steps along an axis, each multiplied by the factors of all later steps."""
+        try:
+            return self._relative(at, factor, point, axis, end, every, facts)
+        except Different:
+            return self._multiplied(at, factor, point, axis, end, every, facts)
+
+    def _relative(
+        self, at: At, factor: Operand, point: Mapping[str, Expr], axis: int, end: Expr, every: Sequence[WeightedTerms], facts: Facts
+    ) -> tuple[WeightedTerms, ...]:
+        """The same, where the factors of all later steps are a quotient of two steps'.
+
+        Raises:
+            Different: they are not.
+        """
+        t, step = self.elements.symbol(), point[f"i{axis}"]
+        found = self.terms(at.side.at(factor, {**point, f"i{axis}": t}), facts.with_range(t.name, 0, end - 1))
+        if len(found) != 1 or found[0].variables or found[0].conditions or not found[0].monomial.is_exponential:
+            raise Different("what a sum is rescaled by is no exponential")
+        factors = found[0].monomial
+        exponents: dict[Elementwise, LinearForm] = {}
+        for base, form in factors.exponents.items():
+            running = self._running(form, t)
+            if running is None:
+                raise Different("what a sum is rescaled by is not relative to the step before")
+            exponents[base] = running.at({t.name: step}) + running.at({t.name: end - 1}).times(-ONE)
+        guards, raw = (frozenset(Guard(g.at, ((t, end), *g.variables), (lt(step, t), *g.conditions)) for g in of) for of in (factors.guards, factors.raw))
+        by = WeightedTerms((), (), Monomial(exponents=exponents, narrowed=factors.narrowed, guards=guards, raw=raw))
+        return tuple(term.times(by) for term in every or (WeightedTerms((), (), Monomial(Fraction(0))),))
+
+    @staticmethod
+    def _running(form: LinearForm, t: Sym) -> LinearForm | None:
+        """The multiples of running references of which a form is the sum before step t, less that after it; ``None`` if it is none."""
+        left = dict(form.terms)
+        running: list[tuple[At, Fraction]] = []
+        for at, q in form.terms:
+            d = at.side.defined(at.operand)
+            if not isinstance(d, Definition) or not isinstance(d.rule, Accumulate) or not d.rule.is_exclusive or not isinstance(at.operand, Access):
+                continue
+            index = at.operand.index
+            if index[d.rule.axis] is not t or any(t.name in e.free for k, e in enumerate(index) if k != d.rule.axis):
+                continue
+            inclusive = replace(d.rule, is_exclusive=False)
+            for other, p in list(left.items()):
+                there = other.side.defined(other.operand)
+                is_after = isinstance(there, Definition) and there.rule == inclusive and there.dtype is d.dtype
+                if p == -q and is_after and isinstance(other.operand, Access) and other.operand.index == index:
+                    del left[at], left[other]
+                    running.append((other, q))
+                    break
+        return None if left or form.constant else LinearForm(tuple(running))
+
+    # -- references -----------------------------------------------------------------------------------------------------------------
+
+    def check_guards(self, found: WeightedTerms, finite: Sequence[At], facts: Facts) -> None:
+        """Do nothing if terms are what their monomial says, also where references that are guarded are of nothing: they are 0 then, both of them.
+
+        Args:
+            finite: references that are finite.
+
+        Raises:
+            Different: nothing shows it, or a reference without a guard may be of nothing.
+        """
+        inside = _inside(facts, found.variables, found.conditions)
+        raw, guards = ([g for g in of if self._is_open(g, finite, inside)] for of in (found.monomial.raw, found.monomial.guards))
+        if raw:
+            raise Different(f"{shown(raw[0].at)} may be of nothing")
+        if not guards or not found.monomial.coefficient:
+            return
+        if not any(not g.variables and self._is_least(g, guards, inside) and self._vanishes(found.monomial, g, inside) for g in guards):
+            raise Different(f"nothing shows that its terms are 0 where {shown(guards[0].at)} is of nothing")
+
+    @staticmethod
+    def _is_open(guard: Guard, finite: Sequence[At], inside: Facts) -> bool:
+        """True unless a reference is among those that are finite, or there is none where its conditions hold."""
+        ranges = _inside(inside, guard.variables, ())
+        if any(prove(not_(c), ranges) for c in guard.conditions):
+            return False
+        here = assuming(ranges, guard.conditions)
+        return not any(is_one(guard.at, other, here) for other in finite)
+
+    def _is_least(self, guard: Guard, guards: Sequence[Guard], inside: Facts) -> bool:
+        """True if all references are finite where one is."""
+        form = LinearForm(((guard.at, ONE),))
+        return all(g is guard or self.forms.is_bounded(form, g.at, _inside(inside, g.variables, g.conditions)) for g in guards)
+
+    def _vanishes(self, monomial: Monomial, guard: Guard, inside: Facts) -> bool:
+        """True if an exponential is 0 where a reference is of nothing: what it is of is among that."""
+        for form in monomial.exponents.values():
+            references = [(at, q) for at, q in form.terms if reference(at) is not None]
+            if len(references) != 1:
+                continue
+            ((at, q),) = references
+            rest = LinearForm(tuple(pair for pair in form.terms if pair[0] != at), form.constant).times(-1 / q)
+            if (q < 0) == (reference(guard.at) is COMBINES["maximum"]) and self.forms.is_bounded(rest, guard.at, inside):
+                return True
+        return False
+
+    def relative_to(self, found: WeightedTerms, references: Sequence[At], facts: Facts) -> WeightedTerms:
+        """The same terms without references that cancel, and with those of some that are equal to theirs."""
+        inside = _inside(facts, found.variables, found.conditions)
+        exponents: dict[Elementwise, LinearForm] = {}
+        for base, form in found.monomial.exponents.items():
+            known: list[At] = [*references]
+            terms: list[tuple[At, Fraction]] = []
+            for at, q in form.terms:
+                if reference(at) is not None:
+                    same = next((r for r in known if self.forms.is_same(at, r, inside)), at)
+                    known.append(same)
+                    terms.append((same, q))
+                else:
+                    terms.append((at, q))
+            made = LinearForm((), form.constant)
+            for term in terms:
+                made += LinearForm((term,))
+            exponents[base] = made
+        return found._replace(monomial=replace(found.monomial, exponents=exponents))
+
+    @staticmethod
+    def part(found: WeightedTerms) -> WeightedPart:
+        """Terms as a part of a set."""
+        m = found.monomial
+        operands = [*m.factors, *((at, base, q) for base, form in m.exponents.items() for at, q in form.terms)]
+        roles = tuple(Role(None, Fraction(o[1])) if len(o) == 2 else Role(o[1], o[2]) for o in operands)
+        constants = {base: Fraction(form.constant) for base, form in m.exponents.items() if form.constant}
+        return WeightedPart(found.variables, found.conditions, MUL, tuple(o[0] for o in operands), m.coefficient, m.products, roles, constants, m.narrowed)
+
+
+def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[list[TermPart], list[TermPart]]:
+    """The terms of two elements, of what was written and of what is there now: sums of products.
+
+    Raises:
+        Different: they are no such sums, or their terms are not what they seem where references are of nothing.
+    """
+    d = a.side.defined(a.operand)
+    if d is None or not d.dtype.is_float:
+        raise Different("it is no reduction whose terms have no order, and no sum of floats")
+    known = {name for name in elements.same if not all(_is_pointwise(side.definitions.get(name)) for side in (a.side, b.side))}
+    sums = WeightedSums(elements, frozenset(known), d.dtype)
+    written, now = sums.terms(a, facts), sums.terms(b, facts)
+    finite = [g.at for t in written for g in t.monomial.raw]
+    references = [At(b.side, at.operand) for t in written for form in t.monomial.exponents.values() for at, _ in form.terms if _is_shared(at, known)]
+    now = tuple(sums.relative_to(t, references, facts) if t.monomial.coefficient else t for t in now)
+    for t in written:
+        sums.check_guards(t, finite, facts)
+    for t in now:  # also those that are 0
+        sums.check_guards(t, [At(b.side, at.operand) for at in finite if _is_shared(at, known)], facts)
+    elements.finite |= {at.operand.buffer for at in finite if isinstance(at.operand, Access)}
+    return [sums.part(t) for t in written if t.monomial.coefficient], [sums.part(t) for t in now if t.monomial.coefficient]
+
+
+def _is_pointwise(d: Definition | None) -> bool:
+    return d is not None and isinstance(d.rule, Apply | Pick)
+
+
+def _is_shared(at: At, known: set[str]) -> bool:
+    """True for a reference that is the same on both sides."""
+    return reference(at) is not None and isinstance(at.operand, Access) and at.operand.buffer in known
+
+
+def _is_multiple(form: LinearForm, of: LinearForm) -> bool:
+    """True if a form is another one times a number."""
+    q = next((p / r for at, p in form.terms for other, r in of.terms if at == other), None)
+    if q is None:
+        return False
+    rest = form + of.times(-q)
+    return not rest.terms and rest.constant == 0
+
+
+def _inside(facts: Facts, variables: Sequence[tuple[Sym, Expr]], conditions: Sequence[Expr]) -> Facts:
+    for v, n in variables:
+        facts = facts.with_range(v.name, 0, n - 1)
+    return assuming(facts, conditions)

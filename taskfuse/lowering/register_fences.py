@@ -1,0 +1,89 @@
+"""Fences between code that accesses registers and the wgmmas that have them as accumulators or as their matrix A (PTX ISA, "wgmma.fence").
+
+A batch opens with a fence, which its operands in registers have been written before. Where several products of one iteration share a batch, or a ring's slot,
+the operands of a later one are written after that fence: there must be another one between.
+"""
+
+from __future__ import annotations
+
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import WgmmaFence
+from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
+
+
+def fence_registers(plan: list[PNode]) -> None:
+    """Insert the fences that are missing.
+
+    Requires: batches are opened. Ensures: between an access to a register and a later wgmma that has it stands a fence.
+    """
+    held = frozenset[str]().union(*(_held(s) for s in statements(plan)))
+    _fenced(plan, set(), held)
+
+
+def _held(stmt: PStmt) -> frozenset[str]:
+    """The arrays in registers that a wgmma has."""
+    multiply = stmt.stmt
+    return frozenset(a.buffer for a in (multiply.acc, multiply.a) if isinstance(a, Access)) if isinstance(multiply, Wgmma) else frozenset()
+
+
+def _fenced(nodes: list[PNode], open: set[str], held: frozenset[str]) -> None:
+    """Insert the fences that some nodes in turn lack. ``open``: what has been accessed since the last fence, before them and then behind them."""
+    at = 0
+    while at < len(nodes):
+        node = nodes[at]
+        first = next(iter(statements([node])), None)
+        if first is not None and not open.isdisjoint(_waiting([node])):
+            nodes.insert(at, PSync((WgmmaFence(),), first.tv))
+            open.clear()
+            at += 1
+        blocks = children(node)
+        if isinstance(node, PLoop):  # what the end of an iteration leaves
+            open |= _left(node.body, set(open), held)
+        if blocks:
+            after = set[str]()
+            for block in blocks:
+                inside = set(open)
+                _fenced(block, inside, held)
+                after |= inside
+            open.clear()
+            open |= after
+        else:
+            _pass(node, open, held)
+        at += 1
+
+
+def _waiting(nodes: list[PNode]) -> set[str]:
+    """The registers of wgmmas that no fence stands before."""
+    found: set[str] = set()
+    for node in nodes:
+        if _is_fence(node):
+            break
+        if isinstance(node, PStmt):
+            found |= _held(node)
+        for block in children(node):
+            found |= _waiting(block)
+    return found
+
+
+def _left(nodes: list[PNode], open: set[str], held: frozenset[str]) -> set[str]:
+    """What has been accessed since the last fence behind some nodes."""
+    for node in nodes:
+        blocks = children(node)
+        if blocks:
+            open = set[str]().union(*(_left(block, set(open), held) for block in blocks))
+        else:
+            _pass(node, open, held)
+    return open
+
+
+def _pass(node: PNode, open: set[str], held: frozenset[str]) -> None:
+    """What has been accessed behind a leaf."""
+    if _is_fence(node):
+        open.clear()
+    elif isinstance(node, PStmt) and not isinstance(node.stmt, Wgmma):
+        open |= {a.buffer for a in (*node.reads, *node.writes)} & held
+
+
+def _is_fence(node: PNode) -> bool:
+    return isinstance(node, PSync) and any(isinstance(s, WgmmaFence) for s in node.stmts)

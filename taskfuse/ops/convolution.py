@@ -1,0 +1,260 @@
+"""Convolutions: sums of products of windows of a tensor with weights.
+
+A window is a map: the result at (n, o, h, w) sums ``x[n, c, h * stride + r * dilation - padding, ..] * weight[o, c, r, ..]`` over c, r, ..; elements of the
+padding are 0. So a convolution is one contraction, whose factor with the rows is a tensor of windows that nothing stores: rows are places of the result,
+and channels, the innermost of the summed axes, lie side by side where memory is in the order channels last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from taskfuse.dtypes import result_type
+from taskfuse.ir.axes import iteration_point, iteration_symbol
+from taskfuse.ir.expr import Literal, Read
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, and_, le, lt, prove, simplify, wrap
+from taskfuse.ir.storage import resolve, strided
+from taskfuse.ir.strides import order_of
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
+from taskfuse.ops.elementwise import add, copy
+from taskfuse.ops.linalg import sum_of_products
+from taskfuse.ops.rearrange import count
+from taskfuse.ops.registry import OpKind, numeric, op
+from taskfuse.ops.select import define_select
+from taskfuse.ops.views import expand_dims, permute, reshape, squeeze, view
+from taskfuse.ops.windows import Numbers, numbers
+
+__all__ = ["conv1d", "conv2d", "conv3d"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taps:
+    """The windows of a convolution along one dimension.
+
+    Attributes:
+        size: extent of the input.
+        number: extent of the result.
+        places: of a window.
+        stride, dilation: elements from one window, and from one place of a window, to the next.
+        before: elements of padding before the input.
+    """
+
+    size: Expr
+    number: Expr
+    places: Expr
+    stride: int
+    dilation: int
+    before: int
+
+
+@op(OpKind.PRODUCT, numeric, torch="conv1d", numpy="")
+def conv1d(
+    x: TensorView,
+    weight: TensorView,
+    bias: TensorView | None = None,
+    stride: Numbers = 1,
+    padding: Numbers | str = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+) -> TensorView:
+    """The convolution of ``x [N, C, L]`` with ``weight [O, C / groups, R]``, as :func:`conv2d`."""
+    return _convolution("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
+
+
+@op(OpKind.PRODUCT, numeric, torch="conv2d", numpy="")
+def conv2d(
+    x: TensorView,
+    weight: TensorView,
+    bias: TensorView | None = None,
+    stride: Numbers = 1,
+    padding: Numbers | str = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+) -> TensorView:
+    """The convolution of ``x [N, C, H, W]`` with ``weight [O, C / groups, R, S]``, plus ``bias [O]``, as ``torch.nn.functional.conv2d``: rounded once.
+
+    Products of floats below 32 bits are summed in float32. Windows of several channels are multiplied with channels last: what does not lie so in memory (as
+    a view, or by declared strides) is copied, and the result is a view of one that does.
+
+    Args:
+        x: the input; without N, the result has none.
+        weight: the weights.
+        bias: added to each channel of the result.
+        stride: elements from one window to the next, one number or one for each dimension.
+        padding: zeros before and after; "valid": none, "same": so many that the result has the extents of ``x``, one more behind than before if they are odd.
+        dilation: elements from one place of a window to the next.
+        groups: the channels of ``x`` and of the result are cut into so many groups, of which each sees its own alone.
+
+    Raises:
+        ShapeError: the extents do not fit, windows are not provably in the padded input, or numbers are not as torch takes them.
+        DTypeError: the operands are bool.
+    """
+    return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+
+
+@op(OpKind.PRODUCT, numeric, torch="conv3d", numpy="")
+def conv3d(
+    x: TensorView,
+    weight: TensorView,
+    bias: TensorView | None = None,
+    stride: Numbers = 1,
+    padding: Numbers | str = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+) -> TensorView:
+    """The convolution of ``x [N, C, D, H, W]`` with ``weight [O, C / groups, Q, R, S]``, as :func:`conv2d`."""
+    return _convolution("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
+
+
+def _convolution(
+    op: str,
+    dims: int,
+    x: TensorView,
+    weight: TensorView,
+    bias: TensorView | None,
+    stride: Numbers,
+    padding: Numbers | str,
+    dilation: Numbers,
+    groups: int,
+) -> TensorView:
+    operands = [check_tensor(op, tv) for tv in (x, weight, *(() if bias is None else (bias,)))]
+    fusion = common_fusion(op, operands)
+    number_of_groups = count(op, "number of groups", groups, 1)
+    _check_shapes(op, dims, x, weight, bias, number_of_groups)
+    dtype = result_type(x.dtype, weight.dtype)
+    if dtype.is_bool:
+        raise dtype_error(op, f"{typed(x)} and {typed(weight)} have no sums of products", "cast to an integer or float dtype first")
+    with fusion.call():
+        batched = x if x.ndim == dims + 2 else expand_dims(x, 0)
+        taps = _taps(op, batched, weight, dims, stride, padding, dilation)
+        last = _has_channels_last(batched)
+        lying = permute(batched, [0, *range(2, dims + 2), 1])
+        has_windows = any(t.places is not ONE or t.stride > 1 for t in taps)
+        if has_windows and weight.shape[1] is not ONE:  # tensor cores take both factors with channels side by side: what is copied may be stored so
+            if not last:
+                lying, last = copy(lying), True
+            if any(t.places is not ONE for t in taps) and not _has_channels_last(weight):
+                weight = permute(copy(permute(weight, [0, *range(2, dims + 2), 1])), [0, dims + 1, *range(1, dims + 1)])
+        made = _sums(lying, weight, taps, number_of_groups, last)
+        if bias is not None:
+            term = cast_tensor(bias, made.dtype)
+            made = add(made, term if last else expand_dims(term, tuple(range(1, dims + 1))))
+        made = cast_tensor(made, dtype)
+        made = permute(made, [0, dims + 1, *range(1, dims + 1)]) if last else made
+        return made if x.ndim == dims + 2 else squeeze(made, 0)
+
+
+def _check_shapes(op: str, dims: int, x: TensorView, weight: TensorView, bias: TensorView | None, groups: int) -> None:
+    if x.ndim not in (dims + 1, dims + 2) or weight.ndim != dims + 2:
+        shape = ", ".join("DHW"[3 - dims :] if dims > 1 else "L")
+        raise shape_error(op, f"{described(x)} has no convolution with {described(weight)}", f"give x [N, C, {shape}] and a weight of {dims + 2} dimensions")
+    facts, channels = x.fusion.facts(), x.shape[x.ndim - dims - 1]
+    if simplify(weight.shape[1] * groups - channels, facts) is not ZERO:
+        raise shape_error(
+            op,
+            f"{described(x)} has {channels} channels, and {described(weight)} takes {weight.shape[1]} in each of {groups} group{'s' if groups > 1 else ''}",
+            "the weight is [O, C / groups, ..]",
+        )
+    if simplify(weight.shape[0] % groups, facts) is not ZERO:
+        raise shape_error(
+            op, f"{weight.shape[0]} channels of {described(weight)} are not provably in {groups} groups", "give facts with tf.dim(..., multiple_of=)"
+        )
+    if bias is not None and (bias.ndim != 1 or bias.shape[0] is not weight.shape[0]):
+        raise shape_error(op, f"{described(bias)} is no number for each of {weight.shape[0]} channels", "give a bias [O]")
+
+
+def _taps(op: str, x: TensorView, weight: TensorView, dims: int, stride: Numbers, padding: Numbers | str, dilation: Numbers) -> list[_Taps]:
+    """The windows along each dimension."""
+    facts = x.fusion.facts()
+    steps, spans = numbers(op, "stride", stride, dims, 1), numbers(op, "dilation", dilation, dims, 1)
+    places = weight.shape[2:]
+    if isinstance(padding, str):
+        around = [_padding(op, padding, n, by, step) for n, by, step in zip(places, steps, spans, strict=True)]
+    else:
+        around = [(n, n) for n in numbers(op, "padding", padding, dims, 0)]
+    found: list[_Taps] = []
+    for size, n, by, step, (before, after) in zip(x.shape[2:], places, steps, spans, around, strict=True):
+        room = simplify(size + (before + after) - step * (n - 1) - 1, facts)
+        if not prove(le(0, room), facts) or not prove(le(1, n), facts):
+            raise shape_error(op, f"windows of {n} are not provably in {described(x)}", "give facts with tf.dim(..., min=)")
+        found.append(_Taps(size, simplify(room // by + 1, facts), n, by, step, before))
+    return found
+
+
+def _padding(op: str, name: str, places: Expr, stride: int, dilation: int) -> tuple[int, int]:
+    if name == "valid":
+        return 0, 0
+    if name != "same" or stride != 1 or not isinstance(places, Const):
+        help = "use a number of zeros, 'valid', or 'same' where the stride is 1 and the window has a constant extent"
+        raise shape_error(op, f"padding {name!r} of windows of {places}, one every {stride}", help)
+    total = dilation * (places.value - 1)
+    return total // 2, total - total // 2
+
+
+def _has_channels_last(x: TensorView) -> bool:
+    """True if neighbours along the second axis of ``x`` lie side by side in memory, as far as is known, and it is not row-major for other reasons."""
+    declared = x.fusion.strides.get(x)
+    if declared is not None:
+        order = order_of(x.shape, declared, x.fusion.facts())
+        return order is not None and order[-1] == 1
+    read = resolve(x.fusion, Read(x, iteration_point(x.ndim)))
+    if read.tensor is not x and read.tensor in x.fusion.strides:
+        return False
+    found = strided(x.fusion, x)
+    return found is not None and found.strides[1] is ONE and any(e is not ONE for e in x.shape[2:])
+
+
+def _sums(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: int, last: bool) -> TensorView:
+    """The sums for ``x [N, .., C]``: ``[N, .., O]``, or ``[N, O, ..]`` unless ``last``.
+
+    The iteration space is [n, places of the result, (group,) channel of the result], in the order of the result, then [places of a window, channel].
+    """
+    dims, facts = len(taps), x.fusion.facts()
+    own, outputs = weight.shape[1], simplify(weight.shape[0] // groups, facts)
+    is_grouped, is_deep = groups > 1, own is not ONE  # an axis of one channel is none
+    batch, places = x.shape[0], tuple(t.number for t in taps)
+    channels = (*([wrap(groups)] if is_grouped else []), *([outputs] if outputs is not ONE or not is_grouped else []))
+    kept = (batch, *places, *channels) if last else (batch, *channels, *places)
+    wide = [d for d, t in enumerate(taps) if t.places is not ONE]  # nor has a window of one element one
+    summed = (*(taps[d].places for d in wide), *([own] if is_deep or not wide else []))
+    at = [iteration_symbol(k) for k in range(len(kept) + len(summed))]
+    n, rest = at[0], at[1 : len(kept)]
+    o, c = (rest[:dims], rest[dims:]) if last else (rest[len(channels) :], rest[: len(channels)])
+    taken = at[len(kept) :]
+    inside = [taken[wide.index(d)] if d in wide else ZERO for d in range(dims)]
+    group, output = c[0] if is_grouped else ZERO, c[-1] if outputs is not ONE or not is_grouped else ZERO
+    windows = _windows(x, taps, wide, groups, is_deep or not wide)
+    left = Read(windows, (n, *o, *taken[: len(wide)], *([group] if is_grouped else []), *taken[len(wide) :]))
+    right = Read(weight, (group * outputs + output, taken[-1] if is_deep else ZERO, *inside))
+    dtype = result_type(x.dtype, weight.dtype).compute
+    made = sum_of_products(x.fusion, kept, summed, (left, right), dtype)
+    if len(channels) == 1:
+        return made
+    return reshape(made, [batch, *places, weight.shape[0]] if last else [batch, weight.shape[0], *places])
+
+
+def _windows(x: TensorView, taps: Sequence[_Taps], wide: Sequence[int], groups: int, is_deep: bool) -> TensorView:
+    """The elements of the windows of ``x [N, .., C]``: ``[N, places of the result, places of a window, (group,) (channel of a group)]``, padding as zeros.
+
+    Args:
+        wide: the dimensions along which a window has several places, and an axis.
+    """
+    dims, own = len(taps), simplify(x.shape[-1] // groups, x.fusion.facts())
+    depth = (*([wrap(groups)] if groups > 1 else []), *([own] if is_deep else []))
+    shape = (x.shape[0], *(t.number for t in taps), *(taps[d].places for d in wide), *depth)
+    facts = x.fusion.facts().with_ranges({str(iteration_symbol(d)): (0, e - 1) for d, e in enumerate(shape)})
+    index: list[Expr] = [iteration_symbol(0)]
+    inside: list[Expr] = []
+    for d, t in enumerate(taps):
+        place = iteration_symbol(1 + dims + wide.index(d)) if d in wide else ZERO
+        at = simplify(iteration_symbol(1 + d) * t.stride + place * t.dilation - t.before, facts)
+        index.append(at)
+        inside += [c for c in (le(0, at), lt(at, t.size)) if not prove(c, facts)]
+    deep = iteration_symbol(len(shape) - 1) if is_deep else ZERO
+    index.append(iteration_symbol(1 + dims + len(wide)) * own + deep if groups > 1 else deep)
+    valid = and_(*inside)
+    if valid is TRUE:
+        return view(x, "windows", shape, index)
+    return define_select(x.fusion, "windows", shape, (Read(x, tuple(index), valid), Literal(0.0 if x.dtype.is_float else 0, x.dtype)), x.dtype)

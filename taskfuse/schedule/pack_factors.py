@@ -1,0 +1,108 @@
+"""pack_factors: the factors of a sum of products as copies in the order in which an instruction reads them (packing: Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", 2008).
+
+``y[m, n] = sum of a[k, m] * b[k, n]`` over 1023 terms becomes, with the copies ``c[m, k] = a[k, m]`` and ``d[n, k] = b[k, n]``, zeros past the last term,
+``y[m, n] = sum of c[m, k] * d[n, k]`` over 1024: products of zeros add nothing. It is said before anything is scheduled, so that other kernels can make the
+copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS
+from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
+from taskfuse.ir.contraction import axes_of, computes
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, is_multiple, lt, simplify, substitute
+from taskfuse.ir.storage import resolve
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
+from taskfuse.location import caller
+from taskfuse.schedule.caching import join_task
+from taskfuse.schedule.call import Call, inlined_producers
+from taskfuse.schedule.through_view import own_index
+
+
+def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None) -> tuple[TensorView, ...]:
+    """See :meth:`TensorView.pack_factors`.
+
+    Raises:
+        ScheduleError: ``tv`` is not a sum of products of tensors over that axis or has a schedule; ``multiple`` is no positive integer; or an operand that is
+            not packed has no elements past the end of the axis.
+        TaskError: a law of tasks and groups is broken.
+    """
+    call = Call("pack_factors", tv)
+    definition = call.reduction()
+    (k,) = call.positions([position])
+    _check(call, definition, k)
+    if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
+        raise call.error(f"a multiple of {multiple!r}", "use a positive integer")
+    known = tuple(range(len(definition.operands)))
+    chosen = known if operands is None else tuple(dict.fromkeys(operands))
+    if not chosen or not set(chosen) <= set(known):
+        raise call.error(f"operands {list(chosen)}", f"it has {list(known)}")
+    facts, extent = tv.fusion.facts(), tv.root[k].extent
+    length = extent if is_multiple(extent, multiple, facts) else simplify(ceildiv(extent, multiple) * multiple, facts)
+    if length is not extent and len(chosen) < len(known):
+        raise call.error(f"{multiple} does not divide the axis of {extent}, and an operand has no zeros past its end", "pack all operands")
+    call.check_not_inlined()
+    for producer in inlined_producers(tv):
+        raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"pack before inlining, or {producer.name}.inline_at(0)")
+    tv.fusion.check()
+    return _pack(tv, definition, k, length, chosen)
+
+
+def _check(call: Call, definition: Reduction, k: int) -> None:
+    """Raises :class:`ScheduleError` if the reduction is no sum of products along an axis that it reads its factors at."""
+    tv = call.tv
+    if tv.loop != tv.root:
+        raise call.error(f"the loops of {tv.name} are not the axes of its math", "call pack_factors before split, merge, reorder and rfactor")
+    if not tv.root[k].is_reduction:
+        raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
+    is_plain = computes(definition, SUM_OF_PRODUCTS) and definition.rescaled is None and not definition.ends
+    if not is_plain or not all(isinstance(o, Read) and k in axes_of(resolve(tv.fusion, o)) for o in definition.operands):
+        raise call.error(f"{tv.name} is not a sum of products of tensors along axis {k}")
+
+
+def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int]) -> tuple[TensorView, ...]:
+    fusion = tv.fusion
+    made: list[TensorView] = []
+    new: list[Operand] = list(definition.operands)
+    left: list[TensorView] = []
+    for place in chosen:
+        given = definition.operands[place]
+        assert isinstance(given, Read)
+        read = resolve(fusion, given)
+        read = replace(read, index=own_index(fusion, definition, read))
+        used = [*sorted(axes_of(read) - {k}), k]
+        copy = _copy(tv, read, used, k, length)
+        new[place] = Read(copy, tuple(map(iteration_symbol, used)))
+        left += [given.tensor] if given.tensor is not read.tensor else []
+        made.append(copy)
+    if length is not tv.root[k].extent:
+        tv.root = (*tv.root[:k], axis(length, AxisKind.REDUCTION), *tv.root[k + 1 :])
+        tv.schedule = TensorSchedule(list(tv.root))
+    fusion.define(replace(definition, operands=tuple(new)))
+    for copy in made:
+        join_task(copy, tv)
+    fusion.remove_unread([t for n, t in enumerate(left) if not among(t, left[:n])])
+    return tuple(made)
+
+
+def _copy(tv: TensorView, read: Read, used: Sequence[int], k: int, length: Expr) -> TensorView:
+    """What is read at some axes of ``tv``, as a tensor over them; zeros past the end of ``k``, the last."""
+    fusion = tv.fusion
+    place = {str(iteration_symbol(p)): iteration_symbol(n) for n, p in enumerate(used)}
+    ends = TRUE if length is tv.root[k].extent else lt(iteration_symbol(len(used) - 1), tv.root[k].extent)
+    valid = and_(substitute(read.valid, place), ends)
+    moved = Read(read.tensor, tuple(substitute(e, place) for e in read.index), valid)
+    extents = [length if p == k else tv.root[p].extent for p in used]
+    copy = fusion.new_tensor([axis(e) for e in extents], read.tensor.dtype, location=caller(), origin=tv)
+    if valid is TRUE:
+        return fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (moved,), copy.location))
+    zero = Literal(0.0 if copy.dtype.is_float else 0, copy.dtype)
+    return fusion.define(FirstValid(copy, "pad", (moved, zero), copy.location))

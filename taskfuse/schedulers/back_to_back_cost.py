@@ -1,0 +1,166 @@
+"""The parameters of ``tf.schedulers.back_to_back``, what they need of a multiprocessor, and how long a walk takes with them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import is_multiple
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.attention_cost import INSTRUCTIONS, ITEMSIZE, REGISTERS, STEP, WGMMA_ARCH
+from taskfuse.schedulers.config import BARRIER_BYTES
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.roofline import bytes_of
+from taskfuse.schedulers.schedule import Option, Sizes, refuse
+from taskfuse.target import BANK_BYTES, BANKS, Target
+
+NAME = "back_to_back"
+WIDEST = 256
+"""Terms of a first product, and columns of a last one, at most: a tile of an instruction has so many columns."""
+ROUNDED = 4
+"""Of so many scores one register holds what is rounded of one function of them while the next one is computed; and one what is read of their columns."""
+OTHERS = 16
+"""Registers of a thread for other values than tiles. Fitted to what ``ptxas`` spills for gradients of attention of 64 to 256 elements (CUDA 13)."""
+RAGGED = 48
+"""More of them for places of elements of columns that end inside a chunk, each of which may be past the end."""
+CUT = 24
+"""More of them where chunks that end so are cut by a diagonal, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackToBackConfig(Parameters):
+    """The parameters of a schedule of products of functions of products.
+
+    Attributes:
+        warpgroups: that multiply, each 64 rows of a block.
+        chunk: elements of the walked axis between two steps.
+        stages: chunks of each factor in Shared memory.
+    """
+
+    warpgroups: int = 2
+    chunk: int = 64
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        if self.warpgroups > max(REGISTERS):
+            raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
+        if self.chunk % STEP or self.chunk > 256:
+            raise self.error(f"chunks of {self.chunk} elements", f"use a multiple of {STEP} up to 256")
+
+    @property
+    def words(self) -> str:
+        """The parameters as readable text."""
+        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk}, {self.stages} stages"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return self.warpgroups * WGMMA_ROWS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BackToBack:
+    """Products of elementwise functions of products.
+
+    Attributes:
+        first, last: the products.
+        batch, row, step: positions of axes in the iteration space of the first of them all; ``step`` is that which the last ones sum.
+        depths: terms of each first product.
+        columns: of each last one.
+        factors: storage that is streamed, each once.
+        is_ended: masks end the terms of all last products, or, if false, begin them; ``None``: neither is known.
+        has_columns: functions read tensors that have the elements of a chunk, and no rows.
+    """
+
+    first: tuple[TensorView, ...]
+    last: tuple[TensorView, ...]
+    batch: tuple[int, ...]
+    row: int
+    step: int
+    depths: tuple[int, ...]
+    columns: tuple[int, ...]
+    factors: tuple[tuple[TensorView, int], ...]
+    is_ended: bool | None
+    has_columns: bool
+
+    def registers(self, config: BackToBackConfig) -> int:
+        """Registers of a thread: first products, in whose place functions of them come, one of which is rounded; sums; what is read of columns; and others."""
+        tiles = len(self.first) * config.chunk // 2 + config.chunk // ROUNDED + sum(self.columns) // 2
+        extent, facts = self.first[0].root[self.step].extent, self.first[0].fusion.facts()
+        is_whole = is_multiple(extent, config.chunk, facts)
+        if self.has_columns:
+            return tiles + OTHERS + config.chunk // ROUNDED + (0 if is_whole else RAGGED)
+        return tiles + OTHERS + (0 if is_whole or self.is_ended is None else CUT)
+
+    def shared_bytes(self, config: BackToBackConfig) -> int:
+        """Shared memory of a block: what is held, and the rings of what is streamed."""
+        return ITEMSIZE * (config.rows * sum(self.depths) + config.stages * config.chunk * sum(width for _, width in self.factors))
+
+
+def planned(fusion: Fusion, found: BackToBack, extent: Sizes) -> tuple[Option[BackToBackConfig], ...]:
+    """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
+    target = extent.target
+    if not target.has(WGMMA_ARCH, feature=True):
+        raise refuse(fusion, NAME, f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
+    moved = bytes_of(fusion, extent)
+    options = [Option(c, _us(found, c, moved, extent)) for c in _every() if _problem(found, c, target) is None]
+    if not options:
+        raise refuse(fusion, NAME, f"tiles of {max(found.depths)} terms and {sum(found.columns)} columns do not fit a multiprocessor")
+    return tuple(sorted(options, key=lambda o: o.us))
+
+
+def has_room(found: BackToBack, target: Target) -> bool:
+    """Whether some parameters fit a multiprocessor."""
+    return any(_problem(found, c, target) is None for c in _every())
+
+
+def _every() -> list[BackToBackConfig]:
+    """Parameters that may be tried."""
+    return [BackToBackConfig(w, c, s) for w in REGISTERS for c in range(32, 256 + STEP, STEP) for s in (2, 3)]
+
+
+def check_fits(fusion: Fusion, found: BackToBack, config: BackToBackConfig, target: Target) -> None:
+    """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
+    problem = _problem(found, config, target)
+    if problem is not None:
+        raise refuse(fusion, NAME, f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+
+
+def _problem(found: BackToBack, config: BackToBackConfig, target: Target) -> str | None:
+    """Why parameters do not fit; ``None`` if they do."""
+    registers, room = found.registers(config), REGISTERS[config.warpgroups]
+    if registers > room:
+        return f"{registers} registers of a thread, of {room}"
+    shared = found.shared_bytes(config) + BARRIER_BYTES
+    return f"{shared} bytes of Shared memory, of {target.limits.block_shared}" if shared > target.limits.block_shared else None
+
+
+def _us(found: BackToBack, config: BackToBackConfig, moved: float, extent: Sizes) -> float:
+    """Microseconds: of a chunk the products, and what they do not hide of the math between them; of rows what comes before and after. Or of all bytes.
+
+    A first product reads both factors from Shared memory, which takes longer than to multiply if chunks are short; a last one reads one.
+    """
+    target, figures = extent.target, extent.target.attention
+    root = found.first[0].root
+    m, n = (extent(root[p].extent) for p in (found.row, found.step))
+    batch = prod(extent(root[p].extent) for p in found.batch)
+    scores = config.rows * config.chunk
+    rate = BANKS * BANK_BYTES
+    products = 0.0
+    for depth in found.depths:
+        read = ITEMSIZE * depth * (config.rows + config.warpgroups * config.chunk) / rate
+        products += max(scores * depth * ITEMSIZE / target.tensor_bytes_per_cycle, read)
+    for columns in found.columns:
+        read = ITEMSIZE * columns * config.warpgroups * config.chunk / rate
+        products += max(scores * columns * ITEMSIZE / target.tensor_bytes_per_cycle, read)
+    between = scores * (1 / target.functions_per_cycle + INSTRUCTIONS * len(found.first) / target.lanes)
+    cycles = products + figures.exposed[config.warpgroups - 1] * between + figures.chunk_cycles[config.warpgroups - 1]
+    cycles += 0 if found.is_ended is None else figures.masked_cycles
+    each = -(-n // config.chunk) * cycles * (1.0 if found.is_ended is None else 0.5 * (1 + config.rows / max(n, config.rows)))
+    waves = batch * -(-m // config.rows) / target.sms
+    waves = waves if found.is_ended is not None and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
+    return target.kernel_us(waves * (each + figures.block_cycles) / target.clock_mhz, target.dram_us(moved))

@@ -1,0 +1,102 @@
+"""Products whose factors lie in memory as no copy engine or tensor core takes them: kernels of their own pack the factors first.
+
+The copy engine needs rows of multiples of 16 bytes, and tensor cores take elements of 8 bits along k only. Threads of the product's own kernel can bring other
+rows, each element as often as there are tiles that need it. A kernel that packs a factor reads it once, and the product then runs at full speed. The cost
+models, and what is counted of the kernels, decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from taskfuse.dtypes import float32
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.contraction import factors
+from taskfuse.ir.expr import Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
+from taskfuse.ir.scalar import is_multiple
+from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedulers.cost import MatmulProblem, rank
+from taskfuse.schedulers.loads import copy_bytes, is_bulk
+from taskfuse.schedulers.matmul import EITHER_MAJOR_BYTES, WGMMA_ARCH
+from taskfuse.schedulers.mma_gemm import mma_us
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.simt_gemm import simt_us
+from taskfuse.target import TMA_BYTES
+
+WORTH = 1.5
+"""The most time of all kernels, relative to the one whose threads copy the factors, as the models say: what is counted decides then."""
+
+
+class Packing(NamedTuple):
+    """What is packed.
+
+    Attributes:
+        name: of the product.
+        axis: its reduced axis.
+        multiple: of which that becomes one.
+        operands: positions of the factors.
+    """
+
+    name: str
+    axis: int
+    multiple: int
+    operands: tuple[int, ...]
+
+
+def pack_products(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy of ``fusion`` with packed factors for the products that may gain by it; ``None`` if there is none.
+
+    Args:
+        extent: numbers for extents.
+    """
+    found = [packing for e in needed(fusion) if isinstance(e, Reduction) and (packing := _packing(fusion, e, extent)) is not None]
+    if not found:
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    for one in found:
+        script.pack_factors(script.fusion.tensor(one.name), one.axis, one.multiple, one.operands)
+    return script
+
+
+def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
+    """How a product's factors are packed; ``None`` if tensor cores do not multiply them, or take them as they are, or nothing is gained."""
+    tv, facts, target = expr.output, fusion.facts(), extent.target
+    reads = tuple(replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr))
+    two = factors(fusion, expr, reads)
+    if two is None or not two.make_a_matrix or tv.schedule.transforms or expr.ends or not target.has(WGMMA_ARCH, feature=True):
+        return None
+    axes = two.as_matrices(tv)
+    if axes.summed:
+        return None
+    dtype = two.a.tensor.dtype
+    is_fast = dtype is two.b.tensor.dtype and dtype is not float32 and accumulator_dtype(dtype, dtype, Family.WGMMA) is tv.dtype
+    if not is_fast or not all(is_whole(expr, read, read.index) for read in reads):
+        return None
+    k = axes.k
+    along_k = {read.tensor: read.index[-1] is iteration_symbol(k) for read in reads}
+    is_refused = dtype.itemsize != EITHER_MAJOR_BYTES and not all(along_k.values())
+    is_taken = [is_bulk(tv, facts) and (own or dtype.itemsize == EITHER_MAJOR_BYTES) for tv, own in along_k.items()]
+    if all(is_taken):
+        return None
+    multiple = TMA_BYTES // dtype.itemsize
+    divides = is_multiple(tv.root[k].extent, multiple, facts)
+    chosen = tuple(p for p, read in enumerate(reads) if not (divides and is_bulk(read.tensor, facts)) or (is_refused and not along_k[read.tensor]))
+    m, n, depth = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    batch = prod(extent(axes.extent(p)) for p in axes.batch)
+    access = tuple(0 if is_bulk(read.tensor, facts) else copy_bytes(read.tensor, facts) for read in (two.a, two.b))
+    problem = MatmulProblem(m, n, depth, batch, dtype.itemsize, target=target)
+    copies = sum(target.kernel_us(target.dram_us(2 * extent.elements(reads[p].tensor) * dtype.itemsize)) - target.overlap_us for p in chosen)
+    if is_refused:
+        size, own = (batch, m, n, depth), (along_k[two.a.tensor], along_k[two.b.tensor])
+        least = min(mma_us(size, dtype, dtype, tv.dtype, target, own), simt_us(size, tv.dtype.itemsize, target))
+    else:
+        is_turned = not along_k[two.b.tensor]
+        least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=is_turned))[0].us
+    return Packing(tv.name, k, multiple, chosen) if rank(problem)[0].us + copies < least else None

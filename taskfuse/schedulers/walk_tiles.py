@@ -1,0 +1,80 @@
+"""What schedules of walks have in common: the factors of their products as tiles in Shared memory, and the products on tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.ir import atoms
+from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.contraction import Factors, factors
+from taskfuse.ir.expr import FirstValid, Literal, Operand, Read, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.storage import resolve
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
+from taskfuse.schedule.through_view import reads_through
+from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP
+from taskfuse.schedulers.script import Recorded, Script, Spelled
+
+
+def matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
+    """The factors of a matrix product; ``None`` for another reduction."""
+    found = factors(fusion, expr)
+    return found if found is not None and found.make_a_matrix else None
+
+
+def is_given(fusion: Fusion, operand: Operand) -> bool:
+    """True for an input, also one that is padded with zeros, as chunks of keys are."""
+    if not isinstance(operand, Read):
+        return False
+    tensor = resolve(fusion, operand).tensor
+    match fusion.definition(tensor):
+        case FirstValid(operands=(Read() as read, Literal(value=value))):
+            return value == 0 and resolve(fusion, read).tensor.is_input
+        case _:
+            return tensor.is_input
+
+
+def copied(script: Script, reader: TensorView, operand: int, there: Sequence[TensorView] = ()) -> TensorView:
+    """The tile of an operand: what fills up with zeros past the end is one already, and one that is ``there`` is not copied again."""
+    fusion = script.fusion
+    expr = fusion.definition(reader)
+    assert expr is not None
+    given = expr.operands[operand]
+    assert isinstance(given, Read)
+    read = resolve(fusion, given)
+    if not read.tensor.is_input:
+        return read.tensor
+    same = next((tv for tv in there if reads_through(reader, operand, tv)), None)
+    if same is not None:
+        return script.through_view(reader, operand, same)
+    is_whole = read.tensor is given.tensor and all(any(e is s for s in iteration_point(len(reader.root))) for e in read.index)
+    return script.new(read.tensor, "cache_after", reader, operand) if is_whole else script.through_view(reader, operand)
+
+
+def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
+    """Rows of at most 128 bytes, in pieces, as tensor cores read them. Returns the calls of the tensor; its last two axes are those of a piece.
+
+    Args:
+        run: a piece has so many rows; ``None``: all.
+    """
+    extent = tv.schedule.loop[-1].extent
+    assert isinstance(extent, Const)
+    span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
+    call = script.on(tv)
+    call.split(-1, span // ITEMSIZE).reorder({-2: -3})
+    call.bind(-3, P.Unroll)
+    if run is not None:
+        call.split(-2, run).bind(-3, P.Unroll)
+    return call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
+
+
+def multiply(script: Script, tv: TensorView, m: int, columns: int) -> None:
+    """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16], with the 64 rows at ``m``, as wgmma."""
+    call = script.on(tv)
+    call.split(-1, STEP).reorder({m + 2: m})
+    call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
+    call.bind(m, P.Unroll)

@@ -1,0 +1,127 @@
+"""pack_factors: the math stays, for layouts, dtypes, batches, shared factors, symbolic extents; kernels of it are proved; refused with a reason."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import MODULAR
+
+RNG = np.random.default_rng(0)
+
+
+def product(k: int | tf.Dim, spec: str = "mk,kn->mn", dtype: tf.DType = tf.float32, b: int = 2) -> tuple[tf.Fusion, tf.TensorView]:
+    name = k if isinstance(k, int) else k.name
+    extents: dict[str, Any] = {"m": 3, "n": 5, "b": b}
+    left, right = spec.split("->")[0].split(",")
+    with tf.Fusion("product") as fusion:
+        x = tf.define_tensor([extents.get(c, k) for c in left], dtype=dtype, name="x")
+        y = tf.define_tensor([extents.get(c, name) for c in right], dtype=dtype, name="y")
+        z = tf.einsum(spec, x, y, dtype=tf.int32 if dtype is tf.int8 else tf.float32)
+        fusion.add_output(tf.neg(z))
+    return fusion, z
+
+
+def reduced(tv: tf.TensorView) -> int:
+    return next(p for p, a in enumerate(tv.root) if a.is_reduction)
+
+
+def numbers(fusion: tf.Fusion, k: int) -> list[Any]:
+    return [RNG.integers(-3, 4, [k if str(e) == "K" else int(str(e)) for e in tv.shape]).astype(tv.dtype.numpy) for tv in fusion.inputs]
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int8])
+@pytest.mark.parametrize("spec", ["mk,kn->mn", "km,nk->mn", "bmk,kn->bmn", "bkm,bnk->bmn", "mk,bkn->bmn", "kbm,kn->nbm"])
+@pytest.mark.parametrize("k", [1, 7, 8])
+def test_the_math_stays(spec: str, dtype: tf.DType, k: int) -> None:
+    fusion, z = product(k, spec, dtype)
+    given = numbers(fusion, k)
+    wanted = evaluate(fusion, given, MODULAR)
+    made = z.pack_factors(reduced(z), 8)
+    assert [str(tv.shape[-1]) for tv in made] == ["8", "8"]
+    assert len(made) == 2
+    assert np.array_equal(evaluate(fusion, given, MODULAR)[0], wanted[0])
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+
+
+def test_an_axis_of_such_a_length_is_only_copied() -> None:
+    fusion, z = product(tf.dim("K", multiple_of=4), "km,kn->mn")
+    made = z.pack_factors(2, 4, [1])
+    assert [[str(e) for e in tv.shape] for tv in made] == [["5", "K"]]
+    assert "copy" in str(made[0].definition)
+    assert str(z.root[2].extent) == "K"
+    for k in (4, 8):
+        x, y = numbers(fusion, k)
+        assert np.array_equal(fusion.evaluate(x, y)[0], -(x.T @ y))
+
+
+@pytest.mark.parametrize("spec", ["mk,kn->mn", "km,nk->mn"])
+def test_kernels_of_any_k_are_proved_and_right(spec: str) -> None:
+    fusion, z = product(tf.dim("K", min=1), spec)
+    for made in z.pack_factors(2, 8):
+        made.set_memory_type(tf.MemoryType.Global)
+    kernel = tf.lower(fusion)
+    certificate = kernel.verify()
+    assert certificate.is_proved
+    assert "rewritings: 1 of 1" in str(certificate)
+    for k in (1, 8, 11):
+        x, y = numbers(fusion, k)
+        assert np.array_equal(kernel.simulate(x, y)[0], -np.einsum(spec, x, y))
+
+
+def test_a_factor_that_ends_early_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that loses the last element is no proof's blind spot."""
+    import taskfuse.schedule.pack_factors as module
+
+    lt = module.lt
+    monkeypatch.setattr(module, "lt", lambda a, b: lt(a, b - 1))
+    fusion, z = product(7)
+    for made in z.pack_factors(2, 8):
+        made.set_memory_type(tf.MemoryType.Global)
+    assert tf.lower(fusion).verify().verdict.value == "refuted"
+
+
+def test_products_in_tasks_keep_their_tasks() -> None:
+    fusion, z = product(7)
+    task = fusion.task([z])
+    for made in z.pack_factors(2, 8):
+        assert made.task is task
+    fusion.check()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda z: z.pack_factors(0, 8), "axis 0 of tv3 is not a reduction axis"),
+        (lambda z: z.pack_factors(2, 0), "a multiple of 0"),
+        (lambda z: z.pack_factors(2, 8, [0]), "8 does not divide the axis of 7, and an operand has no zeros past its end"),
+        (lambda z: z.pack_factors(2, 8, [2]), "operands [2]"),
+    ],
+)
+def test_what_is_refused(change: Any, reason: str) -> None:
+    fusion, z = product(7)
+    z.set_name("tv3")
+    before = str(fusion)
+    with pytest.raises(ScheduleError) as error:
+        change(z)
+    assert reason in str(error.value)
+    assert str(fusion) == before
+
+
+def test_a_product_with_a_schedule_is_refused() -> None:
+    _, z = product(7)
+    z.split(2, 4)
+    with pytest.raises(ScheduleError, match="the loops of z are not the axes of its math"):
+        z.named("z").pack_factors(2, 8)
+
+
+def test_sums_of_anything_else_are_refused() -> None:
+    with tf.Fusion("sums") as fusion:
+        x = tf.define_tensor([3, 7], name="x")
+        y = tf.sum(x, axis=1)
+        fusion.add_output(y)
+    with pytest.raises(ScheduleError, match="is not a sum of products of tensors along axis 1"):
+        y.pack_factors(1, 8)
