@@ -296,16 +296,6 @@ class TensorView(ArrayMethods):
         is returned; a copy, if it is an output."""
         return scheduling().drop_axes(self)
 
-    def pad_product(self, extent: int, operands: Sequence[int] = (0, 1)) -> tuple[TensorView, ...]:
-        """Copy factors of a sum of products that has no schedule yet, with the summed axis last and zeros past its end, up to ``extent`` elements.
-
-        Args:
-            operands: which factors; both where ``extent`` is more than the axis has.
-
-        Returns the copies.
-        """
-        return scheduling().pad_product(self, extent, operands)
-
     def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:
         """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
 

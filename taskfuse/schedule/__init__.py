@@ -13,7 +13,6 @@ from taskfuse.schedule import (
     inlining,
     memory,
     pack_factors,
-    pad_product,
     propagate,
     recompute,
     rfactor,
@@ -51,7 +50,6 @@ class _Calls:
     pack_factors = staticmethod(pack_factors.pack_factors)
     split_reduction = staticmethod(split_reduction.split_reduction)
     drop_axes = staticmethod(drop_axes.drop_axes)
-    pad_product = staticmethod(pad_product.pad_product)
     unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)

@@ -28,7 +28,6 @@ from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
 from taskfuse.schedulers.packed_products import pack_products
-from taskfuse.schedulers.padded_products import pad_products
 from taskfuse.schedulers.ragged_tiles import as_rows
 from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.scatter import is_updated
@@ -82,7 +81,6 @@ class Forms:
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
             self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
-            self._add("with rows of factors padded", lambda: pad_products(best.fusion, extent), own)
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own)

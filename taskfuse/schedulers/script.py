@@ -92,11 +92,6 @@ class Script:
         call = f"{self.on(tv).name}.recompute({self.spell(list(readers))})"
         return self._made(tv.recompute(readers), call)
 
-    def pad_product(self, tv: TensorView, extent: int, operands: Sequence[int]) -> tuple[TensorView, ...]:
-        """:meth:`TensorView.pad_product`."""
-        call = f"{self.on(tv).name}.pad_product({extent}, {list(operands)})"
-        return self._made(tv.pad_product(extent, operands), call)
-
     def unroll_reduction(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.unroll_reduction`."""
         call = f"{self.on(tv).name}.unroll_reduction()"

@@ -51,7 +51,7 @@ def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
         elif not chooser.chance(70):
             recorder.attempt(tv, "drop_axes")
         else:
-            recorder.attempt(tv, "pad_product", extent.value + chooser.integer(0, 3) if isinstance(extent, Const) else 1, [0, 1])
+            recorder.attempt(tv, "pack_factors", k, chooser.integer(1, 4))
         return
     lengths = [n for n in range(1, extent.value + 1) if extent.value % n == 0] if isinstance(extent, Const) else [1]
     if lengths:

@@ -34,7 +34,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "widened tensors": (forms, "narrowed"),
     "wide tensors": (forms, "repeated"),
     "fewer axes": (forms, "narrow"),
-    "rows of factors": (forms, "pad_products"),
+    "packed factors": (forms, "pack_products"),
     "short sums": (forms, "unroll_short_sums"),
     "gather form": (forms, "gathered"),
     "the beginning": (Search, "_start"),

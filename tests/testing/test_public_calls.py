@@ -36,7 +36,6 @@ NOT_DRAWN = {
     **dict.fromkeys(("tf.tiles.stream_k", "tf.tiles.split_k"), "orders of chunk_product, which is not drawn; tests/tiles/ compares them with what they mean"),
     "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
     "TensorView.drop_axes": "few random fusions reduce what is expanded; tests/schedule/test_drop_axes.py compares, simulates and proves what it makes",
-    "TensorView.pad_product": "few random fusions have such products; tests/schedule/test_pad_product.py compares, simulates and proves what it makes",
     "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
     "tf.schedulers.attention": "takes two products with a softmax between them; tests/schedulers/test_attention.py simulates and proves its kernels",
     "tf.schedulers.products": "of lists of products that taskfuse/testing/lists.py draws; tests/schedulers/test_products.py proves its kernels",
