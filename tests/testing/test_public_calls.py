@@ -37,6 +37,7 @@ NOT_DRAWN = {
     "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
     "TensorView.drop_axes": "few random fusions reduce what is expanded; tests/schedule/test_drop_axes.py compares, simulates and proves what it makes",
     "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
+    "tf.schedulers.back_to_back": "takes products of functions of products; tests/schedulers/test_back_to_back.py simulates and proves its kernels",
     "tf.schedulers.attention": "takes two products with a softmax between them; tests/schedulers/test_attention.py simulates and proves its kernels",
     "tf.schedulers.products": "of lists of products that taskfuse/testing/lists.py draws; tests/schedulers/test_products.py proves its kernels",
     "tf.layouts.by_threads": "an order of allocation that the row scheduler gives; tests/schedule/test_layouts.py compares it with what it means",
