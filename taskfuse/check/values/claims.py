@@ -225,11 +225,11 @@ class Instructions:
         if any(f"tile.{k}" in c.free for k in range(len(holds.tile)) for c in coords):
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
-        wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
         facts = node.context.constraints.facts
         for k, n in enumerate(holds.tile):
             facts = facts.with_range(f"tile.{k}", 0, n - 1)
-        source = tuple(simplify(e, facts) for e in source)
+        source = tuple(simplify(e, facts) for e in source)  # both by the same facts, so that what they have in common cancels
+        wanted = tuple(simplify(c, facts) + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
         found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, facts))
         found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
         if not all(name in found for name in tiles if any(name in e.free for e in element)):
