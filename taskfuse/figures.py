@@ -65,6 +65,8 @@ class ProductFigures:
         fragment_cycles: from the arrival of a slot to the first product of a factor that is computed in registers, besides the instructions for its elements;
             assumed, not measured.
         converted_instructions: for an element of 16 bits on its way through registers: to float32 and back, and its part of a load.
+        busy_share: of the cycles of a tile, those in which its block issues; in the rest other blocks of the multiprocessor do. Assumed, not measured.
+        residents_factor: times the time of several such blocks; assumed, so that they are chosen for a clear gain only.
         simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
             are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
             where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
@@ -111,6 +113,8 @@ class ProductFigures:
     access_cycles: float = 8
     fragment_cycles: float = 150
     converted_instructions: float = 2.5
+    busy_share: float = 0.35
+    residents_factor: float = 1.15
     double_share: float = 0.85
     mma_gemm_share: float = 0.7
     mma_step_cycles: float = 200

@@ -35,7 +35,10 @@ class Pairs:
 
     @staticmethod
     def of(a: Use, b: Use, equal: frozenset[str], tables: dict[tuple[int, tuple[int, ...]], AccessTable | None]) -> Pairs | None:
-        """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones. ``tables``: those made so far."""
+        """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones. ``tables``: those made so far.
+
+        Where all axes of an index have too many values together, those that have most are left out: more pairs have the others in common.
+        """
         axes = tuple(
             k
             for k, (x, y) in enumerate(zip(a.index, b.index, strict=a.buffer == b.buffer))
@@ -46,10 +49,14 @@ class Pairs:
             and _countable(y, b.context.ranges)
             and not (x is y and x.free <= equal)  # what all pairs agree on tells none from another
         )
-        for u in (a, b):
-            if (u.place, axes) not in tables:
-                tables[u.place, axes] = AccessTable.of(u, axes)
-        one, two = tables[a.place, axes], tables[b.place, axes]
+        while True:
+            for u in (a, b):
+                if (u.place, axes) not in tables:
+                    tables[u.place, axes] = AccessTable.of(u, axes)
+            one, two = tables[a.place, axes], tables[b.place, axes]
+            if (one is not None and two is not None) or len(axes) < 2:
+                break
+            axes = min((axes[:k] + axes[k + 1 :] for k in range(len(axes))), key=lambda left: max(_instances(a, left), _instances(b, left)))
         if one is None or two is None or one.names != two.names or not equal | set(one.names) >= THREADS:
             return None
         shared = tuple(sorted(equal & one.symbols.keys() & two.symbols.keys()))
@@ -130,6 +137,13 @@ class AccessTable:
             _, first = np.unique(_numbers(rows), return_index=True)
             found = self._distinct[shared] = rows[:, first]
         return found
+
+
+def _instances(u: Use, axes: tuple[int, ...]) -> int:
+    """The values that the symbols of some axes have together, with the indices of threads."""
+    ranges = u.context.ranges
+    names = {n for n in THREADS if None not in ranges.of(sym(n))}
+    return _size(names.union(*(e.free for k in axes if (e := u.index[k]) is not None)), ranges)
 
 
 def _numbers(rows: Ints) -> Ints:

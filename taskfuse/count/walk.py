@@ -1,7 +1,7 @@
 """The walk over a kernel's statements that counts: each is visited once, for a sample of warps at a sample of their trips.
 
 A loop's variable has one value in each row, spread over its trips, and the statements inside count as often as there are trips. Conditions and addresses
-are evaluated exactly for the lanes of the sample. Indices that are data (gathers) are drawn evenly.
+are evaluated exactly for the lanes of the sample. Indices that are data (gathers) are drawn evenly, one for each element that holds one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taskfuse.count.launch import Array, Launch, Sample
+from taskfuse.count.launch import SPREAD, Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.ir.medium import MEDIA
@@ -23,10 +23,10 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access
+from taskfuse.kir.operands import Access, GatherValue
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, Cursor, CursorInit, Wait
-from taskfuse.kir.walk import accesses, own_symbols, walk
+from taskfuse.kir.walk import accesses, walk
 from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
 SEED = 0x5EED
@@ -157,24 +157,15 @@ class _LaunchWalk:
                 self.instructions += 2 * len(cases) * warp
                 return
             case GatherCopy(values=values):
-                env = dict(at.env)
-                for v in values:
-                    self._access(v.source, 1, 0, at, times, loops)
-                for symbol, extent in own_symbols(stmt).items():
-                    env[symbol] = (self.random.random(times.shape) * at.of(extent)).astype(np.int64)
-                self._access(stmt.source, stmt.width, 0, Evaluation(env), times, loops)
+                self._access(stmt.source, stmt.width, 0, self._found(values, at, times, loops), times, loops)
                 self._access(stmt.out, stmt.width, 1, at, times, loops)
                 self.chain += figures.load_cycles * (1 if not loops else 0)
                 self.instructions += 3 * warp
                 return
             case AtomicUpdate(values=values):
-                env = dict(at.env)
-                for v in values:
-                    self._access(v.source, 1, 0, at, times, loops)
-                for symbol, extent in own_symbols(stmt).items():
-                    env[symbol] = (self.random.random(times.shape) * at.of(extent)).astype(np.int64)
+                found = self._found(values, at, times, loops)
                 self._access(stmt.source, 1, 0, at, times, loops)
-                self._access(stmt.out, 1, 1, Evaluation(env), times, loops)
+                self._access(stmt.out, 1, 1, found, times, loops)
                 self.instructions += 3 * warp
                 return
             case Wgmma() | Mma():
@@ -206,6 +197,19 @@ class _LaunchWalk:
         for k, found in ((1, written), (0, read)):
             for access in found:
                 self._access(access, width, k, at, times if k else asks, loops)
+
+    def _found(self, values: tuple[GatherValue, ...], at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> Evaluation:
+        """With the symbols of values that are read: any in their extents, those of one element the same. What lies in registers is each lane's own."""
+        env = dict(at.env)
+        for v in values:
+            self._access(v.source, 1, 0, at, times, loops)
+            place = self.places[v.source.buffer]
+            if MEDIA[place.memory].has_addresses:
+                share = self._address(v.source, place, at) // place.itemsize * SPREAD % 1
+            else:
+                share = self.random.random(times.shape)
+            env[v.symbol] = (share * at.of(v.extent)).astype(np.int64)
+        return Evaluation(env)
 
     def _access(self, access: Access, width: int, way: int, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         """An access of ``width`` elements by each lane: read (0) or written (1)."""

@@ -283,6 +283,19 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_product(self, order, tile)
 
+    def unroll_reduction(self) -> tuple[TensorView, ...]:
+        """Make a reduction of up to 16 terms that has no schedule yet an elementwise function of them, which its readers can compute in their own loops.
+
+        Its axes have constant extents, and its operands the dtype of the result. Returns the new tensors: terms, and what joins the first of them. Sums of
+        floats round in the order of their terms.
+        """
+        return scheduling().unroll_reduction(self)
+
+    def drop_axes(self) -> TensorView:
+        """Compute a reduction, which has no schedule yet, without the axes that its terms do not depend on. This tensor is then a view of the new one, which
+        is returned; a copy, if it is an output."""
+        return scheduling().drop_axes(self)
+
     def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:
         """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
 

@@ -1,24 +1,33 @@
 """Scans: each element combined with all elements before it along one dimension, or, if it is exclusive, these alone.
 
-Floats below 32 bits are accumulated in float32, and each result is cast once.
+Floats below 32 bits are accumulated in float32, and each result is cast once. Sums of one integer (positions of tokens, of which none is masked) are
+multiples of it, and no scan.
 """
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DType, DTypeLike, float64, int64
+from collections.abc import Mapping
+from typing import Final
+
+from taskfuse.dtypes import DType, DTypeLike, float32, float64, int64
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import IndexValue, Scan
+from taskfuse.ir.expr import IndexValue, Literal, Pointwise, Scan
+from taskfuse.ir.scalar import Const, Expr
+from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define_pointwise, described, dtype_error, normalize_axis
-from taskfuse.ops.elementwise import eq, isnan, logical_or, where
+from taskfuse.ops.elementwise import eq, isnan, logical_or, mul, where
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import accumulated_dtype
 from taskfuse.ops.registry import OpKind, floating, op, same, total
 from taskfuse.ops.views import reshape
+
+EXACT: Final[Mapping[DType, int]] = {float32: 1 << 24, float64: 1 << 53}
+"""The greatest integers up to which floats have all."""
 
 __all__ = ["cummax", "cummax_with_indices", "cummin", "cummin_with_indices", "cumprod", "cumsum", "logcumsumexp"]
 
@@ -99,6 +108,32 @@ def _scan(op: str, combine: str, x: TensorView, axis: int | None, dtype: DType |
     with x.fusion.call():
         source = reshape(x, [-1]) if axis is None else x
         carried = wanted if dtype is None else wanted.compute
+        if combine == "add" and (step := _constant(source)) is not None and _are_exact(carried, step, source.shape[place]):
+            return cast_tensor(_progression(source, place, carried, step, exclusive), wanted)
         out = x.fusion.new_tensor([new_axis(e) for e in source.shape], carried, location=location)
         made = x.fusion.define(Scan(out, COMBINES[combine], (broadcast_read(source, source.shape),), place, location, exclusive))
         return cast_tensor(made, wanted)
+
+
+def _constant(x: TensorView) -> int | None:
+    """The integer that all elements of a tensor are, if one is known."""
+    match x.fusion.definition(resolve(x.fusion, broadcast_read(x, x.shape)).tensor):
+        case Pointwise(op=op, operands=(Literal(value=value),)) if op is ELEMENTWISE["copy"] and float(value).is_integer():
+            return int(value)
+        case _:
+            return None
+
+
+def _are_exact(dtype: DType, step: int, extent: Expr) -> bool:
+    """True if a dtype has all multiples of an integer up to that of an extent: then these are what a sum of it comes to, in whatever order."""
+    if not isinstance(extent, Const) or dtype.is_bool:
+        return False
+    most = EXACT.get(dtype, 0) if dtype.is_float else int(dtype.max_value)
+    return abs(step) * extent.value <= most and (step >= 0 or dtype.min_value < 0)
+
+
+def _progression(x: TensorView, axis: int, dtype: DType, step: int, exclusive: bool) -> TensorView:
+    """The sums of equal elements, which need no scan: multiples of them."""
+    index = iteration_symbol(axis) if exclusive else iteration_symbol(axis) + 1
+    found = cast_tensor(define_pointwise(x.fusion, ELEMENTWISE["copy"], x.shape, (IndexValue(index),), int64), dtype)
+    return found if step == 1 else mul(found, step)

@@ -9,6 +9,7 @@ from taskfuse.schedule import (
     chunk,
     chunk_product,
     chunk_reduction,
+    drop_axes,
     inlining,
     memory,
     pack_factors,
@@ -21,6 +22,7 @@ from taskfuse.schedule import (
     split_reduction,
     through_view,
     transforms,
+    unroll_reduction,
     unscatter,
 )
 from taskfuse.schedule import parallelize as binding
@@ -47,6 +49,8 @@ class _Calls:
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     pack_factors = staticmethod(pack_factors.pack_factors)
     split_reduction = staticmethod(split_reduction.split_reduction)
+    drop_axes = staticmethod(drop_axes.drop_axes)
+    unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)
     through_view = staticmethod(through_view.through_view)

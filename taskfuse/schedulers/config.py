@@ -13,7 +13,7 @@ from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target
+from taskfuse.target import DEFAULT, TMA_BYTES, WARPGROUP, Target, launch_registers
 from taskfuse.tiles import Half
 
 STAGED_COLUMNS = 64
@@ -35,6 +35,10 @@ MAX_PROMOTED = {1: 196, 2: 196, 3: 132}
 """Registers of a thread for accumulators, sums of blocks and what belongs to the columns of a tile, by the number of warpgroups: with more, kernels spilled."""
 REGISTERS_LEFT = {1: 200, 2: 190, 3: 130}
 """Registers of a consumer thread for its accumulators and pieces of tensors, by the number of warpgroups: the rest hold addresses and temporaries."""
+LOADING_REGISTERS = 72
+"""Those of a thread that loads elements (:mod:`taskfuse.lowering.register_budgets`)."""
+LEAST_LEFT = 40
+"""Of a consumer thread of several blocks on a multiprocessor, those that neither accumulators nor pieces of tensors take."""
 MORE_ROWS = 32
 """Further registers in use if warpgroups take turns with tiles of several times 64 rows: with 128 accumulators, loading a bias at once spilled 16 bytes."""
 CLUSTERS = (1, 2)
@@ -42,6 +46,12 @@ FRAGMENT_LANES = 4
 """Lanes that have different columns of a matrix in registers."""
 SCALE_BYTES = 4
 """Bytes of an element of such an input."""
+
+
+def shared_room(target: Target, residents: int) -> int:
+    """Bytes of Shared memory of each of several blocks of a multiprocessor."""
+    reserved = target.limits.shared - target.limits.block_shared
+    return target.limits.shared // residents - reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,7 @@ class MatmulConfig(Parameters):
         is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
         half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result of which nobody reads the other half.
+        residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
     tile_m: int = 128
@@ -127,6 +138,7 @@ class MatmulConfig(Parameters):
     cluster: int = 1
     is_swapped: bool = False
     half: Half | None = None
+    residents: int = 1
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -151,6 +163,12 @@ class MatmulConfig(Parameters):
         height = self.tile_m * self.cluster
         if self.half is not None and max(height, self.tile_n) % min(height, self.tile_n):
             raise self.error(f"half = {self.half}, and tiles of {height} x {self.tile_n}", "one extent of a tile is a multiple of the other")
+        if self.residents > 1 and (self.cluster > 1 or self.is_pingpong):
+            how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
+            raise self.error(f"residents = {self.residents}, and {how}", "use residents=1")
+        if self.residents > 1 and self.accumulators > (registers := self.registers_of(self.residents)) - LEAST_LEFT:
+            reason = f"{self.residents} blocks of a multiprocessor, whose threads have {registers} registers and {self.accumulators} accumulators each"
+            raise self.error(reason, "use fewer residents or a smaller tile")
         if self.stages < 2:
             raise self.error(f"stages = {self.stages}", "a ring between two roles has 2 slots or more")
         if not 0 <= self.in_flight < self.stages:
@@ -163,7 +181,8 @@ class MatmulConfig(Parameters):
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {order}, "
-            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}{', factors swapped' if self.is_swapped else ''}"
+            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}"
+            f"{f', {self.residents} on a multiprocessor' if self.residents > 1 else ''}{', factors swapped' if self.is_swapped else ''}"
         )
 
     @property
@@ -185,6 +204,11 @@ class MatmulConfig(Parameters):
     def accumulators(self) -> int:
         """Accumulators per thread, 4 bytes each."""
         return self.rows * self.tile_n // WARPGROUP
+
+    def registers_of(self, residents: int) -> int:
+        """Registers of a thread that multiplies, where threads of the role that loads move elements, in one of so many blocks of a multiprocessor."""
+        at_launch = launch_registers((1 + self.warpgroups) * WARPGROUP * residents)
+        return (at_launch * (1 + self.warpgroups) - LOADING_REGISTERS) // self.warpgroups
 
     @property
     def columns(self) -> int:
@@ -208,7 +232,8 @@ class MatmulConfig(Parameters):
         """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators of so many contractions."""
         elements = WGMMA_ROWS * self.columns // WARPGROUP
         addresses = MORE_ROWS if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
-        return self.accumulators * results + addresses + sum(elements * size // 4 for size in itemsizes) <= REGISTERS_LEFT[self.warpgroups]
+        room = REGISTERS_LEFT[self.warpgroups] if self.residents == 1 else self.registers_of(self.residents) - LEAST_LEFT
+        return self.accumulators * results + addresses + sum(elements * size // 4 for size in itemsizes) <= room
 
     def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
         """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
@@ -302,5 +327,5 @@ class MatmulConfig(Parameters):
                 "use MatmulKind.COOPERATIVE and cluster=1",
             )
         needed = self.shared_bytes(itemsize, staged, blocks, counts)
-        if needed > target.limits.block_shared:
-            raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {target.limits.block_shared}", "use fewer stages or a smaller tile")
+        if needed > (room := shared_room(target, self.residents)):
+            raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {room}", "use fewer stages or a smaller tile")

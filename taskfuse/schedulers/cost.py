@@ -25,6 +25,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.config import (
     ALONE,
+    LEAST_LEFT,
     ROOMY_ACCUMULATORS,
     SPAN,
     STAGED_COLUMNS,
@@ -34,6 +35,7 @@ from taskfuse.schedulers.config import (
     MatmulConfig,
     MatmulKind,
     ProductCounts,
+    shared_room,
 )
 from taskfuse.schedulers.half_tiles import DealtTiles, HalfTiles
 from taskfuse.schedulers.loads import copy_cycles
@@ -92,6 +94,11 @@ bfloat16 and float32, and with all layouts and batches, those with more spilled 
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
 nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 GROUPS = (1, 2, 4, 8, 16)
+RESIDENTS = (2, 3, 4)
+"""Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
+FEW_STEPS = 4
+WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
+"""Of the parts of a step, those that are mostly waits of one warpgroup."""
 NEIGHBORS = 8
 """Blocks that come to the second-level cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
 NEARLY = 1.23
@@ -263,8 +270,9 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
+        beside = f", {c.residents} on a multiprocessor" if c.residents > 1 else ""
         order = f"{', factors swapped' if c.is_swapped else ''}{f', {c.half.value} triangle first' if c.half else ''}"
-        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{order}"
+        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{beside}{order}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +283,13 @@ class TileTime:
         products: of its steps of k.
         epilogue: of what follows.
         bound: what a step of k waits for.
+        busy: of these together, those in which units of the multiprocessor work for it: other blocks use the rest.
     """
 
     products: float
     epilogue: float
     bound: str
+    busy: float
 
 
 def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, *, in_step: bool = False) -> TileTime:
@@ -328,6 +338,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if problem.ragged is not None:
         runs = counts.rows * config.tile_m + counts.columns * (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
+    worked = max(cycles[name] for name in cycles if name not in WAITS)
     bound = max(cycles, key=lambda name: cycles[name])
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
     step = max(cycles[bound], both)
@@ -337,7 +348,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     piece = figures.piece_cycles * (figures.narrow_factor if config.columns <= STMATRIX else 1) * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
-    return TileTime(steps * step, figures.epilogue_cycles + pieces * piece, bound)
+    epilogue = figures.epilogue_cycles + pieces * piece
+    return TileTime(steps * step, epilogue, bound, steps * max(worked, figures.busy_share * step) + figures.busy_share * epilogue)
 
 
 def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
@@ -350,7 +362,7 @@ def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
 
 def _time_of_tiles(problem: MatmulProblem, config: MatmulConfig, waves: int) -> TileTime:
     """The time of a tile with all others of its wave."""
-    return tile_time(problem, config, problem.used(config) / (waves * problem.target.sms), in_step=waves == 1)
+    return tile_time(problem, config, problem.used(config) / (waves * problem.target.sms * config.residents), in_step=waves == 1)
 
 
 def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None = None) -> Estimate:
@@ -370,6 +382,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
         total = waves * (products + epilogue)
     if problem.half is not None:
         total += problem.dealt(config).others * epilogue / (config.warpgroups if config.is_pingpong else 1)
+    if config.residents > 1:
+        total = waves * max(products + epilogue, config.residents * tile.busy) * figures.residents_factor
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     moved = problem.itemsize * _elements(problem)
     slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
@@ -460,6 +474,23 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
             for half in orders:
                 yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, half=half)
+        if cluster == 1 and kind is MatmulKind.COOPERATIVE and tiles > blocks and problem.steps(config.tile_k) <= FEW_STEPS:
+            yield from _shared(problem, config, tiles)
+
+
+def _shared(problem: MatmulProblem, config: MatmulConfig, tiles: int) -> Iterator[MatmulConfig]:
+    """The same tile with several blocks of a multiprocessor."""
+    if problem.is_reduced or problem.ragged is not None or problem.blocks is not None or problem.prologue is not None:
+        return  # blocks that wait for each other; what several of these need in registers is not known
+    for residents in RESIDENTS:
+        blocks = min(problem.target.sms * residents, tiles)
+        if blocks <= problem.target.sms * (residents - 1) or config.accumulators * problem.counts.results > config.registers_of(residents) - LEAST_LEFT:
+            break
+        many = replace(config, residents=residents, blocks=blocks, group=group_of(problem, config, blocks))
+        if problem.held and not many.holds(problem.held, problem.counts.results):
+            break
+        for tile_k, stages in rings(many, [problem], shared_room(problem.target, residents), 0):
+            yield replace(many, tile_k=tile_k, stages=stages)
 
 
 def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, most: int) -> Iterator[tuple[int, int]]:

@@ -13,10 +13,12 @@ from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Pointwise
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
+from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedulers.apart import apart
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Trial, result
@@ -34,6 +36,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.short_sums import unroll_short_sums
 from taskfuse.schedulers.walks import walks_apart
 
 WIDE_SHARE: Final = 0.5
@@ -65,10 +68,11 @@ class Forms:
 
     def _search(self) -> None:
         """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
-        in chunks, and with cuts through narrow tensors; and what is sent to elements in gather form."""
+        in chunks, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
+        self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
@@ -77,7 +81,9 @@ class Forms:
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
             self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
+            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
+            self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own)
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -157,6 +163,17 @@ class Forms:
         self._searches += result(search, [], f"no search of the form {what}", self._faults)
 
 
+def narrow(fusion: Fusion) -> Script | None:
+    """A copy whose reductions have only the axes that their terms depend on; ``None`` if they have no others."""
+    found = [e.output.name for e in needed(fusion) if isinstance(e, Reduction) and free_axes(fusion, e) and e.rescaled is None and not e.ends]
+    if not found:
+        return None
+    script = Script(copy_fusion(fusion)[0])
+    for name in found:
+        script.new(script.fusion.tensor(name), "drop_axes")
+    return script
+
+
 def narrowed(fusion: Fusion, extent: Sizes) -> Script | None:
     """A copy in which several readers that read a widened tensor through views each widen it for themselves, at their own points: a cut then goes through the
     narrow one. ``None`` if there is no such tensor among those that move most bytes."""
@@ -173,6 +190,47 @@ def narrowed(fusion: Fusion, extent: Sizes) -> Script | None:
                 if not isinstance(use, Assemble) and table(script.fusion, use) is not tv:
                     script.recompute(tv, [use.output])
     return script if script.lines else None
+
+
+def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy in which each reader computes wide elementwise tensors of fewer bytes for itself, where something is read through a view: a kernel of what stands
+    before the view and one of what comes after it then read what these are computed of, such as differences from the means of groups of channels.
+    ``None`` if there is no such tensor among those that move most bytes."""
+    script = Script(copy_fusion(fusion)[0])
+    least = WIDE_SHARE * bytes_of(fusion, extent)
+    exprs = needed(script.fusion)
+    if not any(
+        not r.tensor.is_input and not is_aligned(r, e.output) and extent.elements(r.tensor) * r.tensor.dtype.itemsize > least / 2
+        for e in exprs
+        if isinstance(e, Pointwise | View)
+        for r in storage_reads(script.fusion, e)
+    ):
+        return None
+    for expr in exprs:
+        tv, uses = expr.output, storage_uses(script.fusion, expr.output)
+        size = extent.elements(tv) * tv.dtype.itemsize
+        if tv.is_output or not isinstance(expr, Pointwise) or len(uses) < 2 or size <= least or not 0 < _bytes_behind(script.fusion, expr, extent) < size:
+            continue
+        for use in uses:
+            if isinstance(use, Pointwise) and table(script.fusion, use) is not tv:
+                script.recompute(tv, [use.output])
+    return script if script.lines else None
+
+
+def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
+    """Bytes of what an elementwise tensor is computed of: inputs, and results of other functions."""
+    found, stack, seen = 0.0, [expr], set[TensorView]()
+    while stack:
+        for read in storage_reads(fusion, stack.pop()):
+            tv, behind = read.tensor, fusion.definition(read.tensor)
+            if tv in seen:
+                continue
+            seen.add(tv)
+            if isinstance(behind, Pointwise):
+                stack.append(behind)
+            else:
+                found += extent.elements(tv) * tv.dtype.itemsize
+    return found
 
 
 def unscattered(fusion: Fusion) -> Script | None:

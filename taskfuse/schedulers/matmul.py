@@ -87,6 +87,8 @@ def matmul(
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
     make_roles(script, [scheduled])
+    if chosen.residents > 1:
+        script.resident_blocks(chosen.residents)
     option = estimate(problem, chosen)
     size = size_of(plan.ways[0].problem)
     return Chosen("matmul", size, option, plan.alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))

@@ -15,6 +15,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import accumulator_dtype
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.schedule import Sizes
 
@@ -26,7 +27,7 @@ def bytes_of(fusion: Fusion, extent: Sizes) -> float:
 
 def instructions(fusion: Fusion, extent: Sizes) -> float:
     """Instructions of the CUDA cores, each tensor computed once. Sums of products of two tensors do not count: tensor cores may compute them much faster."""
-    return float(sum(_points(e, extent) * cost(e) for e in needed(fusion) if factors(fusion, e) is None))
+    return float(sum(_points(fusion, e, extent) * cost(e) for e in needed(fusion) if factors(fusion, e) is None))
 
 
 def roofline(fusion: Fusion, extent: Sizes) -> float:
@@ -34,7 +35,7 @@ def roofline(fusion: Fusion, extent: Sizes) -> float:
     target = extent.target
     read: dict[TensorView, float] = {}
     for e in needed(fusion):
-        points = _points(e, extent)
+        points = _points(fusion, e, extent)
         for r in storage_reads(fusion, e):
             read[r.tensor] = read.get(r.tensor, 0.0) + points
     moved = sum(min(read.get(tv, 0.0), extent.elements(tv)) * tv.dtype.itemsize for tv in fusion.inputs)
@@ -50,10 +51,12 @@ def products_us(fusion: Fusion, extent: Sizes) -> float:
         if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None:
             a, b = two.a.tensor.dtype, two.b.tensor.dtype
             is_fast = two.make_a_matrix and a is not float32 and accumulator_dtype(a, b) is not None
-            points = _points(e, extent)
+            points = _points(fusion, e, extent)
             found += target.tensor_us(points, max(a.itemsize, b.itemsize)) if is_fast else target.issue_us(points)
     return found
 
 
-def _points(e: MathExpr, extent: Sizes) -> float:
-    return float(prod(extent(a.extent) for a in e.output.root))
+def _points(fusion: Fusion, e: MathExpr, extent: Sizes) -> float:
+    """Points at which an expression must be computed."""
+    left_out = free_axes(fusion, e)
+    return float(prod(extent(a.extent) for k, a in enumerate(e.output.root) if k not in left_out))

@@ -20,7 +20,7 @@ from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
-from taskfuse.target import DEFAULT, MAX_THREADS, WARP, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, WARP, Target
 
 SPAN_ELEMENTS = 64
 """The fewest adjacent elements that the threads of a row load together, so that whole sectors of memory are read."""
@@ -295,13 +295,16 @@ def _short(problem: RowProblem) -> Iterator[RowEstimate]:
 
 
 def _rows(problem: RowProblem, threads: int) -> list[int]:
-    """Rows of a block: enough for a few warps. Across rows, as many vectors as make whole sectors of memory, if there are so many."""
+    """Rows of a block: enough for a few warps. Across rows, as many vectors as make lines of memory, if there are so many; where these leave
+    multiprocessors without a block, as in sums of the rows of a small matrix, as few as make whole sectors."""
     if problem.is_inner and threads > WARP:
         return [1]
     if problem.is_inner:
         return sorted({min(most // threads, 1 << (problem.rows - 1).bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
     fewest = min(8, 1 << (problem.row_vectors - 1).bit_length())
-    return [n for n in (fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n == fewest or n < 2 * problem.row_vectors)]
+    sector = ceil(SECTOR_BYTES / (problem.width * min(problem.loads, default=FULL)))
+    narrow = [n for n in (2, 4) if sector <= n < fewest and n * threads >= FEWEST_THREADS and ceil(problem.row_vectors / fewest) < problem.target.sms]
+    return [n for n in (*narrow, fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
 
 
 def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:

@@ -92,6 +92,11 @@ class Script:
         call = f"{self.on(tv).name}.recompute({self.spell(list(readers))})"
         return self._made(tv.recompute(readers), call)
 
+    def unroll_reduction(self, tv: TensorView) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.unroll_reduction`."""
+        call = f"{self.on(tv).name}.unroll_reduction()"
+        return self._made(tv.unroll_reduction(), call)
+
     def chunk_scan(self, tv: TensorView, extent: int) -> tuple[TensorView, ...]:
         """:meth:`TensorView.chunk_scan`."""
         call = f"{self.on(tv).name}.chunk_scan({extent})"

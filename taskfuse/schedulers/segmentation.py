@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,8 @@ _ENDED: Final = {
     Ended.WORK: "the search for segments ended at its budget of work: tf.compile(fusion, budget=...) gives it more",
     Ended.CLOCK: "the search for segments ended at its budget of processor seconds: tf.compile(fusion, budget=...) gives it more",
 }
+_CALL: Final = re.compile(r"\.(?!tensor\()(\w+)\(")
+"""Names of scheduling calls in a line of code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,8 @@ class Segmentation:
             )
         lines += [f"{name} is scanned in chunks of {length}, whose totals another kernel scans" for name, length in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
-        forms = (
-            "views before products, long walks and long sums of products or of elements in chunks, packed factors of products, widened tensors at each reader"
-        )
-        lines += [f"it is rewritten before ({len(self.moved)} calls): {forms}"] * bool(self.moved)
+        calls = [name for line in self.moved for name in _CALL.findall(line)]
+        lines += [f"it is rewritten before, by {len(calls)} calls: {', '.join(dict.fromkeys(calls))}"] * bool(calls)
         if self.ended is not None:
             lines.append(_ENDED[self.ended])
         lines += self.dropped

@@ -4,28 +4,33 @@
     tiles    [blocks: the same                            | row of threads, thread, row unrolled, vector along the rows]
 
 Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
-that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks.
+that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks; tiles of few rows are not.
+
+Other axes of the outputs may have digits of the input's, as where patches become an image: only neighbors along one axis must be neighbors in the input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import TRUE, Const
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, registers, vector_fits, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, is_coalesced, registers, vector_fits, widest, work
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
-from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
 CHUNKS = 8
 """Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
@@ -36,31 +41,39 @@ class TransposeConfig(Parameters):
     """The parameters of a transpose schedule.
 
     Attributes:
-        tile: rows and columns of a tile, a power of two.
+        tile: columns of a tile, a power of two.
         threads: threads of a block: those of one row of a tile, or a multiple.
         vector: elements of the outputs, along their last axis, that a thread stores together.
         turned: elements of the inputs that it loads together along the other axis.
+        rows: of a tile, a power of two; 0: as many as columns.
     """
 
     tile: int
     threads: int
     vector: int
     turned: int
+    rows: int = 0
 
-    POWERS = frozenset(("tile", "vector", "turned"))
+    POWERS = frozenset(("tile", "vector", "turned", "rows"))
+    LEAST: ClassVar[Mapping[str, int]] = {"rows": 0}
 
     def __post_init__(self) -> None:
         self.check_fields()
-        least = self.tile // min(self.vector, self.turned)
-        if max(self.vector, self.turned) > self.tile:
-            raise self.error(f"vectors of {max(self.vector, self.turned)} in a tile of {self.tile} x {self.tile}", "use a larger tile or smaller vectors")
+        least = max(self.tile // self.vector, self.height // self.turned)
+        if self.vector > self.tile or self.turned > self.height:
+            raise self.error(f"vectors of {max(self.vector, self.turned)} in a tile of {self.height} x {self.tile}", "use a larger tile or smaller vectors")
         if not least <= self.threads <= MAX_THREADS:
             raise self.error(f"{self.threads} threads", f"a row of a tile takes {least}, and a block has at most {MAX_THREADS}")
 
     @property
+    def height(self) -> int:
+        """Rows of a tile."""
+        return self.rows or self.tile
+
+    @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"tiles of {self.tile} x {self.tile} in Shared memory, {self.threads} threads, vectors of {self.turned} in and {self.vector} out"
+        return f"tiles of {self.height} x {self.tile} in Shared memory, {self.threads} threads, vectors of {self.turned} in and {self.vector} out"
 
 
 @tries_parameters
@@ -87,9 +100,9 @@ def transpose(
     script = Script(fusion)
     script.comment("each tensor at the points of what reads it")
     leaves = align(script, fusion)
-    tiles = [leaf for leaf in leaves if leaf.turned_by == rows]
-    chosen = config or _choose(fusion, leaves, tiles, rows)
-    needed_bytes = chosen.tile**2 * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
+    tiles = [leaf for leaf in leaves if turned_by(fusion, leaf) == rows]
+    chosen = config or _choose(fusion, leaves, tiles, rows, extent)
+    needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
     _schedule(script, leaves, tiles, rows, chosen)
@@ -107,12 +120,29 @@ def turned_axis(fusion: Fusion) -> int | None:
     trial, _ = copy_fusion(fusion)
     bytes_of: dict[int, int] = {}
     for leaf in align(Script(trial), trial):
-        if leaf.turned_by is not None:
-            bytes_of[leaf.turned_by] = bytes_of.get(leaf.turned_by, 0) + leaf.reads[0].tensor.dtype.itemsize
+        if (axis := turned_by(trial, leaf)) is not None:
+            bytes_of[axis] = bytes_of.get(axis, 0) + leaf.reads[0].tensor.dtype.itemsize
     return max(bytes_of, key=lambda axis: (bytes_of[axis], axis), default=None)
 
 
-def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int) -> TransposeConfig:
+def turned_by(fusion: Fusion, leaf: Leaf) -> int | None:
+    """The axis along which an input of a tile is contiguous: alone, and the input has the last axis of the outputs elsewhere; or for whole sectors, as channels
+    are in a patch whose rows and columns are digits of those of an image, where neighbors along the last axis are in different patches."""
+    if leaf.turned_by is not None or not leaf.is_copy or leaf.values or len(leaf.tensor.root) < 2 or not leaf.reads[0].index:
+        return leaf.turned_by
+    read = leaf.reads[0]
+    if read.valid is not TRUE or is_coalesced(fusion, read, leaf.tensor):
+        return None
+    sector = SECTOR_BYTES // read.tensor.dtype.itemsize
+    fits = [
+        p
+        for p, a in enumerate(leaf.tensor.root[:-1])
+        if iteration_symbol(p).free & read.index[-1].free and divides(sector, a.extent, fusion.facts()) and vector_fits(fusion, leaf, sector, p)
+    ]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, extent: Sizes) -> TransposeConfig:
     chunk = VECTOR_BYTES // widest(fusion, leaves)
     facts, shape = fusion.facts(), fusion.outputs[0].shape
     vector = turned = chunk
@@ -121,7 +151,11 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows:
     while turned > 1 and not all(vector_fits(fusion, leaf, turned, rows) for leaf in tiles):
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
-    return TransposeConfig(max(64, CHUNKS * VECTOR_BYTES // narrowest), 256, vector, turned)
+    tile = max(64, CHUNKS * VECTOR_BYTES // narrowest)
+    height = 1 << (extent(shape[rows]).bit_length() - 1)  # no more rows than there are, where they fill vectors
+    if not isinstance(shape[rows], Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
+        return TransposeConfig(tile, 256, vector, turned)
+    return TransposeConfig(tile, min(256, height * tile // max(vector, turned)), vector, turned, height)
 
 
 def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, config: TransposeConfig) -> None:
@@ -136,16 +170,18 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
     blocks = outputs[0].ndim
     for out in outputs:
-        _tiles(script, out, rows, config.tile)
+        _tiles(script, out, rows, config)
         _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
         mine = [tv for tv in ancestors(fusion, out) if among(tv, left)]
         follow(script, out, mine)
         left = [tv for tv in left if not among(tv, mine)]
     for tv in shared:
-        _tiles(script, tv, rows, config.tile)
+        _tiles(script, tv, rows, config)
         script.on(tv).reorder({blocks + 1: blocks})
-        _permute(script, tv, VECTOR_BYTES // tv.dtype.itemsize)
-        _threads(script, tv, blocks, config.threads, config.tile // config.turned, config.turned)
+        chunk = VECTOR_BYTES // tv.dtype.itemsize
+        if min(config.tile, config.height) >= CHUNKS * chunk:
+            _permute(script, tv, chunk)
+        _threads(script, tv, blocks, config.threads, config.height // config.turned, config.turned)
     script.comment("vectors; what is left as deep as it goes")
     if config.turned > 1:
         for tv in shared:
@@ -157,12 +193,12 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     script.inline_at(shared, blocks)
 
 
-def _tiles(script: Script, out: TensorView, rows: int, tile: int) -> None:
+def _tiles(script: Script, out: TensorView, rows: int, config: TransposeConfig) -> None:
     """[other axes, row tiles, column tiles: all on blocks | rows, columns]."""
     call, last = script.on(out), out.ndim - 1
     if rows != last - 1:
         call.reorder({rows: last - 1})
-    call.split(last, tile).split(last - 1, tile).reorder({last: last + 1})
+    call.split(last, config.tile).split(last - 1, config.height).reorder({last: last + 1})
     for axis in range(last + 1):
         call.bind(axis, P.BIDx)
 

@@ -13,7 +13,7 @@ from taskfuse.testing.program import Recorder
 
 
 def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
-    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, ``chunk_reduction``, ``chunk_scan``, ``scatter`` and ``unscatter``.
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``through_view``, calls of reductions, ``chunk_scan``, ``scatter`` and ``unscatter``.
 
     Each is tried where it may be possible.
 
@@ -45,6 +45,14 @@ def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
     """A reduction in chunks that divide the axis."""
     k = chooser.pick([k for k, a in enumerate(tv.root) if a.is_reduction])
     extent = tv.root[k].extent
+    if not chooser.chance(70):
+        if not chooser.chance(50):
+            recorder.attempt(tv, "unroll_reduction")
+        elif not chooser.chance(70):
+            recorder.attempt(tv, "drop_axes")
+        else:
+            recorder.attempt(tv, "pack_factors", k, chooser.integer(1, 4))
+        return
     lengths = [n for n in range(1, extent.value + 1) if extent.value % n == 0] if isinstance(extent, Const) else [1]
     if lengths:
         recorder.attempt(tv, "chunk_reduction", k, chooser.pick(lengths))

@@ -101,6 +101,26 @@ def test_symbolic_extents_take_the_values_given() -> None:
     assert many.fetched == 100 * few.fetched
 
 
+@pytest.mark.parametrize("op", ["gather", "update"])
+def test_lanes_that_read_one_index_find_one_row(op: str) -> None:
+    """Of a row that an index names, neighbors are neighbors: of a gather, and of an update in place. Elements with an index each have a sector each."""
+
+    def counted(shape: tuple[int, ...], columns: int) -> Count:
+        with tf.Fusion("rows") as fusion:
+            index = tf.define_tensor([*shape], dtype=tf.int64)
+            if op == "gather":
+                out = tf.take(tf.define_tensor([65536, columns]), index, 0)
+            else:
+                out = tf.index_add(tf.full([65536, columns], 0.0), 0, index, tf.define_tensor([*shape, columns]))
+            fusion.add_output(tf.reshape(out, [65536 * columns]) if op == "gather" else out)
+        tf.schedulers.auto(fusion)
+        return count(tf.lower(fusion), {})
+
+    rows, elements = counted((65536,), 64), counted((65536,), 1)
+    assert rows.coalesced > 0.95
+    assert elements.coalesced < 0.6
+
+
 def test_iterations_of_an_unrolled_loop_do_not_wait_for_each_other() -> None:
     def chain(body: str) -> float:
         return copied(f"t[0] = copy(x[LINEAR])\nFOR k in 0..64{body}\ny[LINEAR] = copy(t[1])\n", declarations="LOCAL t: float32[64]").chain

@@ -86,3 +86,26 @@ def test_extremes_so_far_and_where_they_are(dtype: str) -> None:
             is_extreme = (x == expected) | (x != x)
             place = cast("Any", np.expand_dims(np.arange(x.shape[axis]), 1 - axis))
             np.testing.assert_array_equal(indices, np.maximum.accumulate(np.where(is_extreme, place, 0), axis))
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1, "int64"), (-3, "int32"), (1, "float32"), (2, "bfloat16"), (0, "float16"), (5, "uint8")])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_sums_of_one_integer_are_multiples_of_it(value: int, dtype: str, exclusive: bool) -> None:
+    """As of a mask of ones, through views; no scan is left."""
+    with Fusion("positions") as fusion:
+        mask = tf.reshape(tf.full([2, 600], value, dtype=dtype), [4, 300])
+        for axis in (0, 1):
+            fusion.add_output(tf.cumsum(mask, axis, exclusive=exclusive))
+    assert not any(isinstance(e, Scan) for e in fusion.exprs())
+    for axis, found in enumerate(fusion.evaluate()):
+        sums = np.cumsum(np.full((4, 300), value, np.float64), axis) - (value if exclusive else 0)
+        assert found.dtype == fusion.outputs[axis].dtype.numpy
+        assert (found.astype(np.float64) == sums.astype(found.dtype).astype(np.float64)).all()
+
+
+@pytest.mark.parametrize(("value", "shape"), [(0.5, [8]), (np.nan, [8]), (np.inf, [8]), (1, ["N"]), (1 << 20, [64])])
+def test_other_sums_are_scans(value: float, shape: list[int | str]) -> None:
+    """Of fractions and of sums that floats round, and where no greatest sum is known."""
+    with Fusion("sums") as fusion:
+        fusion.add_output(tf.cumsum(tf.full(shape, value, dtype="float32"), 0))
+    assert any(isinstance(e, Scan) for e in fusion.exprs())

@@ -51,8 +51,8 @@ def test_a_candidate_that_is_not_proved_is_dropped_and_the_search_goes_on() -> N
             raise ProofError(kernel=fusion.name, verdict="outside the model", reason="a gap")
 
     found = choose_segments(built(product), trial=trial)
-    assert tried == ["matmul"] * (1 + candidates.MOST_PARAMETERS) + ["simt_gemm"]
-    assert found.scheduler == "simt_gemm"
+    assert tried == ["matmul"] * (1 + candidates.MOST_PARAMETERS) + ["mma_gemm"]
+    assert found.scheduler == "mma_gemm"
     assert "not matmul: with " in found.explain()
     assert "outside the model: a gap" in found.explain()
 

@@ -23,6 +23,8 @@ CONFIGS = (
     MatmulConfig(192, 64, 64, 3, stages=2, in_flight=1, blocks=2, group=3),
     MatmulConfig(64, 192, 64, 1, stages=4, in_flight=3, blocks=3, group=2),
     MatmulConfig(128, 256, 64, 2, stages=2, in_flight=0, blocks=2),
+    MatmulConfig(64, 32, 64, 1, stages=2, blocks=4, residents=4),
+    MatmulConfig(128, 64, 64, 2, stages=2, blocks=3, residents=2),
 )
 
 

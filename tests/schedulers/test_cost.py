@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig, MatmulKind
-from taskfuse.schedulers.config import MAX_ACCUMULATORS, ROOMY_ACCUMULATORS
-from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, SPANS, MatmulProblem, candidates, estimate, rank, tile_time
+from taskfuse.schedulers.config import MAX_ACCUMULATORS, ROOMY_ACCUMULATORS, shared_room
+from taskfuse.schedulers.cost import MOST_SIDES, RESIDENTS, SHAPES, SHARED_TILES, SPANS, MatmulProblem, candidates, estimate, rank, tile_time
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.target import DEFAULT, SHARED_BYTES, TARGETS
 from tests.schedulers.products import Product
@@ -23,12 +23,12 @@ EXTENT = st.integers(1, 8192)
 def test_candidates_fit_and_are_ranked(m: int, n: int, k: int, batch: int, staged: int) -> None:
     problem = MatmulProblem(m, n, k, batch, staged=staged, direct=1 - staged)
     found = rank(problem)
-    assert len(SHARED_TILES) <= len({e.config.tile_m * 1000 + e.config.tile_n for e in found}) <= len(found) <= len(SPANS) * len(SHAPES)
+    assert len(SHARED_TILES) <= len({e.config.tile_m * 1000 + e.config.tile_n for e in found}) <= len(found) <= len(SPANS) * len(SHAPES) * (1 + len(RESIDENTS))
     assert {e.config.spans(2) for e in found} <= set(SPANS)
     assert [e.us for e in found] == sorted(e.us for e in found)
     for e in found:
-        assert e.config.shared_bytes(2, staged) <= SHARED_BYTES
-        assert 1 <= e.config.blocks <= min(DEFAULT.sms, problem.tiles(e.config))
+        assert e.config.shared_bytes(2, staged) <= shared_room(DEFAULT, e.config.residents) <= SHARED_BYTES
+        assert 1 <= e.config.blocks <= min(DEFAULT.sms * e.config.residents, problem.tiles(e.config))
         assert 0 < e.efficiency <= 1
         assert (e.waves - 1) * e.config.blocks < problem.tiles(e.config) <= e.waves * e.config.blocks
 
@@ -248,6 +248,31 @@ def test_matrices_are_read_again_for_what_whole_tiles_leave() -> None:
         found = estimate(replace(ragged(32, 32 * rows, 3072, 4096), target=h100), config)
         assert found.us == pytest.approx(2.25 + h100.dram_us(2 * (32 * rows * (4096 + 3072) + times * 3072 * 4096)))
         assert found.bound == "DRAM"
+
+
+def test_products_of_few_steps_have_several_blocks_of_a_multiprocessor() -> None:
+    """Interactions of features, heads of 197 tokens: a tile has little to multiply, and waits for its factors and its stores. Long sums have one block."""
+    interactions = MatmulProblem(27, 27, 64, 2048, staged=0, scattered=1)
+    heads = MatmulProblem(197, 64, 197, 96, columns_contiguous=True, access=(2, 0))
+    for problem in (interactions, heads):
+        best, *others = rank(problem)
+        alone = next(e for e in others if e.config.residents == 1)
+        assert best.config.residents > 1
+        assert best.us < 0.7 * alone.us
+    assert {e.config.residents for e in rank(MatmulProblem(4096, 4096, 4096))} == {1}
+
+
+def test_several_blocks_of_a_multiprocessor_share_its_units() -> None:
+    """A time per tile at least, that units work for it, whatever the number of blocks."""
+    problem = MatmulProblem(4096, 4096, 64)
+    one = MatmulConfig(64, 64, 64, 1, stages=3)
+    tile = tile_time(problem, one)
+    assert 0 < tile.busy < tile.products + tile.epilogue
+    for n in RESIDENTS[:2]:
+        some = replace(one, residents=n, blocks=n * DEFAULT.sms)
+        figures = DEFAULT.products
+        least = problem.tiles(some) / DEFAULT.sms * tile.busy * figures.residents_factor / DEFAULT.clock_mhz
+        assert estimate(problem, some, tile).us >= least
 
 
 def test_rows_that_threads_store_take_longer() -> None:

@@ -13,11 +13,13 @@ from taskfuse.runtime import automatic
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers import forms, segment_search, segment_ways, segmenter
 from taskfuse.schedulers.candidates import INTERNAL
-from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import tensor
+from tests.schedulers.oracle import array
 from tests.schedulers.tried import arguments, built
 
 AUTO = sys.modules["taskfuse.schedulers.auto"]
@@ -30,6 +32,10 @@ STAGES: dict[str, tuple[Any, str]] = {
     "views before products": (forms, "canonical"),
     "products in chunks": (forms, "chunk_long_products"),
     "widened tensors": (forms, "narrowed"),
+    "wide tensors": (forms, "repeated"),
+    "fewer axes": (forms, "narrow"),
+    "packed factors": (forms, "pack_products"),
+    "short sums": (forms, "unroll_short_sums"),
     "gather form": (forms, "gathered"),
     "the beginning": (Search, "_start"),
     "merging": (Search, "_merged"),
@@ -137,3 +143,49 @@ def test_widened_tensors_are_not_moved_into_the_table_of_an_update() -> None:
         x, i, s = tensor("x", 300, 8, dtype=tf.bfloat16), tensor("i", 100, dtype=tf.int32), tensor("s", 100, 8, dtype=tf.bfloat16)
         fusion.add_output(tf.index_add(x, 0, i, tf.mul(s, 2)))
     assert "no form" not in segmenter.choose_segments(fusion).explain()
+
+
+def group_norm(rows: int, groups: int, width: int, side: int) -> tf.Fusion:
+    """Rows of groups of channels are normalized, then scaled channel by channel."""
+    with tf.Fusion("group_norm") as fusion:
+        x = tensor("x", rows, groups * width, side, dtype=tf.bfloat16)
+        weight = tensor("weight", groups * width, 1)
+        y = tf.reshape(tf.cast(x, tf.float32), [rows, groups, width, side])
+        d = y - tf.mean(y, (2, 3), keepdims=True)
+        d = d * tf.rsqrt(tf.mean(tf.square(d), (2, 3), keepdims=True) + 1e-5)
+        fusion.add_output(tf.cast(tf.silu(tf.reshape(d, [rows, groups * width, side]) * weight), tf.bfloat16))
+    return fusion
+
+
+def test_wide_tensors_are_computed_by_each_reader_across_a_view() -> None:
+    """No differences from means are stored in float32: both kernels read the input, and only results of rows cross the cut."""
+    found = segmenter.choose_segments(group_norm(64, 32, 8, 4096))
+    assert len(found.steps) == 2
+    assert sum(size for _, size in found.crossing) < 1e5
+    small = group_norm(3, 2, 4, 16)
+    given = [array(3, 8, 16, dtype=tf.bfloat16), array(8, 1)]
+    form = forms.repeated(small, Sizes(small, None, DEFAULT))
+    assert form is not None
+    assert np.array_equal(form.fusion.evaluate(*given)[0], small.evaluate(*given)[0])
+
+
+def test_wide_tensors_that_are_read_in_place_stay() -> None:
+    with tf.Fusion("rows") as fusion:
+        y = tf.cast(tensor("x", 64, 4096, dtype=tf.bfloat16), tf.float32)
+        d = y - tf.mean(y, 1, keepdims=True)
+        fusion.add_output(d * tf.rsqrt(tf.mean(tf.square(d), 1, keepdims=True)))
+    assert forms.repeated(fusion, Sizes(fusion, None, DEFAULT)) is None
+
+
+def test_what_does_not_depend_on_an_axis_is_computed_once() -> None:
+    """A row that is expanded before it is multiplied: neither as often as it is copied, nor is that the roofline."""
+    with tf.Fusion("expanded") as fusion:
+        x, w = tensor("x", 1, 1024, dtype=tf.bfloat16), tensor("w", 1024, 1024, dtype=tf.bfloat16)
+        fusion.add_output(tf.broadcast_to(x, [4096, 1024]) @ w)
+    found = segmenter.choose_segments(fusion)
+    assert any("drop_axes" in line for line in found.moved)
+    assert found.us < 20
+    assert found.bound < 10
+    with tf.Fusion("plain") as fusion:
+        fusion.add_output(tensor("x", 8, 16) @ tensor("w", 16, 8))
+    assert forms.narrow(fusion) is None

@@ -41,6 +41,25 @@ def test_rows_of_odd_length_are_packed(dtype: tf.DType, a: str, b: str) -> None:
     assert not any("copied by threads" in note for note in found.steps[-1].schedule.notes)
 
 
+def test_what_makes_a_factor_packs_it_beside_a_copy_of_the_other() -> None:
+    with tf.Fusion("layer") as fusion:
+        x, w = tf.define_tensor([4096, 1023], dtype=tf.bfloat16, name="x"), tf.define_tensor([1023, 777], dtype=tf.bfloat16, name="w")
+        fusion.add_output(tf.gelu(tf.relu(x) @ w))
+    run = tf.compile(fusion, "sim", cache=False)
+    assert run.schedule is not None
+    assert "pack_factors(2, 8, [0, 1])" in run.schedule.code
+    assert len(run.kernels) == 2
+    assert "TMA" in str(run.kernels[-1])
+    assert run.schedule.us < 40
+
+
+def test_a_batch_of_one_is_no_axis() -> None:
+    with tf.Fusion("one") as fusion:
+        x, w = tf.define_tensor([1, 4096, 1023], dtype=tf.bfloat16), tf.define_tensor([1, 1023, 777], dtype=tf.bfloat16)
+        fusion.add_output(x @ w)
+    assert packs(fusion)
+
+
 @pytest.mark.parametrize("dtype", [tf.float8_e4m3, tf.int8])
 def test_factors_of_8_bits_are_transposed_alone(dtype: tf.DType) -> None:
     found = choose_segments(product(4096, 4096, 4096, dtype, "mk", "kn"))

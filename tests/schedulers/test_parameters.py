@@ -29,7 +29,9 @@ IDS = [f"{type(config).__name__}.{name}" for config, name in FIELDS]
 @pytest.mark.parametrize(("config", "name"), FIELDS, ids=IDS)
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, float("nan"), float("inf"), "2", (1,), [2], np.bool_(True)], ids=repr)
 def test_no_value_of_another_kind(config: Any, name: str, value: object) -> None:
-    if (name, value) == ("in_flight", 0) or (isinstance(getattr(config, name), bool) and value is True):
+    if value == 0 and name in type(config).LEAST and not isinstance(value, bool | np.bool_):
+        return
+    if isinstance(getattr(config, name), bool) and value is True:
         return
     with pytest.raises(UnsupportedError, match=r"^this [A-Z][A-Za-z]+Config is not supported: ") as caught:
         replace(config, **{name: value})
@@ -63,6 +65,12 @@ TEXTS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: FallbackConfig(1025), "this FallbackConfig is not supported: 1025 threads", "a block has at most 1024 threads"),
     (lambda: RowConfig(blocks=65536), "this RowConfig is not supported: 65536 blocks of each row", "a grid has at most 65535 along y"),
     (lambda: MatmulConfig(in_flight=-1), "this MatmulConfig is not supported: in_flight is -1", "use 0 or more"),
+    (lambda: MatmulConfig(residents=2, cluster=2), "this MatmulConfig is not supported: residents = 2, and cluster = 2", "use residents=1"),
+    (
+        lambda: MatmulConfig(64, 128, warpgroups=1, residents=3),
+        "this MatmulConfig is not supported: 3 blocks of a multiprocessor, whose threads have 88 registers and 64 accumulators each",
+        "use fewer residents or a smaller tile",
+    ),
     (lambda: RowConfig(keep=TEXT), "this RowConfig is not supported: keep is 'x'", "use a tf.schedulers.Keep"),
 ]
 

@@ -93,3 +93,12 @@ def test_threads_join_the_results_of_blocks_together() -> None:
     known, unknown = (RowProblem(1, 1 << 20, loads=(4,), is_constant=c) for c in (True, False))
     assert estimate(known, more).us < estimate(known, config).us
     assert estimate(unknown, more).us > estimate(known, more).us + 3.0
+
+
+def test_few_columns_are_spread_over_all_multiprocessors() -> None:
+    """Sums of the rows of a small matrix, as for the gradient of a bias: blocks are as narrow as whole sectors."""
+    few, many = (RowProblem(columns, 512, 8, False, loads=(2,), store_bytes=0) for columns in (2304, 65536))
+    assert rank(few)[0].config.rows * few.width * 2 == 32
+    assert rank(many)[0].config.rows >= 8
+    wide = RowProblem(2304, 512, 4, False, loads=(4,), store_bytes=0)
+    assert all(e.config.rows * wide.width * 4 >= 32 for e in rank(wide))

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
+from taskfuse.count import count
+from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import TransposeConfig
 from tests.schedulers.automatic import transposed
 from tests.schedulers.oracle import array, checked
@@ -28,6 +30,38 @@ def test_a_matrix_and_its_transpose() -> None:
         fusion.add_output(x + x.T * y + tf.exp(b))
         fusion.add_output(x - y.T)
     assert checked(fusion, [array(33, 33), array(33, 33), array(33)]).steps[0].schedule.scheduler == "transpose"
+
+
+def patches(batch: int, side: int, patch: int, channels: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
+    """Rows of patches, whose channels are innermost, as an image of planes."""
+    with tf.Fusion("patches") as fusion:
+        x = tf.define_tensor([batch, side * side, patch * patch * channels], dtype=dtype, name="x")
+        y = tf.permute(tf.reshape(x, [batch, side, side, patch, patch, channels]), [0, 5, 1, 3, 2, 4])
+        fusion.add_output(tf.exp(tf.reshape(y, [batch, channels, side * patch, side * patch])))
+    return fusion
+
+
+@pytest.mark.parametrize(("channels", "rows"), [(16, 16), (32, 32), (48, 32), (64, 0)])
+def test_patches_become_an_image_in_vectors(channels: int, rows: int) -> None:
+    fusion = patches(2, 8, 2, channels)
+    found = checked(fusion, [array(2, 64, 4 * channels, dtype=tf.bfloat16)])
+    config = found.steps[0].schedule.config
+    assert isinstance(config, TransposeConfig)
+    assert (config.vector, config.turned, config.rows) == (8, 8, rows)
+
+
+def test_patches_are_read_and_stored_in_whole_sectors() -> None:
+    fusion = patches(16, 32, 2, 16)
+    tf.schedulers.transpose(fusion)
+    assert count(tf.lower(fusion), {}).coalesced == 1.0
+    plain = patches(16, 32, 2, 16)
+    tf.schedulers.pointwise(plain)
+    assert count(tf.lower(plain), {}).coalesced < 0.5
+
+
+def test_channels_of_less_than_a_sector_are_left_to_pointwise() -> None:
+    with pytest.raises(UnsupportedError, match="contiguous along the last axis of the outputs, or along none"):
+        tf.schedulers.transpose(patches(2, 8, 2, 3))
 
 
 @pytest.mark.parametrize("end", [1, 5])

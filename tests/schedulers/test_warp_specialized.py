@@ -108,3 +108,29 @@ def test_planted_mistakes_in_several_contractions() -> None:
     for old, new in {line: line.replace("desc(tv12[", "desc(tv11["), "WAIT_GROUP wgmma <= 0": "WAIT_GROUP wgmma <= 1"}.items():
         assert old in text
         assert verify(parse_kernel(text.replace(old, new))).verdict is not Verdict.PROVED, new
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tf.schedulers.MatmulConfig(128, 64, stages=2, blocks=2),
+        tf.schedulers.MatmulConfig(128, 48, stages=2, blocks=2),
+        tf.schedulers.MatmulConfig(64, 32, warpgroups=1, stages=2, blocks=2, residents=2),
+        tf.schedulers.MatmulConfig(64, 16, warpgroups=1, stages=2, blocks=1),
+        tf.schedulers.MatmulConfig(64, 64, stages=2, blocks=2, kind=tf.schedulers.MatmulKind.PINGPONG),
+    ],
+)
+def test_rows_of_odd_length_are_stored_element_by_element(config: tf.schedulers.MatmulConfig) -> None:
+    """From where a warp staged them, neighbors by neighboring lanes; also of a batch, and where threads load a factor for the same reason."""
+    with tf.Fusion("odd") as fusion:
+        a, b = tf.define_tensor((2, 70, 64), tf.bfloat16, name="a"), tf.define_tensor((2, 77, 64), tf.bfloat16, name="b")
+        fusion.add_output(tf.relu(a @ b.mT))
+    tf.schedulers.matmul(fusion, config)
+    kernel = tf.lower(fusion)
+    assert verify(kernel).verdict is Verdict.PROVED
+    assert kernel.residents == config.residents
+    rng = np.random.default_rng(0)
+    given = [rng.integers(-3, 4, (2, n, 64)).astype(tf.bfloat16.numpy) for n in (70, 77)]
+    assert np.array_equal(kernel.simulate(*given, seed=0)[0], fusion.evaluate(*given)[0])
+    unordered = parse_kernel("\n".join(line for line in str(kernel).splitlines() if not ("SYNC warp" in line and "crosses lanes" in line)))
+    assert verify(unordered).verdict is not Verdict.PROVED

@@ -90,7 +90,7 @@ def moved_guards(guards: frozenset[Guard], values: Mapping[str, Expr]) -> frozen
     )
 
 
-class Case(NamedTuple):
+class FormCase(NamedTuple):
     """What an element is under some conditions."""
 
     conditions: tuple[Expr, ...]
@@ -116,12 +116,12 @@ class LinearForms:
     def __init__(self, elements: ElementPairs, stops: frozenset[str]) -> None:
         self.elements = elements
         self.stops = stops
-        self._known: dict[tuple[At, Facts], tuple[Case, ...]] = {}
+        self._known: dict[tuple[At, Facts], tuple[FormCase, ...]] = {}
         self._names: dict[At, set[At]] = {}
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
-    def cases(self, at: At, facts: Facts) -> tuple[Case, ...]:
+    def cases(self, at: At, facts: Facts) -> tuple[FormCase, ...]:
         """An element as linear forms of others, each where its conditions hold.
 
         Raises:
@@ -143,11 +143,11 @@ class LinearForms:
         found = self.cases(at, facts)
         return found[0].form if len(found) == 1 and not found[0].conditions else None
 
-    def _cases(self, at: At, facts: Facts) -> Iterator[Case]:
+    def _cases(self, at: At, facts: Facts) -> Iterator[FormCase]:
         at = at.side.seen(at, facts)
         value = number(at)
         if value is not None:
-            yield Case((), LinearForm(constant=value))
+            yield FormCase((), LinearForm(constant=value))
             return
         d = self.defined(at)
         chosen = list(at.side.open_cases(at.operand, facts)) if d is not None and isinstance(at.operand, Access) else []
@@ -163,15 +163,15 @@ class LinearForms:
         d = at.side.defined(at.operand)
         return None if d is None or d.tensor in self.stops else d
 
-    def _each(self, chosen: Sequence[ChoiceOf], facts: Facts) -> Iterator[Case]:
+    def _each(self, chosen: Sequence[ChoiceOf], facts: Facts) -> Iterator[FormCase]:
         for value, conditions in each_value(chosen, facts):
             for case in self.cases(value, assuming(facts, conditions)):
-                yield Case((*conditions, *case.conditions), case.form)
+                yield FormCase((*conditions, *case.conditions), case.form)
 
-    def _of_function(self, at: At, d: Definition, rule: Apply, facts: Facts) -> Iterator[Case]:
+    def _of_function(self, at: At, d: Definition, rule: Apply, facts: Facts) -> Iterator[FormCase]:
         assert isinstance(at.operand, Access)
         operands = [at.side.at(o, points(at.operand.index)) for o in rule.operands]
-        made: list[Case] = []
+        made: list[FormCase] = []
         if rule.dtype.is_float and d.dtype.is_float:
             if rule.op.rule is DTypeRule.SELECT:
                 value = self.decided(operands, facts)
@@ -179,7 +179,7 @@ class LinearForms:
                     yield _leaf(at)
                     return
                 guards, chosen = value
-                made = [Case(c.conditions, replace(c.form, guards=c.form.guards | guards, raw=c.form.raw - guards)) for c in self.cases(chosen, facts)]
+                made = [FormCase(c.conditions, replace(c.form, guards=c.form.guards | guards, raw=c.form.raw - guards)) for c in self.cases(chosen, facts)]
             else:
                 made = list(self._sums(rule, operands, facts))
         narrowed = rounds(at, d, rule)
@@ -189,11 +189,11 @@ class LinearForms:
             yield from made
         elif any(c.form.guards or any(reference(a) is not None for a, _ in c.form.terms) for c in made):
             for c in made:
-                yield Case(c.conditions, replace(c.form, narrowed=c.form.narrowed | narrowed))
+                yield FormCase(c.conditions, replace(c.form, narrowed=c.form.narrowed | narrowed))
         else:
             yield _leaf(at)
 
-    def _sums(self, rule: Apply, operands: Sequence[At], facts: Facts) -> Iterator[Case]:
+    def _sums(self, rule: Apply, operands: Sequence[At], facts: Facts) -> Iterator[FormCase]:
         """The function of linear forms, if that is one; nothing, if not."""
         name = rule.op.name
         if rule.op in CONVERSIONS:
@@ -202,25 +202,25 @@ class LinearForms:
         elif name in ("neg", "add", "sub"):
             for first in self.cases(operands[0], facts):
                 if name == "neg":
-                    yield Case(first.conditions, first.form.times(Fraction(-1)))
+                    yield FormCase(first.conditions, first.form.times(Fraction(-1)))
                     continue
                 inside = assuming(facts, first.conditions)
                 for second in self.cases(operands[1], inside):
                     other = second.form if name == "add" else second.form.times(Fraction(-1))
-                    yield Case((*first.conditions, *second.conditions), first.form + other)
+                    yield FormCase((*first.conditions, *second.conditions), first.form + other)
         elif name in ("mul", "div"):
             for one, other in ((0, 1), (1, 0)) if name == "mul" else ((0, 1),):
                 by = self.only(operands[other], facts)
                 if by is not None and not by.terms and by.constant and isinstance(by.constant, Fraction):
                     q = by.constant if name == "mul" else 1 / by.constant
-                    yield from (Case(c.conditions, c.form.times(q)) for c in self.cases(operands[one], facts))
+                    yield from (FormCase(c.conditions, c.form.times(q)) for c in self.cases(operands[one], facts))
                     return
         elif name == "fma":
             by = self.only(operands[1], facts)
             if by is not None and not by.terms and by.constant and isinstance(by.constant, Fraction):
                 for first in self.cases(operands[0], facts):
                     for second in self.cases(operands[2], assuming(facts, first.conditions)):
-                        yield Case((*first.conditions, *second.conditions), first.form.times(by.constant) + second.form)
+                        yield FormCase((*first.conditions, *second.conditions), first.form.times(by.constant) + second.form)
 
     # -- choices by data ------------------------------------------------------------------------------------------------------------
 
@@ -411,9 +411,9 @@ def rounds(at: At, d: Definition, rule: Apply) -> frozenset[DType]:
     return frozenset((*made, d.dtype) if not contains(d.dtype, computed) else made)
 
 
-def _leaf(at: At) -> Case:
+def _leaf(at: At) -> FormCase:
     raw = frozenset([Guard(at)]) if reference(at) is not None else frozenset[Guard]()
-    return Case((), LinearForm(((at, Fraction(1)),), raw=raw))
+    return FormCase((), LinearForm(((at, Fraction(1)),), raw=raw))
 
 
 def _name(at: At) -> object:

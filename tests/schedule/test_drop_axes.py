@@ -1,0 +1,72 @@
+"""drop_axes: a reduction without the axes that its terms do not depend on; the math stays, and is proved; refused with a reason."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.check import Verdict
+from taskfuse.check.rewrites.verify import rewritings
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import MODULAR
+from tests.check.rewrites.rewritten import is_proved
+
+RNG = np.random.default_rng(0)
+
+
+def expanded(rows: int | str = 6, is_output: bool = False) -> tuple[tf.Fusion, tf.TensorView]:
+    """One row, expanded to several before it is multiplied."""
+    with tf.Fusion("expanded") as fusion:
+        x, w = tf.define_tensor([1, 8], name="x"), tf.define_tensor([8, 5], name="w")
+        y = tf.matmul(tf.broadcast_to(x, [rows, 8]), w)
+        fusion.add_output(y if is_output else tf.exp(y))
+        fusion.add_output(tf.define_tensor([rows, 5], name="z") + 1)
+    return fusion, y
+
+
+def arguments(fusion: tf.Fusion) -> list[np.ndarray]:
+    return [RNG.uniform(-1, 1, tuple(6 if str(e) == "M" else int(str(e)) for e in tv.shape)).astype(np.float32) for tv in fusion.inputs]
+
+
+@pytest.mark.parametrize("rows", [6, "M"])
+@pytest.mark.parametrize("is_output", [False, True])
+def test_the_math_stays_and_is_proved(rows: int | str, is_output: bool) -> None:
+    fusion, y = expanded(rows, is_output)
+    given = arguments(fusion)
+    wanted = evaluate(fusion, given, MODULAR)
+    new = y.drop_axes()
+    assert [str(e) for e in new.shape] == ["5"]
+    assert fusion.is_view(y) is not is_output
+    for a, b in zip(evaluate(fusion, given, MODULAR), wanted, strict=True):
+        assert np.array_equal(a, b)
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict is Verdict.PROVED
+    assert is_proved(rewritings(kernel))
+    assert np.allclose(kernel.simulate(*given, seed=0)[0], fusion.evaluate(*given)[0], rtol=1e-5)
+
+
+def split(tv: tf.TensorView) -> None:
+    tv.split(0, 2)
+    tv.drop_axes()
+
+
+def whole(tv: tf.TensorView) -> None:
+    with tf.Fusion("whole"):
+        (tf.define_tensor([4, 8]) @ tf.define_tensor([8, 5])).drop_axes()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (whole, "its terms depend on all of its axes"),
+        (split, "call drop_axes before split"),
+        (lambda tv: tv.fusion.outputs[0].drop_axes(), "is not a reduction"),
+    ],
+)
+def test_refusals(call: Callable[[tf.TensorView], object], text: str) -> None:
+    _, y = expanded()
+    with pytest.raises(ScheduleError, match=text):
+        call(y)
