@@ -66,7 +66,8 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             reason = f"the atom {atom.name} takes its factors from registers, and {read.tensor.name} lives in {memory.value} memory"
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4, or with fragment(axes, atom, operand)")
         by_threads = read.tensor.schedule.atom is None or read.tensor.schedule.atom.bounds is not Bounds.COVER
-        if by_threads and overhanging(tv, st.indexer.ranges.facts) and not st.tails.run(read.tensor):
+        ends = overhanging(tv, st.indexer.ranges.facts).values()  # past other ends than those of sums are rows and columns that nobody reads
+        if by_threads and any(end.is_reduction for end in ends) and not st.tails.run(read.tensor):
             reason = f"its atom computes whole tiles, and past the end of an axis {read.tensor.name} is not provably written"
             raise refused(tv, reason, f"split by divisors, or copy {read.tensor.name} from Shared memory, where it has room for whole tiles")
     (a, a_place), (b, b_place) = factors
