@@ -59,7 +59,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (
 )
 """The most specialized first; the last takes what the others refuse."""
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:5]
+PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:6]
 """Schedulers of matrix products."""
 
 

@@ -40,6 +40,7 @@ def matmul_parameters(chooser: Chooser) -> SpelledArgument | None:
         "cluster": cluster,
         "is_swapped": chooser.chance(5),
         "half": half,
+        "residents": 2 if chooser.chance(10) else 1,
     }
     return _spelled(MatmulConfig, values)
 

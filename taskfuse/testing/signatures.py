@@ -57,6 +57,9 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "grouped_matmul_tiled": "takes a table of promised values: taskfuse.testing.grouped",
     "grouped_matmul_aligned": "takes a table of promised values: taskfuse.testing.grouped",
     "varlen_attention": "takes tables of promised values",
+    "scaled_dot_product_attention_backward": "takes a result and the logarithms of its sums, which random tensors are not",
+    "conv2d": "a convolution, as conv1d is, of images",
+    "conv3d": "a convolution, as conv1d is, of volumes",
     "paged_attention": "takes a table of pages, and one of lengths",
 }
 """Ops that cannot be called so, and why."""

@@ -274,11 +274,11 @@ def far(found: Candidates, bound: float) -> tuple[Scheduler, float]:
 
 def test_a_far_one_is_followed_by_those_of_its_other_parameters_that_are_counted_for_least() -> None:
     def us(config: Any) -> float:
-        made = product(3200, 80, 201)
+        made = product(6400, 80, 401)
         tf.schedulers.simt_gemm(made, config)
         return count(tf.lower(made), {}, DEFAULT).us
 
-    found = auto_candidates(product(3200, 80, 201))
+    found = auto_candidates(product(6400, 80, 401))
     first, before = far(found, 4.0)
     second = found.best
     assert second is not None

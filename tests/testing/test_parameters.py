@@ -21,5 +21,6 @@ def test_all_kinds_of_parameters_are_drawn() -> None:
     assert {c.half for c in configs} == {None, *tf.tiles.Half}
     assert {c.kind for c in configs} == {*tf.schedulers.MatmulKind}
     assert {c.cluster for c in configs} == {1, 2}
+    assert {c.residents for c in configs} == {1, 2}
     lists = [found.value for seed in range(20) if (found := DRAWN["products"](RandomChooser(seed))) is not None]
     assert {c.is_dynamic for c in lists} == {True, False}

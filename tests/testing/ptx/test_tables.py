@@ -29,9 +29,9 @@ def test_threads_with_rows_of_their_own(dtype: tf.DType) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("x[r + min(max(offsets[blockIdx_x]", "x[r + min(max(offsets[blockIdx_x + 1]"),
+        ("x[r + element]", "x[r + element_1]"),
         ("max(offsets[blockIdx_x], 0)", "offsets[blockIdx_x]"),
-        ("M) - min(", "M + 3) - min("),
+        ("offsets[blockIdx_x + 1], 0), M)", "offsets[blockIdx_x + 1], 0), M + 3)"),
     ],
 )
 def test_what_reads_other_elements_is_a_difference(old: str, new: str) -> None:
