@@ -33,14 +33,13 @@ def close(found: NDArray[Any], wanted: NDArray[Any]) -> None:
     np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize(
-    ("tile", "config"),
+    ("tile", "config", "is_causal"),
     [
-        (64, AttentionConfig(1, 32, 2)),
-        (64, AttentionConfig(1, 64, 3, blocks=3)),
-        (128, AttentionConfig(2, 64, 2)),
-        (128, AttentionConfig(1, 128, 2)),  # two blocks for each tile
+        (64, AttentionConfig(1, 32, 2), False),
+        (64, AttentionConfig(1, 64, 3, blocks=3), True),
+        (128, AttentionConfig(2, 64, 2), True),
+        (128, AttentionConfig(1, 128, 2), False),  # two blocks for each tile
     ],
 )
 def test_sequences(tile: int, config: AttentionConfig, is_causal: bool) -> None:
