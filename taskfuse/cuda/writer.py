@@ -15,7 +15,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue, dtype_of
 
 _KEYWORDS = frozenset(
     re.findall(
@@ -188,16 +188,8 @@ class Writer:
                 return scope.indices.text(value)
 
     def dtype(self, operand: Operand) -> DType:
-        """The dtype that an operand has before it is converted."""
-        match operand:
-            case Access():
-                return self.places[operand.buffer].dtype
-            case Immediate():
-                return operand.dtype
-            case ScalarValue(name=name):
-                return self._scalars[name]
-            case IndexOf():
-                return int64
+        """See :func:`~taskfuse.kir.operands.dtype_of`."""
+        return dtype_of(operand, lambda name: self.places[name].dtype if isinstance(operand, Access) else self._scalars[name])
 
     def operand(self, operand: Operand, dtype: DType, scope: TextScope) -> str:
         """The text of an operand converted to ``dtype``."""

@@ -5,10 +5,12 @@ What a field of a statement holds is its type (:mod:`taskfuse.kir.fields`); the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
+from taskfuse.dtypes import DType, int64
 from taskfuse.ir.expr import Literal
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.shared_layouts import Major
@@ -45,6 +47,17 @@ class IndexOf:
 
 
 Operand = Access | Immediate | ScalarValue | IndexOf
+
+
+def dtype_of(operand: Operand, named: Callable[[str], DType]) -> DType:
+    """The dtype that an operand has before it is converted. ``named``: that of the elements of a buffer or tensor, or of a scalar argument."""
+    match operand:
+        case Access(buffer=name) | ScalarValue(name=name):
+            return named(name)
+        case Immediate(dtype=dtype):
+            return dtype
+        case IndexOf():
+            return int64
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.dtypes import DType, int64
+from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.values import Values
-from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue, dtype_of
 from taskfuse.kir.witness import Apply, Definition, Find, Iterate, Pick, Reduce, Send
 
 Array = NDArray[Any]
@@ -144,13 +144,7 @@ class PointValues(ABC):
 
     def dtype(self, operand: Operand) -> DType:
         """The dtype of an operand."""
-        match operand:
-            case Access(buffer=name) | ScalarValue(name=name):
-                return self.dtypes[name]
-            case Immediate(dtype=dtype):
-                return dtype
-            case IndexOf():
-                return int64
+        return dtype_of(operand, self.dtypes.__getitem__)
 
     def inside(self, rule: Find | Send, point: Point, count: int) -> tuple[Point, NDArray[np.bool_]]:
         """The symbols of a rule with values, counted from 0, and where all of these are inside; they are 0 elsewhere."""

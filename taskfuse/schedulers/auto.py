@@ -40,27 +40,11 @@ from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (
-    attention,
-    back_to_back,
-    matmul,
-    products,
-    mma_gemm,
-    simt_gemm,
-    reduction,
-    online,
-    normalization,
-    scan,
-    cat,
-    transpose,
-    pointwise,
-    scatter,
-    fallback,
-)
-"""The most specialized first; the last takes what the others refuse."""
-
-PRODUCTS: Final[tuple[Scheduler, ...]] = SCHEDULERS[:6]
+PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, products, mma_gemm, simt_gemm)
 """Schedulers of matrix products."""
+
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
+"""The most specialized first; the last takes what the others refuse."""
 
 
 def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]:

@@ -14,7 +14,7 @@ from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, Facts, and_, conjuncts, const, eq, ge, gt, le, lt, ne, not_, or_, prove, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
-from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, dtype_of
 from taskfuse.kir.walk import map_operand
 from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 
@@ -82,13 +82,7 @@ class Definitions:
 
     def dtype(self, operand: Operand) -> DType:
         """The dtype of an operand's values."""
-        match operand:
-            case Access(buffer=name) | ScalarValue(name=name):
-                return self.dtypes[name]
-            case Immediate(dtype=dtype):
-                return dtype
-            case IndexOf():
-                return int64
+        return dtype_of(operand, self.dtypes.__getitem__)
 
     def defined(self, operand: Operand) -> Definition | None:
         """The definition of the tensor that an operand is an element of; ``None`` for an input and for other operands."""

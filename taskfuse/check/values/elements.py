@@ -20,7 +20,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, compile_expr, evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
-from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarValue, dtype_of
 from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 
 Symbols = Mapping[str, int | Ints]
@@ -121,15 +121,7 @@ class Elements:
 
     def operand_dtype(self, operand: Operand) -> DType:
         """The dtype of a definition's operand."""
-        match operand:
-            case Access(buffer=name):
-                return self.tensors[name].dtype
-            case Immediate(dtype=dtype):
-                return dtype
-            case ScalarValue(name=name):
-                return self.scalars[name][1]
-            case IndexOf():
-                return int64
+        return dtype_of(operand, lambda name: self.tensors[name].dtype if isinstance(operand, Access) else self.scalars[name][1])
 
     def points(self, extents: tuple[int, ...]) -> dict[str, int | Ints]:
         """The symbols of all points of an iteration space, in a row."""
