@@ -274,8 +274,8 @@ class _MmaGemm:
         factors = [script.new(tile, "cache_after") for tile in tiles]
         self._warps(acc, factors)
         script.parallelize_like(acc, [*tiles, *factors, *behind])
-        for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):
-            self._tile(tile, factor)
+        for tile, factor, rows_of_tile in zip(tiles, (problem.a, problem.b), (self.config.tile_m, self.config.tile_n), strict=True):
+            self._tile(tile, factor, rows_of_tile * self.config.tile_k)
         self._factors(factors)
         self._epilogue(acc, behind)
 
@@ -310,15 +310,17 @@ class _MmaGemm:
         for axis in range(at + 2, at + 5):
             call.bind(axis, P.Unroll)
 
-    def _tile(self, tile: TensorView, factor: PairFactor) -> None:
+    def _tile(self, tile: TensorView, factor: PairFactor, elements: int) -> None:
+        """[.., elements of a tile] to [.., one after another, warps, lanes, vector]: each thread has some, or a condition would choose those that copy."""
         script, c, at = self.script, self.config, self.steps
         script.comment(f"{factor.tensor.name}: elements of a tile over all threads")
         call, pad = script.on(tile), _padding(factor)
         call.set_allocation_domain(Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})"))
         for _ in range(len(tile.loop) - at - 1):
             call.merge(at)
-        is_async = factor.vector * tile.dtype.itemsize in ASYNC_BYTES
-        call.split(at, factor.vector if is_async else 1).split(at, c.threads).split(at + 1, c.warps[1] * WARP).split(at + 2, WARP)
+        vector = max(1, min(factor.vector, elements // c.threads))
+        is_async = vector * tile.dtype.itemsize in ASYNC_BYTES
+        call.split(at, vector if is_async else 1).split(at, c.threads).split(at + 1, c.warps[1] * WARP).split(at + 2, WARP)
         call.bind(at + 1, P.TIDz).bind(at + 2, P.TIDy).bind(at + 3, P.TIDx)
         if is_async:  # else one element at a time: past the end of k a copy writes zeros, and vectors do not
             call.set_atom(atoms.CP_ASYNC, [at + 4])

@@ -71,6 +71,13 @@ def test_odd_shapes_of_every_type_and_layout(m: int, n: int, k: int, dtype: tf.D
     runs(product(spec, {"m": m, "n": n, "k": k}, dtype), spec, tf32=True)
 
 
+@pytest.mark.parametrize("k", [1, 8, 9])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=str)
+def test_tiles_with_fewer_vectors_than_threads(dtype: tf.DType, k: int) -> None:
+    """Each thread copies: shorter vectors, where rows of the factors are contiguous and the sum is short."""
+    runs(product("mk,kn->mn", {"m": 33, "n": 40, "k": k}, dtype), "mk,kn->mn", tf32=True)
+
+
 def test_symbolic_extents() -> None:
     extents = {c: tf.dim(c.upper(), min=1) for c in "mk"} | {"n": tf.dim("N", min=1)}
     with tf.Fusion("product") as fusion:
