@@ -19,8 +19,9 @@ from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
 from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
+from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
@@ -99,7 +100,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 def find(fusion: Fusion) -> Attention:
     """The two products and what is between them. Raises :class:`UnsupportedError`."""
     exprs = needed(fusion)
-    products = [e for e in exprs if isinstance(e, Reduction) and e.combine.name == "add" and e.body.name == "mul" and matrices(fusion, e) is not None]
+    products = [e for e in exprs if isinstance(e, Reduction) and matrices(fusion, e) is not None]
     if len(products) != 2:
         raise refuse(fusion, "attention", f"it has {len(products)} matrix products, not two", "tf.compile cuts other fusions")
     first, second = products
@@ -226,7 +227,7 @@ class _Walk:
     def _find(self) -> None:
         """The products by chunks."""
         fusion = self.fusion
-        products = [e for e in fusion.exprs() if isinstance(e, Reduction) and e.body.name == "mul" and len(e.terms) == 2]
+        products = [e for e in fusion.exprs() if computes(e, SUM_OF_PRODUCTS)]
         self.walk = next(e.output for e in products if e.rescaled is not None)
         self.scores = next(e.output for e in products if e.rescaled is None and depends(fusion, self.walk, (e.output,)))
 

@@ -25,7 +25,7 @@ from taskfuse.ir.contraction import Factors
 from taskfuse.ir.expr import FirstValid, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.scalar import ONE, Const
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -91,7 +91,7 @@ def find(fusion: Fusion) -> BackToBack:
     """The products and their axes. Raises :class:`UnsupportedError`."""
     exprs = needed(fusion)
     reductions = [e for e in exprs if isinstance(e, Reduction)]
-    products = [e for e in reductions if e.combine.name == "add" and e.body.name == "mul" and matrices(fusion, e) is not None]
+    products = [e for e in reductions if matrices(fusion, e) is not None]
     if len(products) < 2 or len(products) < len(reductions):
         raise refuse(fusion, NAME, f"it has {len(products)} matrix products of {len(reductions)} reductions", "tf.compile cuts other fusions")
     for e in products:
@@ -112,10 +112,11 @@ def find(fusion: Fusion) -> BackToBack:
     walked = last[0].root[found[last[0]].summed[0]]
     if not all(keys.equal(tv.root[found[tv].summed[0]], walked) for tv in last):
         raise refuse(fusion, NAME, "the last products sum over several axes")
-    sides = {tv: _sides(found[tv], [p for p, a in enumerate(tv.root) if keys.equal(a, walked)]) for tv in first}
-    if any(s is None for s in sides.values()):
+    if walked.extent is ONE:
+        raise refuse(fusion, NAME, "the last products sum over one element", "without tensor cores such products are as fast")
+    known = {tv: _sides(keys, tv, found[tv], walked) for tv in first}
+    if not all(len(s.rows) == 1 and len(s.columns) == 1 and keys.equal(tv.root[next(iter(s.columns))], walked) for tv, s in known.items()):
         raise refuse(fusion, NAME, "a first product has several axes of rows, or not the axis that the last ones sum")
-    known = {tv: s for tv, s in sides.items() if s is not None}
     rows = {tv: next(iter(known[tv].rows)) for tv in first}
     row = first[0].root[rows[first[0]]]
     if not all(keys.equal(tv.root[rows[tv]], row) for tv in first):
@@ -165,11 +166,9 @@ def _factors(fusion: Fusion, tv: TensorView) -> Factors:
     return found
 
 
-def _sides(two: Factors, along: Sequence[int]) -> Factors | None:
-    """The factors of a first product, that with the rows first; ``None`` if it has several axes of rows, or not one of what is walked."""
-    sides = two if two.columns.intersection(along) else two.swapped()
-    is_known = len(sides.rows) == 1 and len(sides.columns) == 1 and sides.columns.issubset(along)
-    return sides if is_known else None
+def _sides(keys: Keys, tv: TensorView, two: Factors, along: Axis) -> Factors:
+    """The factors of a first product, that with the rows first: columns are along an axis that is walked."""
+    return two if any(keys.equal(tv.root[p], along) for p in two.columns) else two.swapped()
 
 
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
@@ -222,12 +221,9 @@ class _BackToBackWalk:
         self.wide = [tv for tv in outs if tv.dtype.itemsize != ITEMSIZE]
         self.held: list[TensorView] = []
         self.streamed: list[TensorView] = []
-        keys = Keys(fusion)
+        keys, (_, element) = Keys(fusion), self._walked(self.last[0])
         for tv in self.first:
-            two = _factors(fusion, tv)
-            chunk = next(a for a in self._walked(self.last[0]))
-            along = [p for p, a in enumerate(tv.root) if keys.equal(a, chunk)]
-            sides = two if two.columns.intersection(along) else two.swapped()
+            sides = _sides(keys, tv, _factors(fusion, tv), element)
             self.held.append(copied(script, tv, sides.places[0]))
             self._stream(tv, sides.places[1])
         for tv in self.last:
@@ -236,9 +232,9 @@ class _BackToBackWalk:
             self._stream(tv, place)
         for tv in (*self.held, *self.streamed):
             script.on(tv).set_memory_type(MemoryType.Shared)
-        row, along = self._row(self.first[0]), self._walked(self.last[0])[0]
+        row = self._row(self.first[0])
         for e in needed(fusion):
-            for k in _reads(fusion, e, row, along) if isinstance(e, Pointwise) and not among(e.output, self.held) else ():
+            for k in _reads(fusion, e, row, element) if isinstance(e, Pointwise) and not among(e.output, self.held) else ():
                 o = storage_operands(fusion, e)[k]
                 assert isinstance(o, Read)
                 script.new(o.tensor, "cache_after", e.output, k)
@@ -275,9 +271,8 @@ class _BackToBackWalk:
 
     def _row(self, tv: TensorView) -> Axis:
         """The axis of the rows of a first product."""
-        two = _factors(self.fusion, tv)
-        keys, (along, _) = Keys(self.fusion), self._walked(self.last[0])
-        sides = two if any(keys.equal(tv.root[p], along) for p in two.columns) else two.swapped()
+        _, element = self._walked(self.last[0])  # of one chunk alone there is no axis of chunks
+        sides = _sides(Keys(self.fusion), tv, _factors(self.fusion, tv), element)
         return tv.root[next(iter(sides.rows))]
 
     # -- loops ------------------------------------------------------------------------------------------------------------------------

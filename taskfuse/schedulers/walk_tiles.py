@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taskfuse.ir import atoms
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
 from taskfuse.ir.axes import iteration_point
-from taskfuse.ir.contraction import Factors, factors
+from taskfuse.ir.contraction import Factors, computes, factors
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
@@ -22,7 +22,7 @@ from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 def matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
     """The factors of a matrix product; ``None`` for another reduction."""
-    found = factors(fusion, expr)
+    found = factors(fusion, expr) if computes(expr, SUM_OF_PRODUCTS) else None
     return found if found is not None and found.make_a_matrix else None
 
 

@@ -89,6 +89,8 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], BackToBackConfig, tuple[int, int
     "queries, whole chunks": (lambda: of_queries(64, 32, ("B",), sizes=(70, 128)), C(1, 64, 2), (70, 128)),
     "queries, groups of heads": (lambda: of_queries(heads=("B", 4), key_heads=("B", 2), sizes=("M", 64)), C(1, 32, 3), (5, 64)),
     "one query, one key": (of_queries, C(1, 16, 2), (1, 1)),
+    "queries, one chunk": (lambda: of_queries(is_causal=True, sizes=(96, 64)), C(1, 64, 2), (96, 64)),
+    "keys, one chunk": (lambda: of_keys(sizes=(64, 96)), C(1, 64, 2), (64, 96)),
     "keys": (of_keys, C(1, 32, 2), (50, 70)),
     "keys, whole chunks": (lambda: of_keys(32, 64, ("B",), sizes=(128, 70)), C(1, 64, 2), (128, 70)),
     "keys, causal": (lambda: of_keys(heads=(2,), sizes=(128, 128), is_causal=True), C(1, 32, 2), (128, 128)),

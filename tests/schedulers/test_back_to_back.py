@@ -61,7 +61,7 @@ def test_masks_are_left_out_of_chunks_that_they_do_not_cut() -> None:
 
 
 def test_the_code_makes_the_same_schedule() -> None:
-    for make in (lambda: of_queries(64), lambda: of_keys(64, sizes=(128, 128)), layers):
+    for make in (lambda: of_queries(64), lambda: of_keys(64, sizes=(128, 128)), lambda: of_keys(sizes=(64, 96)), layers):
         fusion, other = make(), make()
         chosen = tf.schedulers.back_to_back(fusion)
         exec(compile(chosen.code, "schedule", "exec"), {"fusion": other})
@@ -118,6 +118,7 @@ def both() -> tf.Fusion:
         (wide, "16-bit floats"),
         (thrice, "not all others are products"),
         (both, "over several axes"),
+        (lambda: of_queries(sizes=("M", 1)), "over one element"),
         (lambda: of_queries(40), "factors of 40"),
         (lambda: of_queries(heads=("A", "B", "C", "D")), "4 batch axes"),
     ],

@@ -74,3 +74,4 @@ def test_products_take_steps_of_16_terms() -> None:
     multiply(Script(fusion), y, 0, 64)
     assert [str(a.extent) for a in y.loop] == ["4", "64", "64", "16"]
     assert y.schedule.atom is not None
+    assert (y.schedule.atom.name, [str(y.loop[p].extent) for p in (1, 2, 3)]) == ("wgmma_m64n64k16", ["64", "64", "16"])
