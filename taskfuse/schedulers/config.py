@@ -208,7 +208,7 @@ class MatmulConfig(Parameters):
     def registers_of(self, residents: int) -> int:
         """Registers of a thread that multiplies, where threads of the role that loads move elements, in one of so many blocks of a multiprocessor."""
         at_launch = launch_registers((1 + self.warpgroups) * WARPGROUP * residents)
-        return (at_launch * (1 + self.warpgroups) - LOADING_REGISTERS) // self.warpgroups
+        return max(0, at_launch * (1 + self.warpgroups) - LOADING_REGISTERS) // self.warpgroups
 
     @property
     def columns(self) -> int:

@@ -119,6 +119,8 @@ def mma_gemm(
     check_call(fusion, NAME, config, MmaGemmConfig)
     extent = Sizes(fusion, sizes, target)
     problem, row, options = _planned(fusion, extent, tf32)
+    if config is not None:
+        row = _row_of(fusion, problem, config, extent)
     chosen = options[0] if config is None else _option(problem, row, config, extent)
     axes = problem.axes
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
@@ -164,11 +166,37 @@ def _planned(fusion: Fusion, extent: Sizes, tf32: bool) -> tuple[PairReduction, 
 
 def _instruction(a: DType, b: DType, sums: DType, target: Target) -> MatrixInstruction | None:
     """The instruction: of 16 rows, and of those of float64 the one with 8 terms, whose factors are small; ``None``: the target has none."""
-    known = [row for row in rows(Family.MMA, a, b) if row.shape.layouts is None and row.sums is sums and target.has(row.arch)]
-    return next((row for row in known if row.k * a.itemsize <= 64), None)
+    return next((row for row in _instructions(a, b, sums, target) if row.k * a.itemsize <= 64), None)
+
+
+def _instructions(a: DType, b: DType, sums: DType, target: Target) -> list[MatrixInstruction]:
+    """Those of the target whose operands all threads hold alike."""
+    return [row for row in rows(Family.MMA, a, b) if row.shape.layouts is None and row.sums is sums and target.has(row.arch)]
 
 
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
+
+
+def _row_of(fusion: Fusion, problem: PairReduction, config: MmaGemmConfig, extent: Sizes) -> MatrixInstruction:
+    """The instruction of given parameters. Raises :class:`UnsupportedError`: there is none, or they do not fit it, or a multiprocessor."""
+    a, b = problem.a.tensor.dtype, problem.b.tensor.dtype
+    known = _instructions(a, b, problem.axes.result.dtype, extent.target)
+    row = next((row for row in known if row.k == config.step), None)
+    if row is None:
+        steps = ", ".join(str(k) for k in sorted({row.k for row in known}))
+        raise refuse(fusion, NAME, f"mma.sync multiplies {a.name} in steps of {steps}, not {config.step}", "give one of these as step")
+    if config.warp_m % row.m or config.warp_n % row.widths[0]:
+        raise refuse(fusion, NAME, f"a warp has {config.warp_m} x {config.warp_n}", f"use multiples of {row.m} and of {row.widths[0]} as warp_m and warp_n")
+    shared = config.stages * _slot(config.tile_m, config.tile_n, config.tile_k, a.itemsize)
+    if shared > extent.room:
+        reason = f"{shared} bytes of Shared memory, of {extent.room}"
+        raise refuse(fusion, NAME, f"with {config.words}: {reason}", "use smaller tiles or fewer stages")
+    return row
+
+
+def _slot(tile_m: int, tile_n: int, tile_k: int, itemsize: int) -> int:
+    """The most bytes of a tile of each factor, with what is unused behind its rows."""
+    return (tile_m + tile_n) * (tile_k * itemsize + PADDING_BYTES)
 
 
 def _candidates(k: int, row: MatrixInstruction, target: Target) -> list[MmaGemmConfig]:
@@ -178,8 +206,8 @@ def _candidates(k: int, row: MatrixInstruction, target: Target) -> list[MmaGemmC
     tile_k = row.k * (1 << (steps - 1).bit_length())
     made: list[MmaGemmConfig] = []
     for tile_m, tile_n, warp_m, warp_n in TILES:
-        ring = (tile_m + tile_n) * (tile_k * itemsize + PADDING_BYTES)
-        made.append(MmaGemmConfig(tile_m, tile_n, warp_m, warp_n, tile_k, row.k, min(MOST_STAGES, target.limits.block_shared // ring)))
+        stages = min(MOST_STAGES, target.limits.block_shared // _slot(tile_m, tile_n, tile_k, itemsize))
+        made.append(MmaGemmConfig(tile_m, tile_n, warp_m, warp_n, tile_k, row.k, stages))
     return made
 
 

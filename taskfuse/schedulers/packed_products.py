@@ -12,8 +12,9 @@ from math import prod
 from typing import NamedTuple
 
 from taskfuse.dtypes import float32
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.contraction import factors
+from taskfuse.ir.contraction import computes, factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
@@ -70,7 +71,14 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     tv, facts, target = expr.output, fusion.facts(), extent.target
     reads = tuple(replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr))
     two = factors(fusion, expr, reads)
-    if two is None or not two.make_a_matrix or tv.schedule.transforms or expr.ends or not target.has(WGMMA_ARCH, feature=True):
+    if (
+        two is None
+        or not computes(expr, SUM_OF_PRODUCTS)
+        or not two.make_a_matrix
+        or tv.schedule.transforms
+        or expr.ends
+        or not target.has(WGMMA_ARCH, feature=True)
+    ):
         return None
     axes = two.as_matrices(tv)
     if axes.summed:
@@ -80,23 +88,21 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     if not is_fast or not all(is_whole(expr, read, read.index) for read in reads):
         return None
     k = axes.k
-    along_k = {read.tensor: read.index[-1] is iteration_symbol(k) for read in reads}
-    is_refused = dtype.itemsize != EITHER_MAJOR_BYTES and not all(along_k.values())
-    is_taken = [is_bulk(tv, facts) and (own or dtype.itemsize == EITHER_MAJOR_BYTES) for tv, own in along_k.items()]
-    if all(is_taken):
+    along_k = (two.a.index[-1] is iteration_symbol(k), two.b.index[-1] is iteration_symbol(k))
+    is_refused = dtype.itemsize != EITHER_MAJOR_BYTES and not all(along_k)
+    if not is_refused and all(is_bulk(read.tensor, facts) for read in reads):
         return None
     multiple = TMA_BYTES // dtype.itemsize
     divides = is_multiple(tv.root[k].extent, multiple, facts)
-    chosen = tuple(p for p, read in enumerate(reads) if not (divides and is_bulk(read.tensor, facts)) or (is_refused and not along_k[read.tensor]))
+    chosen = tuple(p for p, own in zip(two.places, along_k, strict=True) if not (divides and is_bulk(reads[p].tensor, facts)) or (is_refused and not own))
     m, n, depth = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     access = tuple(0 if is_bulk(read.tensor, facts) else copy_bytes(read.tensor, facts) for read in (two.a, two.b))
     problem = MatmulProblem(m, n, depth, batch, dtype.itemsize, target=target)
     copies = sum(target.kernel_us(target.dram_us(2 * extent.elements(reads[p].tensor) * dtype.itemsize)) - target.overlap_us for p in chosen)
     if is_refused:
-        size, own = (batch, m, n, depth), (along_k[two.a.tensor], along_k[two.b.tensor])
-        least = min(mma_us(size, dtype, dtype, tv.dtype, target, own), simt_us(size, tv.dtype.itemsize, target))
+        size = (batch, m, n, depth)
+        least = min(mma_us(size, dtype, dtype, tv.dtype, target, along_k), simt_us(size, tv.dtype.itemsize, target))
     else:
-        is_turned = not along_k[two.b.tensor]
-        least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=is_turned))[0].us
+        least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=not along_k[1]))[0].us
     return Packing(tv.name, k, multiple, chosen) if rank(problem)[0].us + copies < least else None

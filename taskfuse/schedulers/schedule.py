@@ -211,7 +211,8 @@ class Scheduler(Protocol):
 
 def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
     """The error by which a scheduler refuses a fusion."""
-    return UnsupportedError(what=f"a {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+    article = "an" if kind.startswith((*"aeiou", "mma")) else "a"
+    return UnsupportedError(what=f"{article} {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
 
 
 def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:

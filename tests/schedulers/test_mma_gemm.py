@@ -161,5 +161,13 @@ def test_what_is_refused(fusion: tf.Fusion, reason: str) -> None:
 def test_parameters_are_checked() -> None:
     with pytest.raises(UnsupportedError, match="use divisors"):
         MmaGemmConfig(tile_m=128, warp_m=48)
+    for config, reason in (
+        (MmaGemmConfig(64, 64, 32, 32, 16, 2, 2), "an mma_gemm schedule .* mma.sync multiplies float64 in steps of 4, 8, 16, not 2"),
+        (MmaGemmConfig(64, 64, 8, 32, 16, 8, 2), "a warp has 8 x 32"),
+        (MmaGemmConfig(64, 64, 32, 4, 16, 8, 2), "a warp has 32 x 4"),
+        (MmaGemmConfig(128, 128, 64, 32, 256, 16, 8), "bytes of Shared memory, of 232448"),
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            tf.schedulers.mma_gemm(product("mk,kn->mn", {"m": 128, "n": 128, "k": 128}, tf.float64), config)
     with pytest.raises(UnsupportedError, match="a block has at most 1024 threads"):
         MmaGemmConfig(256, 256, 16, 16)

@@ -67,6 +67,16 @@ def test_factors_of_8_bits_are_transposed_alone(dtype: tf.DType) -> None:
     assert found.steps[0].arguments == ("b",)
 
 
+def test_a_tensor_times_itself_is_packed_where_tensor_cores_do_not_take_it() -> None:
+    """As rows it lies as they take it, and as columns it does not."""
+    with tf.Fusion("square") as fusion:
+        x = tf.define_tensor([4096, 4096], dtype=tf.int8, name="x")
+        fusion.add_output(tf.matmul(x, x, dtype=tf.int32))
+    script = pack_products(fusion, Sizes(fusion, None, DEFAULT))
+    assert script is not None
+    assert script.lines[-1].endswith("pack_factors(2, 16, [1])")
+
+
 def test_a_factor_that_the_same_kernel_computes_is_packed_there() -> None:
     """Packing costs no pass of its own over what another kernel makes."""
     with tf.Fusion("product") as fusion:
