@@ -71,6 +71,12 @@ class Call:
         """Positions of loop axes as nonnegative ones."""
         return [self.position(a, self.tv.schedule.loop) for a in self.several(axes, "axes")]
 
+    def operand(self, given: object, number: int) -> int:
+        """``given`` as the number of one of so many operands."""
+        if isinstance(given, bool) or not isinstance(given, SupportsIndex) or not 0 <= given.__index__() < number:
+            raise self.error(f"it has no operand {given!r}", f"it has {number}")
+        return given.__index__()
+
     def readers(self, given: object, known: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """``given``, at least one, each once, all of ``known``: what reads the tensor."""
         shown = f"its readers are {', '.join(tv.name for tv in dict.fromkeys(known)) or 'none'}"

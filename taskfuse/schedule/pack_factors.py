@@ -42,9 +42,10 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
         raise call.error(f"a multiple of {multiple!r}", "use a positive integer")
     known = tuple(range(len(definition.operands)))
-    chosen = known if operands is None else tuple(dict.fromkeys(operands))
-    if not chosen or not set(chosen) <= set(known):
-        raise call.error(f"operands {list(chosen)}", f"it has {list(known)}")
+    given = known if operands is None else call.several(operands, "operands")
+    chosen = tuple(dict.fromkeys(call.operand(k, len(known)) for k in given))
+    if not chosen:
+        raise call.error("it has no operand to pack", f"give some of {list(known)}")
     facts, extent = tv.fusion.facts(), tv.root[k].extent
     length = extent if is_multiple(extent, multiple, facts) else simplify(ceildiv(extent, multiple) * multiple, facts)
     if length is not extent and len(chosen) < len(known):

@@ -23,9 +23,7 @@ from taskfuse.schedule.transforms import reorder, split
 def set_atom(tv: TensorView, atom: object, axes: Sequence[int]) -> None:
     """See :meth:`TensorView.set_atom`. ``SCALAR`` removes the atom."""
     call = Call("set_atom", tv)
-    if not isinstance(atom, Atom):
-        known = ", ".join(f"tf.atoms.{name.upper()}" for name in ATOMS)
-        raise call.error(f"{atom!r} is not an atom", f"use one of {known}, or tf.atoms.wgmma(m, n, k) and tf.atoms.mma(m, n, k)")
+    atom = _atom(call, atom)
     positions = tuple(call.positions(axes))
     least, most = atom.axes
     if not least <= len(positions) <= most:
@@ -155,11 +153,19 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
             schedule.ptypes[axis] = ptype
 
 
+def _atom(call: Call, given: object) -> Atom:
+    if not isinstance(given, Atom):
+        known = ", ".join(f"tf.atoms.{name.upper()}" for name in ATOMS)
+        raise call.error(f"{given!r} is not an atom", f"use one of {known}, or tf.atoms.wgmma(m, n, k) and tf.atoms.mma(m, n, k)")
+    return given
+
+
 def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None, operand: str | None = None) -> None:
     """See :meth:`TensorView.fragment`."""
     call = Call("fragment", tv)
     loop = tv.schedule.loop
     positions = call.positions(axes)
+    atom = None if atom is None else _atom(call, atom)
     if operand is not None:
         if atom is None:
             raise call.error(f"the factor {operand!r} of which atom?", "name the atom, too")
@@ -169,7 +175,7 @@ def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None, oper
         _as_held(call, atom.shape.accumulator(atom.shape.widths[0]), tuple(positions))
         return
     if len(positions) != 2 or positions[1] != positions[0] + 1:
-        raise call.error(f"axes {list(axes)} are not two axes side by side", "use axes such as (-2, -1), after reorder")
+        raise call.error(f"axes {positions} are not two axes side by side", "use axes such as (-2, -1), after reorder")
     for p, unit in zip(positions, (FRAGMENT_ROWS, FRAGMENT_COLUMNS), strict=True):
         size = constant(loop[p])
         if size is None or size % unit:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def split_products(fusion: Fusion, name: str) -> Fusion:
     new, _ = copy_fusion(fusion)
     if name == EXACT:
         return new
-    way = SPLITS.get(name)
+    way = SPLITS.get(name) if isinstance(cast("object", name), str) else None
     if way is None:
         known = ", ".join(map(repr, (EXACT, *SPLITS)))
         raise UnsupportedError(what=f"float32_products {name!r}", reason="there is no such choice", help=f"use one of {known}", location=caller())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from taskfuse.ir.axes import axis, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
@@ -32,17 +33,19 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
     fusion.check()
     expr, read = _read_of(call, tv, operand)
     used, index = _viewed(fusion, expr, read)
-    for reader, k in also:
+    for reader, k in (pairs := _pairs(call, also)):
         other, its = _read_of(call, reader, k)
         is_same = its.tensor is read.tensor and own_index(fusion, other, its) == own_index(fusion, expr, read)
         if not is_same or any(p >= len(reader.root) or reader.root[p].extent is not tv.root[p].extent for p in used):
             raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
+    if view is not None and not isinstance(cast("object", view), TensorView):
+        raise call.error(f"{view!r} is not a tensor", "give a view, or leave it out, and one is made")
     if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
         raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
     if view is None:
         view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
         fusion.define(View(view, "through_view", Read(read.tensor, index), view.location))
-    for reader, k in ((tv, operand), *also):
+    for reader, k in ((tv, operand), *pairs):
         changed = fusion.definition(reader)
         assert changed is not None
         given, new = changed.operands[k], list[Operand](changed.operands)
@@ -54,15 +57,25 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
     return view
 
 
+def _pairs(call: Call, also: object) -> list[tuple[TensorView, int]]:
+    """Readers and the numbers of their operands."""
+    found: list[tuple[TensorView, int]] = []
+    for pair in call.several(also, "pairs of a reader and the number of its operand"):
+        match pair:
+            case (TensorView() as reader, number):
+                found.append((reader, number))
+            case _:
+                raise call.error(f"{pair!r} is not a reader with the number of its operand", "give pairs such as (y, 0)")
+    return found
+
+
 def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[MathExpr, Read]:
     """A reader, and what its operand reads of storage."""
     fusion = tv.fusion
     expr = fusion.definition(tv)
     if expr is None or isinstance(expr, Assemble | View):
         raise call.error(f"{tv.name} has no operands", "name what reads the view")
-    if not 0 <= operand < len(expr.operands):
-        raise call.error(f"it has no operand {operand}", f"it has {len(expr.operands)}")
-    given = expr.operands[operand]
+    given = expr.operands[call.operand(operand, len(expr.operands))]
     if not isinstance(given, Read):
         raise call.error(f"operand {operand} reads no tensor")
     read = resolve(fusion, given)

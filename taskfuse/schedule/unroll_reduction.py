@@ -40,8 +40,8 @@ def unroll_reduction(tv: TensorView) -> tuple[TensorView, ...]:
         terms *= n
     if len(counts) < len(extents) or not 1 <= terms <= MOST:
         raise call.error(f"it has {' x '.join(map(str, extents))} terms", f"a reduction of up to {MOST} terms can be unrolled; chunk_reduction makes it one")
-    if definition.rescaled is not None or definition.ends:
-        raise call.error("its terms are rescaled, or end early", "call unroll_reduction before cascade")
+    if definition.ends:
+        raise call.error("its terms end early", "call unroll_reduction before cascade")
     if tv.dtype.compute is not tv.dtype or any(operand_dtype(o) is not tv.dtype for o in definition.operands):
         raise call.error(f"its terms are rounded to {tv.dtype.name} and it is not computed of such", "cast its operands first")
     call.check_not_inlined()

@@ -1,5 +1,7 @@
 """fragment: loop axes over threads and registers as the PTX ISA draws the accumulators of mma and wgmma."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,8 @@ def test_axes_side_by_side() -> None:
     text = "are not two axes side by side\nhelp: use axes such as (-2, -1), after reorder"
     for axes in ((1, 0), (0, 2), (0,), (0, 1, 2)):
         assert refused(lambda axes=axes: a.fragment(axes), a.fusion) == f"fragment(tv1): axes {list(axes)} {text}"
+    assert refused(lambda: a.fragment(cast("Any", 0)), a.fusion) == f"fragment(tv1): axes [0] {text}"
+    assert refused(lambda: a.fragment((0, 1), cast("Any", "mma"), "a"), a.fusion).startswith("fragment(tv1): 'mma' is not an atom")
 
 
 @pytest.mark.parametrize(("shape", "position", "unit"), [((12, 8), 0, 16), ((16, 12), 1, 8), (("N", 8), 0, 16)])

@@ -98,7 +98,12 @@ def test_products_in_tasks_keep_their_tasks() -> None:
         (lambda z: z.pack_factors(0, 8), "axis 0 of tv3 is not a reduction axis"),
         (lambda z: z.pack_factors(2, 0), "a multiple of 0"),
         (lambda z: z.pack_factors(2, 8, [0]), "8 does not divide the axis of 7, and an operand has no zeros past its end"),
-        (lambda z: z.pack_factors(2, 8, [2]), "operands [2]"),
+        (lambda z: z.pack_factors(2, 8, [2]), "it has no operand 2"),
+        (lambda z: z.pack_factors(2, 8, 3), "it has no operand 3"),
+        (lambda z: z.pack_factors(2, 8, [[0]]), "it has no operand [0]"),
+        (lambda z: z.pack_factors(2, 8, [True]), "it has no operand True"),
+        (lambda z: z.pack_factors(2, 8, 0.5), "0.5 is not a list of operands"),
+        (lambda z: z.pack_factors(2, 8, []), "it has no operand to pack"),
     ],
 )
 def test_what_is_refused(change: Any, reason: str) -> None:

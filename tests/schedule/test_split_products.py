@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import ml_dtypes
 import numpy as np
@@ -159,4 +159,7 @@ def test_symbolic_extents() -> None:
 def test_unknown_choices_are_errors() -> None:
     with pytest.raises(UnsupportedError, match="use one of 'ieee', 'bf16x3', 'bf16x6', 'bf16x9'"):
         tf.split_products(product(4, 4, 4), "bf16x4")
+    for other in (["bf16x3"], None, 3):
+        with pytest.raises(UnsupportedError, match="there is no such choice"):
+            tf.compile(product(4, 4, 4), "sim", float32_products=cast("Any", other))
     assert str(tf.split_products(product(4, 4, 4), "ieee")) == str(product(4, 4, 4))

@@ -1,5 +1,7 @@
 """through_view: an operand read at any index is read at the reader's own axes, through a view that has the index."""
 
+from typing import Any, cast
+
 import numpy as np
 
 import taskfuse as tf
@@ -118,8 +120,13 @@ def test_refusals() -> None:
         fusion.add_output(padded)
         fusion.add_output(y)
     assert refused(lambda: x.through_view(0), fusion) == "through_view(x): x has no operands\nhelp: name what reads the view"
-    for operand in (2, -1):
-        assert refused(lambda operand=operand: y.through_view(operand), fusion) == f"through_view({y.name}): it has no operand {operand}\nhelp: it has 2"
+    for operand in (2, -1, "a", None, 0.0, False):
+        wanted = f"through_view({y.name}): it has no operand {operand!r}\nhelp: it has 2"
+        assert refused(lambda operand=operand: y.through_view(cast("Any", operand)), fusion) == wanted
+    assert refused(lambda: y.through_view(0, cast("Any", 3)), fusion).startswith(f"through_view({y.name}): 3 is not a tensor\n")
+    for also in (3, [3], [(y,)], [(3, 0)]):
+        said = refused(lambda also=also: y.through_view(0, also=cast("Any", also)), fusion)
+        assert said.endswith("is not a reader with the number of its operand\nhelp: give pairs such as (y, 0)")
     assert refused(lambda: y.through_view(1), fusion) == f"through_view({y.name}): operand 1 reads no tensor"
     assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 has elements of x in some iterations only"
 
