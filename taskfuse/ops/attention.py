@@ -141,6 +141,8 @@ def positive_scale(name: str, query: TensorView, scale: object) -> float:
         extent = query.shape[-1]
         if not isinstance(extent, Const):
             raise shape_error(name, f"the last dimension of {described(query)} is not constant, and there is no scale", "give scale=1 / math.sqrt(...)")
+        if not extent.value:
+            raise shape_error(name, f"the last dimension of {described(query)} has no elements, and there is no scale", "give scale=1.0")
         return float(extent.value) ** -0.5
     if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
         raise dtype_error(name, f"scale is {scale!r}", "give a positive number; a negative one negates the query")
@@ -155,7 +157,7 @@ def transposed(tv: TensorView) -> TensorView:
 def heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
     """How many heads of the query have one of the keys, or of the values."""
     heads, wanted = (t.shape[-3] if t.ndim > 2 else None for t in (tv, query))
-    if not isinstance(heads, Const) or not isinstance(wanted, Const) or wanted.value % heads.value:
+    if not isinstance(heads, Const) or not isinstance(wanted, Const) or not heads.value or wanted.value % heads.value:
         raise shape_error(
             name, f"{described(query)} has {wanted} heads and {described(tv)} {heads}", "give constant numbers of heads, one a multiple of the other"
         )

@@ -81,7 +81,7 @@ def conv2d(
     Args:
         x: the input; without N, the result has none.
         weight: the weights.
-        bias: added to each channel of the result.
+        bias: added to each channel of the result, before that is rounded.
         stride: elements from one window to the next, one number or one for each dimension.
         padding: zeros before and after; "valid": none, "same": so many that the result has the extents of ``x``, one more behind than before if they are odd.
         dilation: elements from one place of a window to the next.
@@ -89,7 +89,7 @@ def conv2d(
 
     Raises:
         ShapeError: the extents do not fit, windows are not provably in the padded input, or numbers are not as torch takes them.
-        DTypeError: the operands are bool.
+        DTypeError: the operands are bool, or the bias has a dtype that the sums do not hold: a float one on integers, float64 on other floats.
     """
     return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
@@ -126,6 +126,8 @@ def _convolution(
     dtype = result_type(x.dtype, weight.dtype)
     if dtype.is_bool:
         raise dtype_error(op, f"{typed(x)} and {typed(weight)} have no sums of products", "cast to an integer or float dtype first")
+    if bias is not None and (bias.dtype.is_bool or result_type(dtype.compute, bias.dtype) is not dtype.compute):
+        raise dtype_error(op, f"{typed(bias)} is added to sums in {dtype.compute.name}", f"cast the bias to {dtype.name} first")
     with fusion.call():
         batched = x if x.ndim == dims + 2 else expand_dims(x, 0)
         taps = _taps(op, batched, weight, dims, stride, padding, dilation)

@@ -23,6 +23,7 @@ from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, describ
 from taskfuse.ops.elementwise import div, exp2, mul, sub
 from taskfuse.ops.jagged import offset_of, offsets_of
 from taskfuse.ops.linalg import matmul
+from taskfuse.ops.rearrange import count
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, floating_only, op
 from taskfuse.ops.views import permute, reshape, view
@@ -75,18 +76,16 @@ def varlen_attention(
     fusion = common_fusion(name, [check_tensor(name, tv) for tv in (query, key, value, offsets_q, offsets_k)])
     group = _check(name, query, key, value, 3, "[total_q, H, E], [total_k, Hk, E] and [total_k, Hk, V]")
     total, keys = query.shape[0], key.shape[0]
-    cut, count = _cuts(name, offsets_q, query)
-    if _cuts(name, offsets_k, key)[1] is not count:
+    cut, cuts = _cuts(name, offsets_q, query)
+    if _cuts(name, offsets_k, key)[1] is not cuts:
         raise shape_error(name, f"{described(offsets_q)} and {described(offsets_k)} are not of one number of sequences")
     factor = positive_scale(name, query, scale)
-    size = TILE if tile is None else tile
-    if size < 1:
-        raise shape_error(name, f"a tile of {size} queries", "a tile has queries")
+    size = TILE if tile is None else count(name, "number of queries of a tile", tile, 1)
     if not prove(ge(total, size), fusion.facts()):
         if not isinstance(total, Const) or total.value < 1:
             raise shape_error(name, f"{described(query)} may have fewer than {size} queries", f"declare their number with tf.dim(..., min={size})")
         size = total.value
-    tiles = RowTiles(cut, count - 1, total, size)
+    tiles = RowTiles(cut, cuts - 1, total, size)
     h, t, i, j = map(iteration_symbol, range(4))
     sequence = tiles.group(t)
     first, end = offset_of(offsets_k, sequence), offset_of(offsets_k, sequence + 1)
@@ -142,16 +141,18 @@ def paged_attention(
     name = "paged_attention"
     common_fusion(name, [check_tensor(name, tv) for tv in (query, key_pages, value_pages, pages, lengths)])
     group = _check(name, query, key_pages, value_pages, 4, "[B, H, L, E], [P, size, Hk, E] and [P, size, Hk, V]")
-    count, size, heads, _ = key_pages.shape
+    known, size, heads, _ = key_pages.shape
     batch, _, queries, depth = query.shape
+    if not prove(ge(batch, 1), query.fusion.facts()):
+        raise shape_error(name, f"{described(query)} may be of no sequence", "declare their number with tf.dim(..., min=1)")
     if not isinstance(size, Const) or size.value < 1:
         raise shape_error(name, f"{described(key_pages)} has pages of {size} keys", "give a constant number of keys")
     each = pages.shape[0] // batch
     most = each * size
     page_range, length_range = _table(name, pages), _table(name, lengths)
-    if pages.shape[0] is not each * batch or page_range != (ZERO, count - 1):
-        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not say which of {count} pages {batch} sequences have"
-        raise shape_error(name, reason, f"declare it with tf.table(name, {batch} * n, high={count - 1})")
+    if pages.shape[0] is not each * batch or page_range != (ZERO, known - 1):
+        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not say which of {known} pages {batch} sequences have"
+        raise shape_error(name, reason, f"declare it with tf.table(name, {batch} * n, high={known - 1})")
     if lengths.shape[0] is not batch or length_range != (ZERO, most):
         reason = f"{described(lengths)}, a table of {length_range[0]} to {length_range[1]}, is not of the lengths of {batch} sequences"
         raise shape_error(name, reason, f"declare it with tf.table(name, {batch}, high={most})")

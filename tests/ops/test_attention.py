@@ -69,6 +69,8 @@ def test_masks() -> None:
         (((5, 8), (7, 8), (7, 8)), {"scale": -1.0}, DTypeError),
         (((5, 8), (7, 8), (7, 8)), {"scale": True}, DTypeError),
         (((3, 5, 8), (2, 7, 8), (2, 7, 8)), {"enable_gqa": True}, ShapeError),
+        (((3, 5, 8), (0, 7, 8), (0, 7, 8)), {"enable_gqa": True}, ShapeError),
+        (((5, 0), (7, 0), (7, 8)), {}, ShapeError),
     ],
 )
 def test_what_does_not_fit(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any], error: type[Exception]) -> None:

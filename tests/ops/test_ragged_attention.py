@@ -1,7 +1,7 @@
 """Attention of sequences of unequal length is that of each sequence by itself, in float64; wrong operands and tables are told."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -83,8 +83,9 @@ def test_what_does_not_fit() -> None:
             tf.varlen_attention(q, k, v, of_q, tf.define_tensor([4], tf.int32))
         with pytest.raises(DTypeError, match="float16"):
             tf.varlen_attention(q, k, tf.define_tensor([30, 2, 8], tf.float16), of_q, of_k)
-        with pytest.raises(ShapeError, match="tile of 0"):
-            tf.varlen_attention(q, k, v, of_q, of_k, tile=0)
+        for tile in (0, -8, 2.0, "a", True):
+            with pytest.raises(ShapeError, match="is not a number of queries of a tile"):
+                tf.varlen_attention(q, k, v, of_q, of_k, tile=cast("Any", tile))
         x = tf.define_tensor(["T", 4, 8], name="x")
         with pytest.raises(ShapeError, match=r"fewer than 128 queries"):
             tf.varlen_attention(x, k, v, tf.table("of_x", 4, high="T", rising=True), of_k)
@@ -100,6 +101,7 @@ def test_pages_that_do_not_fit() -> None:
             ((q, k, k, pages, tf.table("c", 3, high=19)), "not of the lengths"),
             ((q, tf.define_tensor([9, "S", 2, 8]), tf.define_tensor([9, "S", 2, 8]), pages, lengths), "pages of S keys"),
             ((tf.define_tensor([3, 4, 8]), k, k, pages, lengths), "are not"),
+            ((tf.define_tensor([0, 4, 1, 8]), k, k, pages, lengths), "may be of no sequence"),
         ):
             with pytest.raises(ShapeError, match=reason):
                 tf.paged_attention(*wrong)
