@@ -191,8 +191,8 @@ class TorchFigures:
         flash: the same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products
             count.
         cudnn: the same for cuDNN's attention: 676 TFLOP/s, of causal attention 574.
-        flash_gradients, cudnn_gradients: the same for the gradients, with five products: 300 and 530 TFLOP/s, which others report of an H100 (Shah et al.,
-            "FlashAttention-3", arXiv:2407.08608, figure 6); ``benchmarks/attention_backward.py`` measures them.
+        flash_gradients, cudnn_gradients: the same for the gradients, with five products: 266 and 545 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal
+            attention 240 and 473 (``benchmarks/results/attention_backward.txt``).
         unaligned_factor: times the time of a product of 16-bit floats whose rows are not multiples of 16 bytes: 6.6 ms against 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100.
     """
@@ -200,8 +200,8 @@ class TorchFigures:
     products: float = 0.85
     flash: float = 0.39
     cudnn: float = 0.74
-    flash_gradients: float = 0.33
-    cudnn_gradients: float = 0.58
+    flash_gradients: float = 0.29
+    cudnn_gradients: float = 0.59
     unaligned_factor: float = 5.0
 
 

@@ -169,7 +169,8 @@ def wgmma(m: int, n: int, k: int) -> Atom:
         ValueError: there is no such instruction.
     """
     if not exists(Family.WGMMA, m, n, k):
-        raise ValueError(f"there is no wgmma m{m}n{n}k{k}: m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k {spans(shapes(Family.WGMMA))}")
+        allowed = f"m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k {spans(shapes(Family.WGMMA))} of an operand"
+        raise ValueError(f"wgmma({m!r}, {n!r}, {k!r}): no such instruction; {allowed}")
     return Atom(
         f"wgmma_m{m}n{n}k{k}",
         Instruction.WGMMA,
@@ -211,9 +212,13 @@ def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | O
     """
     layouts = None if a is None or b is None else (OperandLayout(a), OperandLayout(b))
     if (a is None) is not (b is None) or not exists(Family.MMA, m, n, k, layouts):
+        allowed = f"m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(_MMA)} of an operand"
         if m == QUAD_PAIR_ROWS:
-            raise ValueError(f"there is no mma m{m}n{n}k{k} of layouts {a}, {b}: m8n8k4 takes two of 'row' and 'col'")
-        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(_MMA)}")
+            allowed = "m8n8k4 takes 'row' or 'col' as a and as b, or neither"
+        elif a is not None or b is not None:
+            allowed = "m8n8k4 alone takes layouts"
+        given = "" if a is None and b is None else f", {a!r}, {b!r}"
+        raise ValueError(f"mma({m!r}, {n!r}, {k!r}{given}): no such instruction; {allowed}")
     shape = shape_of(Family.MMA, m, layouts)
     return Atom(
         f"mma_m{m}n{n}k{k}" + ("" if layouts is None else f"_{layouts[0].value}_{layouts[1].value}"),

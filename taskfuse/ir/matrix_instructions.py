@@ -296,5 +296,6 @@ def exists(family: Family, m: int, n: int, k: int, layouts: OperandLayouts | Non
 
 
 def spans(found: Iterable[InstructionShape]) -> str:
-    """How many bytes of an operand they multiply along k, for messages."""
-    return " or ".join(str(n) for n in sorted({shape.k_bytes for shape in found})) + " bytes"
+    """The extents of k of instructions in bytes of an operand, for messages."""
+    *others, last = (str(n) for n in sorted({shape.k_bytes for shape in found}))
+    return f"{', '.join(others)} or {last} bytes" if others else f"{last} bytes"

@@ -80,12 +80,14 @@ class AttentionConfig(Parameters):
         if self.chunk % STEP or self.chunk > 256:
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
         if self.cluster not in CLUSTERS:
-            raise self.error(f"clusters of {self.cluster} blocks", f"use one of {', '.join(map(str, CLUSTERS))}")
+            raise self.error(f"clusters of {self.cluster} blocks", f"use clusters of {' or '.join(map(str, CLUSTERS))} blocks")
+        if self.blocks % self.cluster:
+            raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use a multiple of {self.cluster} blocks")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         return f"{found}, {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else found
 
@@ -211,23 +213,29 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
 
 
-def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> str | None:
-    """Why parameters do not fit in ``room`` bytes of Shared memory; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
-    if config.cluster > 1 and found.end is not None:
-        return "the walks of a cluster's blocks end at their own rows"
-    if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
-        return "blocks that claim rows, as walks are unequally long, have one stage of queries, and the number of rows is constant"
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> tuple[str, str] | None:
+    """Why parameters do not suit the fusion or ``room`` bytes of Shared memory, and which would; ``None`` if they do.
+
+    ``is_whole``: their chunks will divide the keys.
+    """
+    is_masked = found.end is not None
+    if config.cluster > 1 and is_masked:
+        return "blocks of a cluster read the same keys, but a mask ends their walks at different ones", "use cluster=1"
+    if config.blocks and is_masked and config.query_stages > 1:
+        return "blocks that claim rows, as walks are of unequal length, have one stage of queries", "use query_stages=1"
+    if config.blocks and is_masked and not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows):
+        return "blocks claim rows, as walks are of unequal length, and the number of rows is not constant", "use blocks=0"
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
     if found.is_padded and not is_whole:
-        return "chunks of keys that are padded end with steps of their walks"
+        return "keys are padded, and the last chunk is not full", "use chunks that divide the keys"
     if found.run and not is_whole:
-        return "the number of keys in pages is a multiple of a chunk"
-    masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
-    registers = config.registers(found.columns, masks)
-    if registers > REGISTERS[config.warpgroups]:
-        return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
+        return "keys lie in pages, and the last chunk is not full", "use chunks that divide the keys"
+    masks = 2 * is_masked or int(found.is_padded or not is_whole)
+    registers, most = config.registers(found.columns, masks), REGISTERS[config.warpgroups]
+    if registers > most:
+        return f"a thread needs {registers} registers and has {most}", "use smaller chunks or fewer warpgroups"
     shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
-    return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
+    return (f"a block needs {shared} bytes of Shared memory and has {room}", "use smaller chunks, fewer stages or fewer warpgroups") if shared > room else None
 
 
 def _claimed(found: Attention, config: AttentionConfig) -> int:
@@ -244,7 +252,7 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, room: 
     assert isinstance(depth, Const)
     problem = _problem(fusion, found, config, depth.value, room)
     if problem is not None:
-        raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+        raise refuse(fusion, "attention", f"with {config.words}: {problem[0]}", problem[1])
 
 
 def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Sizes) -> float:

@@ -54,7 +54,7 @@ class BackToBackConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk}, {self.stages} stages"
+        return f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk}, {self.stages} stages"
 
     @property
     def rows(self) -> int:
@@ -127,16 +127,16 @@ def check_fits(fusion: Fusion, found: BackToBack, config: BackToBackConfig, targ
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     problem = _problem(found, config, target)
     if problem is not None:
-        raise refuse(fusion, NAME, f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+        raise refuse(fusion, NAME, f"with {config.words}: {problem[0]}", problem[1])
 
 
-def _problem(found: BackToBack, config: BackToBackConfig, target: Target) -> str | None:
-    """Why parameters do not fit; ``None`` if they do."""
+def _problem(found: BackToBack, config: BackToBackConfig, target: Target) -> tuple[str, str] | None:
+    """Why parameters do not fit, and which would; ``None`` if they do."""
     registers, room = found.registers(config), REGISTERS[config.warpgroups]
     if registers > room:
-        return f"{registers} registers of a thread, of {room}"
-    shared = found.shared_bytes(config) + BARRIER_BYTES
-    return f"{shared} bytes of Shared memory, of {target.limits.block_shared}" if shared > target.limits.block_shared else None
+        return f"a thread needs {registers} registers and has {room}", "use smaller chunks or fewer warpgroups"
+    shared, most = found.shared_bytes(config) + BARRIER_BYTES, target.limits.block_shared
+    return (f"a block needs {shared} bytes of Shared memory and has {most}", "use smaller chunks, fewer stages or fewer warpgroups") if shared > most else None
 
 
 def _us(found: BackToBack, config: BackToBackConfig, moved: float, extent: Sizes) -> float:

@@ -24,7 +24,7 @@ from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
-from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check_flag, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -65,6 +65,7 @@ def matmul(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "matmul", config, MatmulConfig)
+    check_flag(fusion, "matmul", "tf32", tf32)
     script = Script(fusion)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     if ragged is not None:

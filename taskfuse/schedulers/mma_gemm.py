@@ -30,7 +30,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, registers
 from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, find
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, check_flag, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import ASYNC_BYTES, BANK_BYTES, DEFAULT, WARP, Target
 
@@ -117,6 +117,7 @@ def mma_gemm(
             cores do not multiply such factors.
     """
     check_call(fusion, NAME, config, MmaGemmConfig)
+    check_flag(fusion, NAME, "tf32", tf32)
     extent = Sizes(fusion, sizes, target)
     problem, row, options = _planned(fusion, extent, tf32)
     if config is not None:
@@ -189,7 +190,7 @@ def _row_of(fusion: Fusion, problem: PairReduction, config: MmaGemmConfig, exten
         raise refuse(fusion, NAME, f"a warp has {config.warp_m} x {config.warp_n}", f"use multiples of {row.m} and of {row.widths[0]} as warp_m and warp_n")
     shared = config.stages * _slot(config.tile_m, config.tile_n, config.tile_k, a.itemsize)
     if shared > extent.room:
-        reason = f"{shared} bytes of Shared memory, of {extent.room}"
+        reason = f"a block needs {shared} bytes of Shared memory and has {extent.room}"
         raise refuse(fusion, NAME, f"with {config.words}: {reason}", "use smaller tiles or fewer stages")
     return row
 

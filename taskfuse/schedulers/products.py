@@ -22,7 +22,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
 from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
-from taskfuse.schedulers.schedule import Chosen, Offer, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -51,6 +51,7 @@ def products(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "products", config, ProductsConfig)
+    check_flag(fusion, "products", "tf32", tf32)
     found, problems, alternatives = _planned(fusion, sizes, target, tf32)
     chosen = alternatives[0].config if config is None else config
     for problem in problems:

@@ -230,6 +230,12 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
 
 
+def check_flag(fusion: Fusion, kind: str, name: str, value: object) -> None:
+    """Raise :class:`UnsupportedError` if an argument of a scheduler is not a bool."""
+    if not isinstance(value, bool):
+        raise refuse(fusion, kind, f"{name} is {value!r}", "use True or False")
+
+
 SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
 
 

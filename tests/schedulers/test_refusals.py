@@ -146,6 +146,13 @@ def test_parameters(parameters: dict[str, Any], text: str) -> None:
     assert text in caught.value.message
 
 
+@pytest.mark.parametrize("scheduler", [tf.schedulers.matmul, tf.schedulers.mma_gemm, tf.schedulers.products])
+def test_tf32_is_a_bool(scheduler: Any) -> None:
+    with pytest.raises(UnsupportedError, match="tf32 is 'yes'") as caught:
+        scheduler(Product(dtype=tf.float32, out=tf.float32).fusion(), tf32="yes")
+    assert caught.value.help == "use True or False"
+
+
 def test_parameters_that_do_not_fit_the_fusion() -> None:
     for config, text in ((MatmulConfig(tile_k=32), "tile_k = 32 of elements of 2 bytes"), (MatmulConfig(stages=6), "bytes of Shared memory")):
         with pytest.raises(UnsupportedError, match=text):
