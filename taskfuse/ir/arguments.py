@@ -38,7 +38,7 @@ def in_order(fusion: Fusion, given: Sequence[Argument], named: Mapping[str, Argu
     for name in named:
         if name not in names:
             help = f"the arguments are: {', '.join([*map(repr, (*fusion.inputs, *fusion.scalars)), *fusion.integers]) or 'none'}"
-            raise FusionError(fusion=fusion.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
+            raise FusionError(fusion=fusion.name, reason=f"'{name}' is not one of the remaining arguments", help=help, location=caller())
     return (*given, *(named[name] for name in names)) if named and len(named) == len(names) else (*given,)
 
 
@@ -92,7 +92,7 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]], integers: Seque
         for name in unknown:
             solved = solve_extent(extent, name, bound, size)
             if solved is None:
-                raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which is never {size}")
+                raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which cannot be {size}")
             bound[name] = solved
             source[name], position_of[name] = f"dimension {d} of {tv.name}", position
             if name in fusion.dims and not fusion.dims[name].admits(solved, {}):

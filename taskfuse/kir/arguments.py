@@ -64,7 +64,7 @@ def bind_symbols(
     for extent in kernel.extents:
         if extent.name not in symbols:
             reason = f"no input has the extent {extent.name}"
-            alone = "a call learns extents from the shapes of its inputs alone: use the dimension in one of them"
+            alone = "a call takes extents from the shapes of its inputs: use the dimension in one of them"
             help = alone if given is None else f"give it as extents={{'{extent.name}': ...}}"
             raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=help)
         size = symbols[extent.name]
@@ -97,7 +97,7 @@ def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mappin
         (name,) = names & extent.free - symbols.keys()
         found = solve_extent(extent, name, symbols, size)
         if found is None:
-            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} never is")
+            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} cannot be")
         symbols[name] = found
 
 

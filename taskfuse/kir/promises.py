@@ -55,7 +55,7 @@ def _check_lengths(kernel: Kernel, index: int, param: TensorParam, elements: NDA
     else:
         return
     reason = f"the elements of table '{param.name}' are not lengths of {param.lengths}{f' = {total}' if param.lengths.free else ''} in all: {found}"
-    raise InputError(index=index, fusion=kernel.name, reason=reason, help="pass the lengths of all groups; rows of none are a group, too")
+    raise InputError(index=index, fusion=kernel.name, reason=reason, help="pass the lengths of all groups, including those without rows")
 
 
 def _check_places(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], known: Mapping[str, object]) -> None:
@@ -93,5 +93,5 @@ def check_rises(kernel: Kernel, index: int, param: TensorParam, elements: NDArra
         return
     last = f"{param.rises[1]}" + (f" = {high}" if param.rises[1].free else "")
     reason = f"table '{param.name}' does not rise from {low} to {last}: {found}"
-    help = "pass elements of which none is less than the one before it, or declare the table without rising=True"
+    help = "pass nondecreasing elements, or declare the table without rising=True"
     raise InputError(index=index, fusion=kernel.name, reason=reason, help=help)

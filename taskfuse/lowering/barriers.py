@@ -72,7 +72,7 @@ class PlanBarriers:
         if not self._is_whole_cluster(node):
             raise LoweringError(
                 what=node.name,
-                reason="a part of the blocks of a cluster would wait for each other, which only all of them can",
+                reason="some of the blocks of a cluster would wait at a barrier that all of them must reach",
                 help="bind the same axes of all members to the cluster types, or set_memory_type(Global)",
             )
         if self._ranges.is_whole_block(node):

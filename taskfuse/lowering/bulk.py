@@ -126,7 +126,7 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
         raise NoBulkCopyError(
             f"element {int(linear.ravel()[k])} of its box would lie at byte {int(bytes_.ravel()[k])} of the tile in Shared memory",
             "a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
-            "set_allocation_domain(tf.layouts.swizzled(...)), or none",
+            "set_allocation_domain(tf.layouts.swizzled(...)), or leave it unset",
         )
     first = tuple(simplify(substitute(i, zero), facts) for i in place)
     align = swizzle_period(swizzle)

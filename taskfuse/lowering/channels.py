@@ -237,7 +237,7 @@ class Channels:
                 raise LoweringError(
                     what=ch.subject,
                     reason=f"by the names of their rings ({', '.join(filter(None, rings))}) it goes on with {held.subject}, but {reason}",
-                    help="give circular_buffer another name, or none",
+                    help="give circular_buffer another name, or leave it out",
                     location=ch.tensors[0].location,
                 )
             ch.follows, ch.name, ch.producer.cursor = held, held.name, held.producer.cursor

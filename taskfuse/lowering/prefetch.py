@@ -140,7 +140,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
     for s in everything:
         for a in s.reads:
             if s.tv not in made and a.buffer in written and a.buffer != tv.name:
-                return made, f"it is made of {a.buffer}, which {s.tv.name} reads, too"
+                return made, f"it is made from {a.buffer}, which {s.tv.name} reads as well"
     return made, ""
 
 

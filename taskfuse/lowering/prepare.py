@@ -71,7 +71,7 @@ def _check_update(fusion: Fusion, expr: Update) -> None:
         reason = f"it updates {first.name}, which others read"
     else:
         return
-    help = "call unscatter() before other calls; or make no copies of what is updated, and of updates"
+    help = "call unscatter() before other calls, and do not copy the updated tensor or the updates"
     raise UnsupportedError(what=f"the update {tv.name}", reason=reason, help=help, location=expr.location)
 
 

@@ -74,7 +74,7 @@ class RoleRings:
         """Let all rings that can be filled ahead be so. Raises :class:`LoweringError` (see :func:`prefetch`)."""
         self.prefetches = prefetch(plan, self._ring, statements, self._channels)
         for tv in (tv for a in self.prefetches for tv in a.tensors if tv.schedule.ring):
-            reason = f"its role fills the ring '{tv.schedule.ring}' ahead, and the ring is another tensor's, too"
+            reason = f"its role fills the ring '{tv.schedule.ring}' ahead, and another tensor shares that ring"
             raise refused(tv, reason, "circular_buffer without the name of a ring")
 
     def slots(self, tv: TensorView) -> int:

@@ -290,7 +290,9 @@ def _check_rows(tv: TensorView, out: Access, n: str, facts: Facts) -> None:
     together = all(row[:-1] == head and simplify(row[-1] - last, facts) is const(j) for j, row in enumerate(rows))
     if not together or not (prove(ge(0, last % 8), facts) or (isinstance(last, Const) and last.value % 8 == 0)):
         raise refused(
-            tv, "rows of 8 elements of its atom's tile are not consecutive in Shared memory", "set_allocation_domain(tf.layouts.swizzled(128)), or none"
+            tv,
+            "rows of 8 elements of its atom's tile are not consecutive in Shared memory",
+            "set_allocation_domain(tf.layouts.swizzled(128)), or leave it unset",
         )
 
 

@@ -47,7 +47,7 @@ def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) 
     place = normalize_axis("associative_scan", axis, len(shape), "the operands")
     extent = shape[place]
     if not isinstance(extent, Const):
-        raise shape_error("associative_scan", f"{extent} elements take a number of steps that is not known", "give the axis a constant extent")
+        raise shape_error("associative_scan", f"the number of steps for {extent} elements is not constant", "give the axis a constant extent")
     with fusion.call():
         found = tuple(broadcast_to(x, list(shape)) for x in tensors)
         index = define_pointwise(fusion, ELEMENTWISE["copy"], shape, (IndexValue(iteration_symbol(place)),), int64)
@@ -65,10 +65,10 @@ def _doubled(combine: Combining, found: tuple[TensorView, ...], place: int, step
     made = combine(earlier, found)
     both = (made,) if isinstance(made, TensorView) else tuple(made)
     if len(both) != len(found):
-        raise shape_error("associative_scan", f"combine gives {len(both)} tensors, and takes {len(found)} twice", "let it give as many")
+        raise shape_error("associative_scan", f"combine returns {len(both)} tensors for two sets of {len(found)}", "let it return one set")
     for old, new in zip(found, both, strict=True):
         if new.dtype is not old.dtype:
-            raise dtype_error("associative_scan", f"combine makes {new.dtype} of {old.dtype}", "cast its results back, or the operands before")
+            raise dtype_error("associative_scan", f"combine returns {new.dtype} for {old.dtype}", "cast its results back, or the operands before")
     return tuple(where(index >= step, new, old) for old, new in zip(found, both, strict=True))
 
 

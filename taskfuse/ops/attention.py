@@ -130,7 +130,7 @@ def check_operands(name: str, query: TensorView, key: TensorView, value: TensorV
             raise dtype_error(name, f"{described(tv)} is {tv.dtype}, and the query {query.dtype}", "cast the operands to one float dtype")
     if key.shape[-1] is not query.shape[-1] or key.shape[-2] is not value.shape[-2]:
         shapes = f"{described(query)}, {described(key)} and {described(value)}"
-        raise shape_error(name, f"{shapes} do not fit: the last dimension of query and key, and the last but one of key and value, are the same")
+        raise shape_error(name, f"{shapes} do not fit: query and key have the same last dimension, key and value the same last but one")
     if mask is not None and mask.dtype is not bool_ and not mask.dtype.is_float:
         raise dtype_error(name, f"the mask is {mask.dtype}", "give booleans, or floats that are added")
 
@@ -140,9 +140,9 @@ def positive_scale(name: str, query: TensorView, scale: object) -> float:
     if scale is None:
         extent = query.shape[-1]
         if not isinstance(extent, Const):
-            raise shape_error(name, f"the last dimension of {described(query)} is not constant, and there is no scale", "give scale=1 / math.sqrt(...)")
+            raise shape_error(name, f"the last dimension of {described(query)} is not constant, so scale= must be given", "give scale=1 / math.sqrt(...)")
         if not extent.value:
-            raise shape_error(name, f"the last dimension of {described(query)} has no elements, and there is no scale", "give scale=1.0")
+            raise shape_error(name, f"the last dimension of {described(query)} is 0, so scale= must be given", "give scale=1.0")
         return float(extent.value) ** -0.5
     if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
         raise dtype_error(name, f"scale is {scale!r}", "give a positive number; a negative one negates the query")

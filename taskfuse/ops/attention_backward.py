@@ -90,7 +90,7 @@ def _check_rows(name: str, query: TensorView, value: TensorView, rows: tuple[Ten
             wanted = ", ".join(map(str, shape))
             raise shape_error(name, f"{described(tv)} is not [{wanted}]", "gradient and result are [..., L, V], and logarithms of sums [..., L]")
         if tv.dtype is not dtype:
-            raise dtype_error(name, f"{described(tv)} is {tv.dtype}, and {dtype} is wanted")
+            raise dtype_error(name, f"{described(tv)} is {tv.dtype}, not {dtype}")
 
 
 def _shared(name: str, tv: TensorView, of: TensorView, query: TensorView) -> TensorView:

@@ -174,7 +174,7 @@ def refusal(op: Elementwise, dtype: DType) -> tuple[str, str] | None:
     """Why ``op`` does not take operands promoted to ``dtype``, and what to do; ``None`` if it does."""
     match op.rule:
         case DTypeRule.NUMERIC if dtype.is_bool:
-            return "bool operands have no arithmetic", "cast to an integer or float dtype first"
+            return "bool operands do not support arithmetic", "cast to an integer or float dtype first"
         case DTypeRule.BITWISE if dtype.is_float:
             return "needs bool or integer operands", "cast to an integer dtype first"
         case DTypeRule.SHIFT if not dtype.is_integer:

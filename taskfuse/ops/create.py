@@ -180,7 +180,7 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
     if not wanted.is_integer or wanted is uint64:
-        raise dtype_error("table", f"{wanted.name} is not a type that a table may have", "use int32 or int64")
+        raise dtype_error("table", f"{wanted.name} is not a dtype of tables", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
     least, most = (_expression("table", fusion, e) for e in (low, high))
@@ -188,7 +188,13 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         check_divisors("table", f"bound {e}", e, fusion.facts())
     shape = _shape("table", fusion, size)
     if lengths and (rising or least is not ZERO or not prove(ge(shape[0], 1), fusion.facts())):
-        reason = "lengths of groups are not offsets" if rising else f"lengths from {least} on" if least is not ZERO else f"{shape[0]} lengths may be none"
+        reason = (
+            "lengths of groups are not offsets"
+            if rising
+            else f"lengths have low=0, not {least}"
+            if least is not ZERO
+            else f"the number of lengths, {shape[0]}, may be 0"
+        )
         help = "leave out rising=True" if rising else "leave out low=" if least is not ZERO else "declare their number with tf.dim(..., min=1)"
         raise shape_error("table", reason, help)
     known = TableRange(least, most, rising, lengths=lengths)

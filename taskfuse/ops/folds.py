@@ -55,11 +55,11 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> 
         raise shape_error("fold", f"{step!r} is not the name of an elementwise function", "the functions are listed in docs/ops.md")
     if row.arity != len(operands) + 1:
         takes = f"takes {row.arity} operand{'s' if row.arity != 1 else ''}, of which the state is the first"
-        raise shape_error("fold", f"{step!r} {takes}; {len(operands)} others are given", "give as many tensors as it takes beside the state")
+        raise shape_error("fold", f"{step!r} {takes}; {len(operands)} others are given", "give one tensor for each operand but the state")
     tensors = [check_tensor("fold", x) for x in operands]
     fusion = common_fusion("fold", tensors) if tensors else None
     if fusion is None:
-        raise shape_error("fold", f"{step!r} takes the state alone, so nothing says how many steps there are", "give it a tensor")
+        raise shape_error("fold", f"{step!r} takes the state alone, so the number of steps is unknown", "give it a tensor")
     wanted = result_type(*(x.dtype for x in tensors))
     wide = wanted.compute
     if row.rule is DTypeRule.SELECT:

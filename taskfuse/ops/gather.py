@@ -171,5 +171,5 @@ def check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
     common_fusion(op, (x, indices))
     place = normalize_axis(op, axis, x.ndim, described(x))
     if indices.ndim != x.ndim:
-        raise shape_error(op, f"{described(indices)} does not have as many dimensions as {described(x)}", "reshape the indices, or use tf.take")
+        raise shape_error(op, f"{described(indices)} and {described(x)} differ in the number of dimensions", "reshape the indices, or use tf.take")
     return place

@@ -68,7 +68,7 @@ def grid_sample(x: TensorView, grid: TensorView, mode: str = "bilinear", padding
     if not x.dtype.is_float or grid.dtype is not x.dtype:
         raise dtype_error("grid_sample", f"{typed(x)} and {typed(grid)} are not floats of one dtype", "cast them first")
     if dims < 1 or grid.ndim != dims + 2 or grid.shape[0] is not x.shape[0] or str(grid.shape[-1]) != str(dims):
-        raise shape_error("grid_sample", f"{described(grid)} has no places in {described(x)}", "give x [N, C, H, W] and a grid [N, h, w, 2]")
+        raise shape_error("grid_sample", f"{described(grid)} does not hold positions in {described(x)}", "give x [N, C, H, W] and a grid [N, h, w, 2]")
     try:
         kind, padding = _Sampling(mode), _Padding(padding_mode)
     except ValueError:

@@ -66,7 +66,7 @@ def grouped_matmul(
     cuts = offsets if lengths is None else lengths
     check_tensor(name, a)
     if cuts is None or (offsets is not None and lengths is not None):
-        reason = f"{'no' if offsets is None else 'both'} offsets {'nor' if offsets is None else 'and'} lengths of groups"
+        reason = f"{'neither' if offsets is None else 'both'} offsets {'nor' if offsets is None else 'and'} lengths of groups are given"
         raise FusionError(fusion=a.fusion.name, reason=reason, help="give one of offsets= and lengths=", location=caller())
     for tv in (b, cuts, *scales):
         check_tensor(name, tv)
@@ -79,9 +79,9 @@ def grouped_matmul(
         help = f"declare it with tf.table(..., {'rising' if lengths is None else 'lengths'}=True)"
         raise FusionError(fusion=fusion.name, reason=reason, help=help, location=caller())
     if len(scales) == 1:
-        raise shape_error(name, "one factor has a scale, and the other none", "give the other one of [], tf.ones(())")
+        raise shape_error(name, "only one factor has a scale", "give both: tf.ones(()) changes nothing")
     if scales and b.ndim == 2:
-        raise shape_error(name, "scales of groups of terms", "multiply the factors, or scale the result")
+        raise shape_error(name, "groups of terms do not take scales", "multiply the factors, or scale the result")
     with fusion.call():
         return _by_rows(a, b, cuts, dtype, tile, scales) if b.ndim == 3 else _by_terms(a, b, cuts, dtype)
 
@@ -99,10 +99,10 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
     cut, count = offsets_of(offsets)
     if not (known.rises or known.lengths) or known.low is not ZERO or known.high is not rows or count is not groups + 1:
         wanted = f"{groups}, {rows}, lengths" if known.lengths else f"{groups + 1}, {rows}, rising"
-        reason = f"{described(offsets)}, a table of {known}, does not cut {rows} rows into {groups} groups"
+        reason = f"{described(offsets)}, a table of {known}, does not divide {rows} rows into {groups} groups"
         raise shape_error(name, reason, f"declare it with tf.table(name, {wanted}=True)")
     if not prove(ge(groups, 1), fusion.facts()):
-        raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(b)} may have 0 matrices", "declare their number with tf.dim(..., min=1)")
     i, j, k = map(iteration_symbol, range(3))
     if not scales and (groups is ONE or rows is ONE):  # one matrix for all rows: the only one, or that of the only row
         only = ZERO if groups is ONE else RowTiles(cut, groups, rows, 1).group_of(ZERO)
@@ -111,7 +111,7 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
         few = not scales and isinstance(rows, Const) and isinstance(groups, Const) and rows.value <= FEW_ROWS * groups.value
         tile = FEW_ROWS if few else TILE
     if tile < 1:
-        raise shape_error(name, f"a tile of {tile} rows", "a tile has rows")
+        raise shape_error(name, f"a tile of {tile} rows", "use a positive number")
     size = tile
     if not prove(ge(rows, tile), fusion.facts()):
         if not isinstance(rows, Const) or rows.value < 1:

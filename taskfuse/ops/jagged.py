@@ -70,7 +70,7 @@ def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:
     if known is None:
         raise FusionError(fusion=offsets.fusion.name, reason=f"{described(offsets)} is not a table", help="declare it with tf.table(...)", location=caller())
     if not values.ndim:
-        raise shape_error(op, f"{described(values)} has no axis", "give rows, one after another")
+        raise shape_error(op, f"{described(values)} is 0-d", "give rows, one after another")
     if known.low is not ZERO or known.high is not values.shape[0]:
         reason = f"offsets between {known.low} and {known.high} for an axis of {values.shape[0]}"
         raise shape_error(op, reason, "declare the table with low=0 and high= that extent")

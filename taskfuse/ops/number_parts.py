@@ -71,7 +71,7 @@ def frac(x: TensorView) -> TensorView:
     """``x - trunc(x)``: the fractional part, with the sign of ``x``; NaN of infinity. Raises :class:`DTypeError` unless ``x`` is a float."""
     check_tensor("frac", x)
     if not x.dtype.is_float:
-        raise dtype_error("frac", f"{typed(x)} has no part behind the point", "cast to a float first")
+        raise dtype_error("frac", f"{typed(x)} has no fractional part", "cast to a float first")
     with x.fusion.call():
         wide = cast_tensor(x, x.dtype.compute)
         return cast_tensor(sub(wide, trunc(wide)), x.dtype)

@@ -42,7 +42,7 @@ def grouped_matmul_masked(a: TensorView, b: TensorView, counts: TensorView, dtyp
     name = "grouped_matmul_masked"
     _check(name, a, b, counts, 3)
     if a.shape[0] is not b.shape[0] or counts.shape[0] is not a.shape[0]:
-        raise shape_error(name, f"{described(a)}, {described(b)} and {described(counts)} are not of one number of groups")
+        raise shape_error(name, f"{described(a)}, {described(b)} and {described(counts)} differ in the number of groups")
     number = element(sym(counts.name), sym("i0"), counts.shape[0], *_range(name, counts, a.shape[1]))
     with a.fusion.call():
         return _kept(name, matmul(a, b, _sums(a, b, dtype)), lt(sym("i1"), number), _result(a, b, dtype))
@@ -69,7 +69,7 @@ def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype
     name = "grouped_matmul_tiled"
     _check(name, a, b, groups, 2)
     if groups.shape[0] is not a.shape[0]:
-        raise shape_error(name, f"{described(groups)} is not of the rows of {described(a)}")
+        raise shape_error(name, f"{described(groups)} does not have one element per row of {described(a)}")
     low, high = _range(name, groups, b.shape[0] - 1, wrap(-1))
 
     def of(row: Expr) -> Expr:
@@ -102,7 +102,7 @@ def grouped_matmul_aligned(a: TensorView, b: TensorView, ends: TensorView, dtype
     name = "grouped_matmul_aligned"
     _check(name, a, b, ends, 2)
     if ends.shape[0] is not b.shape[0] + 1:
-        raise shape_error(name, f"{described(ends)} is not 0 and the ends of the groups of {described(b)}", f"declare a table of {b.shape[0] + 1}")
+        raise shape_error(name, f"{described(ends)} does not hold 0 and the end of each group of {described(b)}", f"declare a table of {b.shape[0] + 1}")
     low, high = _range(name, ends, a.shape[0])
     first = sym("i0") * tile
     group = upper_bound(sym(ends.name), ends.shape[0], low, high, first)
@@ -123,7 +123,7 @@ def _check(name: str, a: TensorView, b: TensorView, table: TensorView, rank: int
     if table not in fusion.tables:
         raise FusionError(fusion=fusion.name, reason=f"{described(table)} is not a table", help="declare it with tf.table(...)", location=caller())
     if not prove(ge(b.shape[0], 1), fusion.facts()):
-        raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(b)} may have 0 matrices", "declare their number with tf.dim(..., min=1)")
 
 
 def _range(name: str, table: TensorView, high: Expr, low: Expr = ZERO) -> tuple[Expr, Expr]:
@@ -137,7 +137,9 @@ def _by_tiles(name: str, a: TensorView, b: TensorView, group: Expr, belongs: Exp
     """Tiles of rows times the matrix of their group, which is a function of the tile."""
     fusion, rows = a.fusion, a.shape[0]
     if tile < 1 or not is_multiple(rows, tile, fusion.facts()):
-        raise shape_error(name, f"the rows of {described(a)} may be no multiple of {tile}", f"declare their number with tf.dim(..., multiple_of={tile})")
+        raise shape_error(
+            name, f"the number of rows of {described(a)} is not provably a multiple of {tile}", f"declare their number with tf.dim(..., multiple_of={tile})"
+        )
     with fusion.call():
         factor = reshape(a, [rows // tile, tile, a.shape[1]])
         matrix = view(b, "of_tiles", (rows // tile, *b.shape[1:]), (group, sym("i1"), sym("i2")))

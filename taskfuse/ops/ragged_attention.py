@@ -78,7 +78,7 @@ def varlen_attention(
     total, keys = query.shape[0], key.shape[0]
     cut, cuts = _cuts(name, offsets_q, query)
     if _cuts(name, offsets_k, key)[1] is not cuts:
-        raise shape_error(name, f"{described(offsets_q)} and {described(offsets_k)} are not of one number of sequences")
+        raise shape_error(name, f"{described(offsets_q)} and {described(offsets_k)} differ in the number of sequences")
     factor = positive_scale(name, query, scale)
     size = TILE if tile is None else count(name, "number of queries of a tile", tile, 1)
     if not prove(ge(total, size), fusion.facts()):
@@ -144,17 +144,17 @@ def paged_attention(
     known, size, heads, _ = key_pages.shape
     batch, _, queries, depth = query.shape
     if not prove(ge(batch, 1), query.fusion.facts()):
-        raise shape_error(name, f"{described(query)} may be of no sequence", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(query)} may hold 0 sequences", "declare their number with tf.dim(..., min=1)")
     if not isinstance(size, Const) or size.value < 1:
         raise shape_error(name, f"{described(key_pages)} has pages of {size} keys", "give a constant number of keys")
     each = pages.shape[0] // batch
     most = each * size
     page_range, length_range = _table(name, pages), _table(name, lengths)
     if pages.shape[0] is not each * batch or page_range != (ZERO, known - 1):
-        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not say which of {known} pages {batch} sequences have"
+        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not hold indices of {known} pages for {batch} sequences"
         raise shape_error(name, reason, f"declare it with tf.table(name, {batch} * n, high={known - 1})")
     if lengths.shape[0] is not batch or length_range != (ZERO, most):
-        reason = f"{described(lengths)}, a table of {length_range[0]} to {length_range[1]}, is not of the lengths of {batch} sequences"
+        reason = f"{described(lengths)}, a table of {length_range[0]} to {length_range[1]}, does not hold the lengths of {batch} sequences"
         raise shape_error(name, reason, f"declare it with tf.table(name, {batch}, high={most})")
     factor = positive_scale(name, query, scale)
     rows = queries * group
@@ -237,8 +237,8 @@ def _cuts(name: str, offsets: TensorView, rows: TensorView) -> tuple[Sym, Expr]:
         help = "declare it with tf.table(..., rising=True) or tf.table(..., lengths=True)"
         raise FusionError(fusion=offsets.fusion.name, reason=reason, help=help, location=caller())
     if known.low is not ZERO or known.high is not rows.shape[0]:
-        raise shape_error(name, f"{described(offsets)}, a table of {known}, does not cut {described(rows)}", f"declare it with high={rows.shape[0]}")
+        raise shape_error(name, f"{described(offsets)}, a table of {known}, does not divide {described(rows)}", f"declare it with high={rows.shape[0]}")
     cut, count = offsets_of(offsets)
     if not prove(ge(count, 2), offsets.fusion.facts()):
-        raise shape_error(name, f"{described(offsets)} may be of no sequence", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(offsets)} may be of 0 sequences", "declare their number with tf.dim(..., min=1)")
     return cut, count

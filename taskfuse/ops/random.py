@@ -93,7 +93,7 @@ def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: obje
             if not value.dtype.is_integer:
                 raise dtype_error(op, f"{typed(value)} is not a seed", "use integers")
             if isinstance(value, TensorView) and value.ndim:
-                raise shape_error(op, f"{described(value)} is not one number", "use a 0-d tensor or a run-time scalar")
+                raise shape_error(op, f"{described(value)} is not 0-d", "use a 0-d tensor or a run-time scalar")
         elif isinstance(value, bool) or not isinstance(value, int):
             raise dtype_error(op, f"{value!r} is not a seed", "use an integer, a run-time scalar or a 0-d tensor of integers")
     if threads is not None and threads < 1:

@@ -62,7 +62,7 @@ def moveaxis(x: TensorView, source: int | Sequence[int], destination: int | Sequ
     check_tensor("moveaxis", x)
     old, new = ([normalize_axis("moveaxis", d, x.ndim, described(x)) for d in listed("moveaxis", given, "axes")] for given in (source, destination))
     if len(old) != len(new) or len(set(old)) < len(old) or len(set(new)) < len(new):
-        raise shape_error("moveaxis", f"axes {old} do not go to {new}", "give as many places as axes, each once")
+        raise shape_error("moveaxis", f"axes {old} do not go to {new}", "give one place for each axis, all different")
     rest = iter(d for d in range(x.ndim) if d not in old)
     return permute(x, [old[new.index(d)] if d in new else next(rest) for d in range(x.ndim)])
 
@@ -97,7 +97,7 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     check_tensor("diagonal", x)
     a, b = (normalize_axis("diagonal", d, x.ndim, described(x)) for d in (axis1, axis2))
     if a == b:
-        raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are one", "give two dimensions")
+        raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are the same axis", "give two dimensions")
     at = plain(offset)
     if isinstance(at, bool) or not isinstance(at, int):
         raise shape_error("diagonal", f"{offset!r} is not a diagonal", "use an integer: 0 is the main one")
@@ -148,7 +148,7 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
         step = max(int(length), 1)
         return tuple(sliced(x, place, k, min(k + step, size.value)) for k in range(0, max(size.value, 1), step))
     if simplify(length * parts - size, x.fusion.facts()) is not ZERO:
-        raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ", "give facts with tf.dim(..., multiple_of=)")
+        raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ in size", "give facts with tf.dim(..., multiple_of=)")
     return tuple(sliced(x, place, length * k, length * (k + 1)) for k in range(parts))
 
 
@@ -221,7 +221,7 @@ def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorVie
     extent = _extent("narrow", x, length)
     if isinstance(start, TensorView | Scalar):
         if isinstance(start, TensorView) and start.ndim:
-            raise shape_error("narrow", f"start {described(start)} is not 0-d", "start at one index; tf.take reads at several")
+            raise shape_error("narrow", f"start {described(start)} is not 0-d", "give one start; tf.take reads at many positions")
         with x.fusion.call():
             return take(x, add(arange_like(x.fusion, extent), start), place)
     first = _extent("narrow", x, start)
@@ -243,7 +243,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     width, stride = count("unfold", "number of elements", size), count("unfold", "step", step, 1)
     facts = x.fusion.facts()
     if not prove(le(width, x.shape[place]), facts):
-        raise shape_error("unfold", f"windows of {width} are not provably in dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
+        raise shape_error("unfold", f"a window of {width} does not provably fit into dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
     windows = simplify((x.shape[place] - width) // stride + 1, facts)
     index = [iteration_symbol(d) * stride + iteration_symbol(x.ndim) if d == place else iteration_symbol(d) for d in range(x.ndim)]
     return view(x, "unfold", [*(windows if d == place else e for d, e in enumerate(x.shape)), wrap(width)], index)

@@ -72,7 +72,7 @@ def interpolate(x: TensorView, size: Sequence[IntLike | str], mode: Interpolatio
         raise shape_error("interpolate", f"{len(wanted)} sizes for {described(x)}", "give one for each of the last dimensions")
     for e in (*wanted, *x.shape[first:]):
         if not prove(le(1, e), x.fusion.facts()):
-            raise shape_error("interpolate", f"{e} elements of {described(x)} may be none", "declare the extent with tf.dim(..., min=1)")
+            raise shape_error("interpolate", f"the extent {e} of {described(x)} may be 0", "declare the extent with tf.dim(..., min=1)")
     if kind in (Interpolation.LINEAR, Interpolation.CUBIC):
         if not x.dtype.is_float:
             raise dtype_error("interpolate", f"{typed(x)} is not a float", "cast to a float first")

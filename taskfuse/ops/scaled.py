@@ -103,7 +103,7 @@ def scaled_product(name: str, a: TensorView, b: TensorView, scale_a: TensorView,
     of_a, of_b = _scale(name, scale_a, a, rows=-2), _scale(name, scale_b, b, rows=-1)
     if of_a.is_blocked or of_b.is_blocked:
         if not is_multiple(a.shape[-1], BLOCK, a.fusion.facts()):
-            reason = f"scales of {BLOCK} elements of k, and {described(a)} may have a remainder"
+            reason = f"the last dimension of {described(a)} is not provably a multiple of {BLOCK}, the block of its scales"
             raise shape_error(name, reason, f'declare it with tf.dim("K", multiple_of={BLOCK}), and pad it with zeros')
         return cast_tensor(_blocked(a, b, of_a, of_b), wanted)
     *lead, rows, columns = iteration_point(a.ndim)

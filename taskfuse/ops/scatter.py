@@ -168,7 +168,7 @@ def _counting(dtypes: Sequence[DType]) -> DType | None:
 
 def _check_arithmetic(op: str, combine: Combine | None, base: TensorView) -> None:
     if combine is not None and combine.op.name in ("add", "mul") and base.dtype.is_bool:
-        raise dtype_error(op, "bool elements have no arithmetic", "cast to an integer or float dtype first")
+        raise dtype_error(op, "bool elements do not support arithmetic", "cast to an integer or float dtype first")
 
 
 def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Source, combine: Combine | None) -> TensorView:
@@ -229,7 +229,7 @@ def scatter_reduce(x: TensorView, dim: int, indices: TensorView, src: Source, re
     try:
         kind = ScatterReduce(reduce)
     except ValueError:
-        raise dtype_error("scatter_reduce", f"{reduce!r} does not combine", 'use "sum", "prod", "amax" or "amin"') from None
+        raise dtype_error("scatter_reduce", f"{reduce!r} is not a reduction", 'use "sum", "prod", "amax" or "amin"') from None
     return _scatter("scatter_reduce", x, dim, indices, src, kind.combine)
 
 
@@ -341,7 +341,7 @@ def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str |
     _check_arithmetic("segment_sum", COMBINES["add"], values)
     if is_offsets:
         if not values.ndim:
-            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices, one after another")
+            raise shape_error("segment_sum", f"{described(values)} is 0-d", "give slices, one after another")
         with fusion.call():
             rows = jagged_to_padded_dense(values, segments, values.shape[0])
             return cast_tensor(reduce_axes(rows, (1,), COMBINES["add"], values.dtype.compute, keepdims=False), values.dtype)

@@ -47,7 +47,7 @@ def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> 
     fusion = common_fusion("searchsorted", (table, values))
     lead = table.ndim - 1
     if lead < 0 or (lead and table.shape[:-1] != values.shape[:-1]):
-        reason = f"{described(table)} is not one table, nor one for each row of {described(values)}"
+        reason = f"{described(table)} is neither one table nor one per row of {described(values)}"
         raise shape_error("searchsorted", reason, "give a 1-d table, or one for each row")
     n, shape = table.shape[-1], values.shape
     bits = next((b for b in range(_LONGEST) if prove(le(n, (1 << b) - 1), fusion.facts())), _LONGEST)
@@ -92,7 +92,7 @@ def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
     if not x.dtype.is_float:
         raise dtype_error("histc", f"{typed(x)} is not a float", "cast to a float first, or use tf.bincount")
     if not (min < max and math.isfinite(max - min)):
-        raise shape_error("histc", f"[{min}, {max}] has no parts", "give min < max; tf.min(x) and tf.max(x) depend on data")
+        raise shape_error("histc", f"the range [{min}, {max}] is empty", "give min < max; tf.min(x) and tf.max(x) depend on data")
     with x.fusion.call():
         wide = cast_tensor(reshape(x, [-1]), x.dtype.compute)
         inside = _of("logical_and", _of("ge", wide, float(min)), _of("le", wide, float(max)))

@@ -85,10 +85,10 @@ def convolve(a: TensorView, b: TensorView) -> TensorView:
     common_fusion("convolve", (a, b))
     facts = a.fusion.facts()
     if a.ndim != 1 or b.ndim != 1 or not all(prove(le(1, tv.shape[0]), facts) for tv in (a, b)):
-        raise shape_error("convolve", f"{described(a)} and {described(b)} are not vectors with an element", "reshape them, or use tf.dim(..., min=1)")
+        raise shape_error("convolve", f"{described(a)} and {described(b)} are not provably nonempty vectors", "reshape them, or use tf.dim(..., min=1)")
     dtype = result_type(a.dtype, b.dtype)
     if dtype.is_bool:
-        raise dtype_error("convolve", "bool operands have no arithmetic", "cast to an integer or float dtype first")
+        raise dtype_error("convolve", "bool operands do not support arithmetic", "cast to an integer or float dtype first")
     n, k = iteration_symbol(0), iteration_symbol(1)
     with a.fusion.call():
         x, y = (cast_tensor(tv, dtype.compute) for tv in (a, b))
@@ -109,7 +109,7 @@ def interp(x: TensorView, xp: TensorView, fp: TensorView) -> TensorView:
         check_tensor("interp", tv)
     fusion = common_fusion("interp", (x, xp, fp))
     if xp.ndim != 1 or fp.ndim != 1 or xp.shape[0] is not fp.shape[0] or not prove(le(1, xp.shape[0]), fusion.facts()):
-        raise shape_error("interp", f"{described(xp)} and {described(fp)} are not places and their values", "give two vectors of one extent")
+        raise shape_error("interp", f"{described(xp)} and {described(fp)} are not points and their values", "give two vectors of one extent")
     with fusion.call():
         value, dtype = wide_of(x)
         places, values = (cast_tensor(tv, value.dtype) for tv in (xp, fp))

@@ -182,7 +182,7 @@ def average(x: TensorView, axis: Axes = None, weights: TensorView | None = None,
         common_fusion("average", (x, weights))
         along = weights.ndim == 1 and len(axes) == 1 and weights.shape[0] is x.shape[axes[0]]
         if not along and weights.shape != x.shape:
-            raise shape_error("average", f"weights {described(weights)} are not of the shape of {described(x)}, nor of one axis", "broadcast them first")
+            raise shape_error("average", f"weights {described(weights)} have neither the shape of {described(x)} nor that of one axis", "broadcast them first")
     if weights is None:
         return mean(x, axis, keepdims)
     with x.fusion.call():
@@ -244,10 +244,10 @@ def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) ->
         raise dtype_error("quantile", f"{typed(x)} is not a float", "cast to a float first")
     part = plain(q)
     if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part <= 1:
-        raise shape_error("quantile", f"{q!r} is not a part", "use a number of [0, 1]")
+        raise shape_error("quantile", f"q is {q!r}", "use a number from 0 to 1")
     size = x.shape[place]
     if size.free or int(size) < 1:
-        raise shape_error("quantile", f"dimension {place} of {described(x)} is not a positive constant", "tf.sort sorts symbolic extents, too")
+        raise shape_error("quantile", f"dimension {place} of {described(x)} is not a positive constant", "tf.sort takes symbolic extents")
     with x.fusion.call():
         values = sort(x, place)
         value, dtype = wide_of(values)

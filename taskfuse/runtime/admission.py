@@ -63,7 +63,7 @@ class Admitted(ResultAdapter):
         Raises:
             ProofError: no kernels for these extents are proved.
         """
-        reason = "its kernels are for extents of at least 1"
+        reason = "its kernels require extents of at least 1"
         if self._first.holds(sizes):
             try:
                 self.inner.check_open(sizes)

@@ -113,7 +113,7 @@ class Arranged(ResultAdapter):
         except Unfit as unfit:
             raise InputError(index=index, fusion=self._fusion.name, reason=unfit.reason, help=unfit.help) from None
         if 0 not in array.shape and any(n > 1 and a != b for n, a, b in zip(array.shape, found, wanted, strict=True)):
-            reason = f"'{tv.name}' has the strides {list(found)}, in elements, and is declared with {list(wanted)}"
+            reason = f"'{tv.name}' has the strides {list(found)}, in elements, but is declared with {list(wanted)}"
             raise InputError(index=index, fusion=self._fusion.name, reason=reason, help="pass an array that lies so, or leave out strides= in define_tensor")
 
     def _given(self, out: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> Ten
     """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, also those that read it through views."""
     tv, fusion = call.tv, call.tv.fusion
     if reader is None:
-        raise call.error(f"operand {operand} of which reader?", "name the reader, too")
+        raise call.error(f"operand {operand} is given without its reader", "give reader= as well")
     call.readers([reader], [use.output for use in storage_uses(fusion, tv)])
     definition = fusion.definition(reader)
     assert definition is not None

@@ -110,7 +110,7 @@ class CascadePlans:
         if wrong is not None:
             raise call.error(f"{wrong.name} starts with {self.exprs[wrong].init.value}, which is not neutral")
         if len(tops) > 1:
-            raise call.error(f"{tv.name} reads two of them that have no value yet while it is summed, {tops[0].name} and {tops[1].name}")
+            raise call.error(f"{tv.name} reads two reductions that are incomplete while it is summed, {tops[0].name} and {tops[1].name}")
         other = next((r for r in used if not among(r, tops) and self.exprs[r].combine.name != "add"), None)
         if other is not None:
             raise call.error(f"{tv.name} reads {other.name}, which is neither a maximum, a minimum nor a sum")

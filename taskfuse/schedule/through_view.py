@@ -80,7 +80,7 @@ def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[MathExpr, Read]:
         raise call.error(f"operand {operand} reads no tensor")
     read = resolve(fusion, given)
     if read.valid is not TRUE:
-        raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
+        raise call.error(f"operand {operand} reads {read.tensor.name} only in some iterations")
     return expr, read
 
 

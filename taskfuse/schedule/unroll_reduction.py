@@ -43,7 +43,7 @@ def unroll_reduction(tv: TensorView) -> tuple[TensorView, ...]:
     if definition.ends:
         raise call.error("its terms end early", "call unroll_reduction before cascade")
     if tv.dtype.compute is not tv.dtype or any(operand_dtype(o) is not tv.dtype for o in definition.operands):
-        raise call.error(f"its terms are rounded to {tv.dtype.name} and it is not computed of such", "cast its operands first")
+        raise call.error(f"its terms are rounded to {tv.dtype.name}, which its operands or its arithmetic are not", "cast its operands first")
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"unroll it before inlining, or {producer.name}.inline_at(0)")

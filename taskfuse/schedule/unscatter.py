@@ -29,7 +29,7 @@ def unscatter(tv: TensorView) -> TensorView:
     fusion = tv.fusion
     expr = fusion.definition(tv)
     if not isinstance(expr, Assemble):
-        raise call.error("it is not assembled of parts", "tf.cat(..., form='scatter') and tv.scatter() assemble tensors")
+        raise call.error("it is not assembled from parts", "tf.cat(..., form='scatter') and tv.scatter() assemble tensors")
     fusion.check()
     updates = [e for part in expr.parts if isinstance(e := fusion.definition(part.tensor), Update)]
     if updates:
@@ -47,7 +47,7 @@ def _gathered(call: Call, expr: Assemble, updates: list[Update]) -> TensorView:
         values = tuple(v for v in update.operands[2:] if isinstance(v, Read))
         points.append(Points(tuple(a.extent for a in update.output.root), place, values, update.extents))
     if not all(p.is_plain() for p in points):
-        raise call.error("a point goes to an element that is neither on an axis of its own nor one that a tensor names")
+        raise call.error("an index is neither an axis of the updates nor an element of a tensor")
     found: Read = expr.parts[0]
     for k, (update, mine) in enumerate(zip(updates, points, strict=True)):
         neutral = Literal(update.combine.neutral(tv.dtype), tv.dtype)

@@ -123,14 +123,14 @@ def find(fusion: Fusion) -> Attention:
     for r in reductions:
         reduced = [a.extent for a in r.root if a.is_reduction]
         if len(reduced) != 1 or reduced[0] is not wanted:
-            raise refuse(fusion, "attention", f"{r.name} reduces another axis than that of {second.output.name}")
+            raise refuse(fusion, "attention", f"{r.name} and {second.output.name} reduce different axes")
     keys = Keys(fusion)
     along = [p for p, a in enumerate(first.output.root) if keys.equal(a, key)]
     sides = one if one.columns.intersection(along) else one.swapped()
     other = two if is_given(fusion, two.b) else two.swapped()
     own = [p for p in sides.columns if p in along]
     if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not is_given(fusion, other.b):
-        raise refuse(fusion, "attention", "a product has several axes of rows or of columns, or the last factor is not an input")
+        raise refuse(fusion, "attention", "a product has more than one axis of rows or columns, or the last factor is not an input")
     (m,), (n,), (c,) = sides.rows, own, other.columns
     if sum(f"i{m}" in e.free for e in sides.a.index) > 1:
         raise refuse(
@@ -152,7 +152,7 @@ def find(fusion: Fusion) -> Attention:
         end, used = None, []
     run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
     if run % SWIZZLED_ROWS:
-        raise refuse(fusion, "attention", f"{run} keys of {other.b.tensor.name} lie side by side", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
+        raise refuse(fusion, "attention", f"runs of {run} keys of {other.b.tensor.name} are contiguous", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if m in used else ""
     return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)

@@ -152,7 +152,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
     target = extent.target
     if not target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
+        raise refuse(fusion, "attention", f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {target.name} is {target.arch}")
     walk = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent.room) is None]
     options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)

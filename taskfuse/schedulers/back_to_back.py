@@ -93,7 +93,9 @@ def find(fusion: Fusion) -> BackToBack:
     reductions = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in reductions if matrices(fusion, e) is not None]
     if len(products) < 2 or len(products) < len(reductions):
-        raise refuse(fusion, NAME, f"it has {len(products)} matrix products of {len(reductions)} reductions", "tf.compile cuts other fusions")
+        raise refuse(
+            fusion, NAME, f"it has {len(products)} matrix products and {len(reductions) - len(products)} other reductions", "tf.compile cuts other fusions"
+        )
     for e in products:
         for r in storage_reads(fusion, e):
             if r.tensor.dtype.itemsize != ITEMSIZE or not r.tensor.dtype.is_float or e.output.dtype is not float32:
@@ -101,9 +103,9 @@ def find(fusion: Fusion) -> BackToBack:
     first = tuple(e.output for e in products if all(is_given(fusion, o) for o in e.operands))
     last = tuple(e.output for e in products if not among(e.output, first))
     if not first or not last or not all(depends(fusion, tv, first, [t for t in last if t is not tv]) for tv in last):
-        raise refuse(fusion, NAME, "there are no products of inputs, or not all others are products of functions of these")
+        raise refuse(fusion, NAME, "it has no products of inputs, or another product does not depend on them")
     if not all(depends(fusion, out, last) for out in fusion.outputs):
-        raise refuse(fusion, NAME, "a result does not depend on a last product", "leave it to a fusion of its own")
+        raise refuse(fusion, NAME, "an output does not depend on a last product", "leave it to a fusion of its own")
     found = {tv: _factors(fusion, tv) for tv in (*first, *last)}
     several = next((tv for tv, two in found.items() if len(two.summed) != 1), None)
     if several is not None:
@@ -111,12 +113,12 @@ def find(fusion: Fusion) -> BackToBack:
     keys = Keys(fusion)
     walked = last[0].root[found[last[0]].summed[0]]
     if not all(keys.equal(tv.root[found[tv].summed[0]], walked) for tv in last):
-        raise refuse(fusion, NAME, "the last products sum over several axes")
+        raise refuse(fusion, NAME, "the last products sum over different axes")
     if walked.extent is ONE:
         raise refuse(fusion, NAME, "the last products sum over one element", "without tensor cores such products are as fast")
     known = {tv: _sides(keys, tv, found[tv], walked) for tv in first}
     if not all(len(s.rows) == 1 and len(s.columns) == 1 and keys.equal(tv.root[next(iter(s.columns))], walked) for tv, s in known.items()):
-        raise refuse(fusion, NAME, "a first product has several axes of rows, or not the axis that the last ones sum")
+        raise refuse(fusion, NAME, "a first product has more than one axis of rows, or lacks the axis that the last ones sum")
     rows = {tv: next(iter(known[tv].rows)) for tv in first}
     row = first[0].root[rows[first[0]]]
     if not all(keys.equal(tv.root[rows[tv]], row) for tv in first):
@@ -267,7 +269,7 @@ class _BackToBackWalk:
         self.rows = [tv for tv in mine if not among(tv, [*self.chunks, *every])]
         wide = [tv for tv in self.chunks if not any(keys.equal(a, r) for a in tv.root for r in [self._row(self.first[0])])]
         if wide or not all(self.results) or len(every) > len(dict.fromkeys(every)):
-            raise refuse(fusion, NAME, "a last product is not stored, or a result is of several, or something is computed of the columns alone")
+            raise refuse(fusion, NAME, "a last product is not stored, an output depends on two of them, or a tensor depends on the columns alone")
 
     def _row(self, tv: TensorView) -> Axis:
         """The axis of the rows of a first product."""

@@ -105,7 +105,7 @@ def planned(fusion: Fusion, found: BackToBack, extent: Sizes) -> tuple[Option[Ba
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
     target = extent.target
     if not target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, NAME, f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
+        raise refuse(fusion, NAME, f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {target.name} is {target.arch}")
     moved = bytes_of(fusion, extent)
     options = [Option(c, _us(found, c, moved, extent)) for c in _every() if _problem(found, c, target) is None]
     if not options:

@@ -146,7 +146,7 @@ def _inputs(fusion: Fusion, tv: TensorView, inner: TensorView, terms: Sequence[T
                 raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} elsewhere than at its own point", "leave it to a fusion of its own")
             continue
         if read.valid is not TRUE:
-            raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} in some iterations only", "pass slices as inputs")
+            raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} only in some iterations", "pass slices as inputs")
         axes = axes_of(read)
         paired = bool(read.index) and iteration_position(read.index[-1]) == tile[1] and is_multiple(read.tensor.shape[-1], 2, fusion.facts())
         each = any(iteration_position(e) == tile[1] for e in read.index)

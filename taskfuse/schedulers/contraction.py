@@ -170,7 +170,7 @@ def _multiplied(
         two = two.swapped()
     in_boxes = len(two.summed) > 1 or is_windowed(fusion, result, two.a, two.rows)
     if in_boxes and not takes_boxes:
-        reason = f"{result.name} sums over several axes or reads windows, and its tiles are taken for sums of blocks, or are reduced, or meet others"
+        reason = f"{result.name} sums over several axes or reads windows, and its tiles are scaled by blocks, reduced, or combined with others"
         raise refuse(fusion, "matmul", reason, "leave it to a fusion of its own")
     if takes_boxes and not in_boxes and are_better([result.root[p].extent for p in sorted(two.rows)]):
         in_boxes = two.a.tensor.is_input
@@ -179,7 +179,7 @@ def _multiplied(
     a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)
     mine, theirs = (o.prologue[-1] if o.prologue else o.tensor for o in (a, b))
     if mine.dtype is not theirs.dtype:
-        raise refuse(fusion, "matmul", f"{mine!r} and {theirs!r} have two dtypes", "convert one of them before")
+        raise refuse(fusion, "matmul", f"{mine!r} and {theirs!r} differ in dtype", "cast one of them first")
     return axes, a, b
 
 
@@ -187,14 +187,14 @@ def _beside(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], first: 
     """A further contraction; its axes are those of the first but for k."""
     result, tile = expr.output, f"the tiles of {first.result.name}"
     if result.dtype is not first.result.dtype or result.shape != first.result.shape:
-        raise refuse(fusion, "matmul", f"{result!r} has other elements than {tile}", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"{result!r} differs in shape or dtype from {tile}", "leave it to a fusion of its own")
     at = {place: p for p, place in enumerate(logical_places(result))}
     place = logical_places(first.result)
     axes, a, b = _multiplied(fusion, expr, others, at[place[first.n]])
     if (axes.m, axes.n) != (at[place[first.m]], at[place[first.n]]):
-        raise refuse(fusion, "matmul", f"rows and columns of {result.name} are not those of {tile}", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"rows and columns of {result.name} differ from those of {tile}", "leave it to a fusion of its own")
     if a.tensor.dtype is not like.tensor.dtype:
-        raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} have two dtypes", "convert one of them before")
+        raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} differ in dtype", "cast one of them first")
     return Accumulated(axes, a, b)
 
 
@@ -216,13 +216,15 @@ def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
     if len(products) > 1:
         products = [e for e in products if (two := factors(fusion, e)) is not None and two.make_a_matrix]
     if not found:
-        raise refuse(fusion, "matmul", "it takes one contraction, and there are 0", "give each contraction a fusion of its own")
+        raise refuse(fusion, "matmul", "it has no contraction", "tf.schedulers.auto asks other schedulers")
     for expr in products or found[:1]:
         if not products:
             what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products"
             raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     if len(products) > 1 and len(apart(fusion, exprs)) > 1:
-        raise refuse(fusion, "matmul", f"it takes one tile of the result at a time, and {len(products)} contractions do not meet", "tf.schedulers.products")
+        raise refuse(
+            fusion, "matmul", f"it computes one tile at a time, and the results of {len(products)} contractions are not combined", "tf.schedulers.products"
+        )
     return products
 
 

@@ -138,11 +138,11 @@ def _planned(
     product = find(fusion)
     check_types(fusion, product, tf32)
     if ragged is not None and product.beside and not product.shares_steps:
-        reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and tiles of ragged rows may have none"
+        reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
         raise refuse(fusion, "matmul", reason, "give one of them a fusion of its own")
     problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
-        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
+        reason = f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {problem.target.name} is {problem.target.arch}"
         raise refuse(fusion, "matmul", reason, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
     if not ranked:
@@ -169,7 +169,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
     """
     product, problem = usual
     if (problem.ragged is not None and problem.ragged.is_scattered) or product.blocks is not None or product.reductions:
-        raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
+        raise refuse(fusion, "matmul", "factors can be swapped only where one product of inputs makes each stored element", "use is_swapped=False")
     found = find(fusion, is_swapped=True)
     check_types(fusion, found, tf32)
     return Way(found, replace(problem_of(fusion, found, sizes, problem.target), is_swapped=True))

@@ -184,7 +184,7 @@ def _factors(fusion: Fusion, scheduler: str, expr: Reduction, body: Sequence[Mat
         if isinstance(operand, Read) and operand.tensor.is_input
     ]
     if len(places) != 2:
-        raise refuse(fusion, scheduler, f"what {expr.output.name} reduces reads elements of inputs in {len(places)} places", "tf.schedulers.reduction")
+        raise refuse(fusion, scheduler, f"the term of {expr.output.name} reads elements of inputs at {len(places)} places", "tf.schedulers.reduction")
     (first, at, a), (second, there, b) = places
     return classified(expr.output, (a, b), (at, there)), (first, second)
 

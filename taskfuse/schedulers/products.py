@@ -85,7 +85,7 @@ def _planned(
     _check_alike(fusion, found)
     problems = [problem_of(fusion, product, sizes, target) for product in found]
     if not problems[0].target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, "products", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problems[0].target.name} is {problems[0].target.arch}")
+        raise refuse(fusion, "products", f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {problems[0].target.name} is {problems[0].target.arch}")
     may_claim = all(isinstance(_tiles(product, ProductsConfig()), Const) for product in found)
     return found, problems, rank_lists(tuple(problems), may_claim=may_claim)
 
@@ -164,7 +164,7 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
                 raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or leave these products to fusions of their own")
         staged = zip(*([o.tensor.dtype for o in p.outputs if o.is_staged] for p in (product, first)), strict=False)
         if any(mine is not theirs for mine, theirs in staged):
-            raise refuse(fusion, "products", f"{name} is stored with another dtype than {first.axes.result.name}", "leave it to a fusion of its own")
+            raise refuse(fusion, "products", f"{name} and {first.axes.result.name} are stored with different dtypes", "leave it to a fusion of its own")
         for side in product.sides:
             if any(among(side.tensor, [s.tensor for s in other.sides]) for other in found if other is not product):
                 raise refuse(fusion, "products", f"{side.tensor.name} is read by several products", "define two inputs and pass the array twice")

@@ -86,7 +86,7 @@ def find(fusion: Fusion) -> Space:
     """
     code = [e for e in fusion.exprs() if has_code(fusion, e)]
     if any(isinstance(e, Assemble) for e in fusion.exprs()):
-        raise refuse(fusion, "reduction", "it assembles a tensor of parts", "leave the concatenation to a fusion of its own")
+        raise refuse(fusion, "reduction", "it assembles a tensor from parts", "leave the concatenation to a fusion of its own")
     reductions = [e for e in code if isinstance(e, Reduction)]
     if not reductions:
         raise refuse(fusion, "reduction", "it reduces nothing", "tf.schedulers.pointwise takes such fusions")

@@ -104,7 +104,7 @@ class Rotated:
             ValueError: there is not exactly one axis.
         """
         if len(extents) != 1:
-            raise ValueError(f"a rotation is of one axis, not of {len(extents)}")
+            raise ValueError(f"a rotation takes one axis, not {len(extents)}")
         return ((sym(WORK) + self.first) % extents[0],)
 
 
@@ -128,7 +128,7 @@ class Descending:
             ValueError: there is not exactly one axis.
         """
         if len(extents) != 1:
-            raise ValueError(f"one axis is walked from its end, not {len(extents)}")
+            raise ValueError(f"a descending order takes one axis, not {len(extents)}")
         return (extents[0] - 1 - sym(WORK),)
 
 
@@ -151,7 +151,7 @@ class Dynamic:
             ValueError: there is not exactly one axis.
         """
         if len(extents) != 1:
-            raise ValueError(f"blocks claim indices of one axis, not of {len(extents)}")
+            raise ValueError(f"blocks claim indices of one axis, not {len(extents)}")
         return (claimed_index(extents[0]),)
 
 

@@ -19,6 +19,6 @@ def places(offsets: npt.ArrayLike, tile: int, rows: int | None = None) -> npt.ND
     """
     cut = np.asarray(offsets, np.int64)
     if cut.ndim != 1 or cut.size < 3 or tile < 1:
-        raise ValueError(f"{cut.size} offsets in tiles of {tile} rows")
+        raise ValueError(f"{cut.size} offsets and tiles of {tile} rows: give at least 3 offsets and 1 row")
     count = (int(cut[-1]) if rows is None else rows) // tile + cut.size - 1
     return np.searchsorted(cut[1:-1] // tile, np.arange(count), side="right").astype(np.int32)

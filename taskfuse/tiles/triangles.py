@@ -67,5 +67,5 @@ def ratio(tile: tuple[int, int]) -> int:
     """Tiles of a macro tile."""
     most, least = max(tile), min(tile)
     if least < 1 or most % least:
-        raise ValueError(f"tiles of {tile[0]} x {tile[1]} make no square macro tiles: one extent is a multiple of the other")
+        raise ValueError(f"tiles of {tile[0]} x {tile[1]} do not make square macro tiles: one extent must be a multiple of the other")
     return most // least

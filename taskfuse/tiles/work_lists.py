@@ -35,9 +35,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.batch) < 1 or self.k < 0:
-            raise ValueError(f"a problem of {self.batch} x {self.m} x {self.n} x {self.k}: rows, columns and batch are positive")
+            raise ValueError(f"a problem of {self.batch} x {self.m} x {self.n} x {self.k}: rows, columns and batch must be positive")
         if self.half is not None and self.m != self.n:
-            raise ValueError(f"a triangle of {self.m} x {self.n}: only square results have one")
+            raise ValueError(f"a triangle of {self.m} x {self.n}: the result must be square")
 
     def __str__(self) -> str:
         return f"{f'{self.batch} x ' if self.batch > 1 else ''}{self.m}x{self.n}x{self.k}{f' {self.half.value}' if self.half else ''}"

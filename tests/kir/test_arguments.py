@@ -79,7 +79,7 @@ def test_symbols_follow_from_shapes() -> None:
 @pytest.mark.parametrize(
     ("shapes", "index", "reason"),
     [
-        ({"x": (7, 3), "z": (7,)}, 0, "axis 0 of 'x' has extent 7, which 2*N never is"),
+        ({"x": (7, 3), "z": (7,)}, 0, "axis 0 of 'x' has extent 7, which 2*N cannot be"),
         ({"x": (8, 3), "z": (8,)}, 2, "axis 0 of 'z' has extent 8, not M + N = 7"),
         ({"x": (6, 3), "z": (6,)}, 0, "N is 3; it must be at least 0, a multiple of 2"),
     ],

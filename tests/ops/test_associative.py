@@ -95,7 +95,7 @@ def test_errors() -> None:
         x = tf.define_tensor((3, 4))
         with pytest.raises(ShapeError, match="no tensors"):
             tf.associative_scan(lambda a, b: a)
-        with pytest.raises(ShapeError, match="gives 2 tensors, and takes 1 twice"):
+        with pytest.raises(ShapeError, match="returns 2 tensors for two sets of 1"):
             tf.associative_scan(lambda a, b: (a[0], b[0]), x)
         with pytest.raises(DTypeError, match="makes bool of float32"):
             tf.associative_scan(lambda a, b: a[0] > b[0], x)

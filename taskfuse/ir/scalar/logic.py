@@ -282,7 +282,7 @@ def upper_bound(tensor: IntLike, size: IntLike, low: IntLike, high: IntLike, sou
     if not isinstance(name, Sym):
         raise ValueError(f"'{name}' is not the name of a tensor")
     if divisor < 1 or step < 0:
-        raise ValueError(f"elements of '{name}' divided by {divisor} with {step} for each before do not rise with them")
+        raise ValueError(f"elements of '{name}' have the divisor {divisor} and the step {step}: a divisor is positive, a step is not negative")
     count = wrap(size)
     return ZERO if isinstance(count, Const) and count.value <= 2 else intern(UpperBound, name, count, wrap(low), wrap(high), divisor, step, wrap(sought))
 

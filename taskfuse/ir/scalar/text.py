@@ -348,7 +348,7 @@ class _Parser:
         if divisor < 1:
             raise token.error(f"elements of '{token.text}' are divided by {divisor}")
         if step < 0:
-            raise token.error(f"elements of '{token.text}' fall by {-step} from each to the next")
+            raise token.error(f"elements of '{token.text}' have the negative step {step}")
         return upper_bound(sym(token.text), size, low, high, sought, divisor=divisor, step=step)
 
     def tensor(self) -> Token:
