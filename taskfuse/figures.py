@@ -18,7 +18,7 @@ class ProductFigures:
 
     Attributes:
         tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
-        in_step: times the bandwidth of the second-level cache, where no block has a second tile.
+        in_step: times the bandwidth of the L2 cache, where no block has a second tile.
         outside_factor: what rows outside cost of that bandwidth besides, relative to others, if all tiles have as large a part of them.
         step_norm: of the norm by which the times of the tensor cores and of the cache add up.
         start_us: replaces ``launch_us`` for one block per multiprocessor, barriers and first load included.
@@ -44,7 +44,7 @@ class ProductFigures:
             in tiles of 128 x 256, on an H100.
         runs_per_us: runs of contiguous bytes, 128 or more, that all blocks together load where they do not keep step: the same, and 4 groups by 4096 x 7168, in
             tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step got 63,000.
-        claim_cycles: for a block to claim a tile: a round trip to the second-level cache, which copies ahead hide in part. Assumed, not measured.
+        claim_cycles: for a block to claim a tile: a round trip to the L2 cache, which copies ahead hide in part. Assumed, not measured.
         promotion_cycles: for a warpgroup to wait for the products of a block and to begin the next, besides its sums; half of it again for each 64 rows
             beyond the first. Warpgroups that share a tile were
             measured to add at the same time, not in turns.

@@ -80,7 +80,7 @@ class Target:
         sms: multiprocessors.
         clock_mhz: the clock under load, which the power limit keeps below the maximum.
         dram_bytes_per_us: between the chip and its memory, by a pointwise kernel.
-        l2_bytes: of the second-level cache that data may occupy so that a second pass over them hits.
+        l2_bytes: of the L2 cache that data may occupy so that a second pass over them hits.
         l2_bytes_per_us: from there, by all multiprocessors together.
         l2_bytes_per_cycle: from there, to each multiprocessor.
         shared_bytes_per_cycle: between a multiprocessor and its Shared memory: 32 banks of 4 bytes.

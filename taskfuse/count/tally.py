@@ -1,6 +1,6 @@
 """The work of a launch in numbers, and the time that follows from the figures of a target.
 
-Each resource alone would take some time; the launch takes that of the slowest, since the others work in parallel: memory, second-level cache, the units of
+Each resource alone would take some time; the launch takes that of the slowest, since the others work in parallel: memory, L2 cache, the units of
 a multiprocessor, and the longest chain of loads and barriers for which a thread waits one after another.
 """
 
@@ -24,7 +24,7 @@ class Traffic:
     Attributes:
         bytes: its size.
         asked: bytes that threads ask for, or store.
-        moved: bytes that go through the second-level cache for it: whole sectors of 32.
+        moved: bytes that go through the L2 cache for it: whole sectors of 32.
         fetched: bytes that go to or from DRAM.
     """
 
@@ -70,7 +70,7 @@ class Count:
 
     @property
     def moved(self) -> float:
-        """Bytes through the second-level cache."""
+        """Bytes through the L2 cache."""
         return sum(t.moved for t in (*self.reads.values(), *self.writes.values()))
 
     @property
@@ -87,7 +87,7 @@ class Count:
         waves = max(1.0, launch.blocks / (target.sms * launch.resident))
         return {
             "memory": target.dram_us(self.fetched),
-            "second-level cache": self.moved / target.l2_bytes_per_cycle * share,
+            "L2 cache": self.moved / target.l2_bytes_per_cycle * share,
             "instructions": self.instructions * WARP / target.lanes * share,
             "lookups": self.lookups * share,
             "tensor cores": self.products * share,

@@ -241,7 +241,7 @@ class _LaunchWalk:
         self._moved(place, way, asked, moved)
 
     def _moved(self, place: _Place, way: int, asked: float, moved: float) -> None:
-        """What one statement moves. What is moved again stays in the second-level cache, if what the resident blocks move fits there."""
+        """What one statement moves. What is moved again stays in the L2 cache, if what the resident blocks move fits there."""
         place.asked[way] += asked * self.scale
         place.moved[way] += moved * self.scale
         launch, target = self.launch, self.target

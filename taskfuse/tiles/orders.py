@@ -2,7 +2,7 @@
 
 Consecutive tiles run on the blocks of the GPU at the same time. In row-major order one wave reads one or two rows of tiles of the left operand and the
 whole right operand. In the grouped order (Triton's ``GROUP_SIZE_M``, CUTLASS's threadblock swizzle) it reads g rows of the left operand and blocks/g
-columns of the right one, which is least where the two sides of the group are about equal; the second-level cache serves the rest. DeepGEMM orders
+columns of the right one, which is least where the two sides of the group are about equal; the L2 cache serves the rest. DeepGEMM orders
 its tiles like this (``Scheduler::get_swizzled_block_idx``, without multicast).
 """
 
