@@ -29,7 +29,7 @@ Combining = Callable[[tuple[TensorView, ...], tuple[TensorView, ...]], Sequence[
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
 def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) -> tuple[TensorView, ...]:
-    """For each index along ``axis``, the combination of all elements up to it, of several tensors at once, as ``jax.lax.associative_scan``.
+    """For each index along ``axis``, the combination of all elements up to it, for any number of tensors at once, as ``jax.lax.associative_scan``.
 
     Args:
         combine: from the combinations of two adjacent ranges, the earlier first, to that of both, each a tuple of as many tensors as there are operands; it
@@ -75,7 +75,7 @@ def _doubled(combine: Combining, found: tuple[TensorView, ...], place: int, step
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
 def linear_recurrence(x: TensorView, decay: TensorView, axis: int = -1) -> TensorView:
-    """All states of ``s = s * decay + x`` along ``axis``, from 0 on; :func:`decayed_sum` is the last. Otherwise as :func:`associative_scan`.
+    """All states of ``s = s * decay + x`` along ``axis``, from ``s = 0``; :func:`decayed_sum` is the last. Otherwise as :func:`associative_scan`.
 
     Floats below 32 bits are computed in float32. Of two ranges, the decays multiply, and the earlier state decays by the later range's (Blelloch,
     "Prefix Sums and Their Applications", 1990, section 1.4).
@@ -94,7 +94,7 @@ def linear_recurrence(x: TensorView, decay: TensorView, axis: int = -1) -> Tenso
 @op(OpKind.SCAN, same, torch="", numpy="")
 @axial
 def segmented_cumsum(x: TensorView, starts: TensorView, axis: int = -1) -> TensorView:
-    """``cumsum`` along ``axis`` that begins again wherever ``starts`` (bool) holds. Otherwise as :func:`associative_scan`.
+    """:func:`cumsum` along ``axis`` that restarts wherever ``starts`` (bool) is true. Otherwise as :func:`associative_scan`.
 
     Sums are in the dtype of ``x``; floats below 32 bits are added in float32.
 

@@ -61,7 +61,7 @@ def group_norm(x: TensorView, groups: int, weight: TensorView | None = None, bia
 
 @op(OpKind.COMPOSITE, floating, numpy="")
 def instance_norm(x: TensorView, weight: TensorView | None = None, bias: TensorView | None = None, eps: float = 1e-5) -> TensorView:
-    """:func:`group_norm` of each channel alone (Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016)."""
+    """:func:`group_norm` of each channel separately (Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016)."""
     _check("instance_norm", x)
     if x.ndim < 3:
         raise shape_error("instance_norm", f"{described(x)} has one element per channel", "give [N, C, ...]")

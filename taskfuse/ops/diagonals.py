@@ -45,7 +45,7 @@ def _zero(x: TensorView) -> bool | int | float:
 
 @op(OpKind.COMPOSITE, same)
 def diag(x: TensorView, k: int = 0) -> TensorView:
-    """Of a vector, the matrix with it as diagonal ``k`` and 0 elsewhere; of a matrix, that diagonal: a view."""
+    """For a vector, the matrix with it as diagonal ``k`` and 0 elsewhere; for a matrix, that diagonal: a view."""
     check_tensor("diag", x)
     if x.ndim not in (1, 2):
         raise shape_error("diag", f"{described(x)} is neither a vector nor a matrix", "use tf.diagonal or tf.diag_embed")

@@ -38,7 +38,7 @@ __all__ = ["decayed_sum", "fold"]
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
 def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> TensorView:
-    """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, from ``state = init`` on.
+    """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, starting with ``state = init``.
 
     The operands broadcast; the result has their shape without ``axis``, and their promoted dtype.
 
@@ -90,7 +90,7 @@ def _numeric(dtypes: Sequence[DType]) -> DType | None:
 @op(OpKind.SCAN, _numeric, torch="", numpy="")
 @axial
 def decayed_sum(x: TensorView, decay: TensorView, axis: int = -1, init: int | float = 0) -> TensorView:
-    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence after its last input.
+    """The last of ``s = s * decay + x`` along ``axis``, starting with ``s = init``: the state of a linear recurrence after its last input.
 
     Softmax in one walk rescales its sum so (Milakov and Gimelshein, arXiv:1805.02867), and so do linear attention and state-space models. Otherwise as
     :func:`fold`.

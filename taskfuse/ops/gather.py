@@ -101,7 +101,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 @op(OpKind.GATHER, indexed, torch="take_along_dim")
 @axial
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
-    """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``, for instance at the result of ``argmax``.
+    """``x`` at ``indices`` along ``axis``, each at its own position in the other dimensions, as ``np.take_along_axis``: at the result of ``argmax``, for instance.
 
     The other dimensions broadcast. Indices as in :func:`take`.
 
@@ -127,7 +127,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
 @op(OpKind.GATHER, indexed, numpy="")
 @axial
 def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
-    """``x`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.gather``.
+    """``x`` at ``indices`` along ``dim``, each at its own position in the other dimensions, as ``torch.gather``.
 
     The result has the shape of ``indices``, which may be smaller than ``x`` in the other dimensions. Indices as in :func:`take`.
 

@@ -48,7 +48,7 @@ def _one_float(dtypes: Sequence[DType]) -> DType | None:
 
 @op(OpKind.GATHER, _one_float, torch="grid_sample", numpy="")
 def grid_sample(x: TensorView, grid: TensorView, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False) -> TensorView:
-    """The elements of ``x [N, C, ..., H, W]`` at the places ``grid [N, ..., h, w, d]``: ``[N, C, ..., h, w]``, as ``torch.nn.functional.grid_sample``.
+    """The elements of ``x [N, C, ..., H, W]`` at the positions ``grid [N, ..., h, w, d]``: ``[N, C, ..., h, w]``, as ``torch.nn.functional.grid_sample``.
 
     Args:
         x: floats, with one to three dimensions behind N and C.

@@ -38,7 +38,7 @@ def grouped_matmul(
     scale_a: TensorView | None = None,
     scale_b: TensorView | None = None,
 ) -> TensorView:
-    """The products of groups that ``offsets`` cut one axis into, for any offsets, also of empty groups.
+    """Products of groups of rows, or of terms, which ``offsets`` delimit along one axis; groups may be empty.
 
     - ``a [M, K]``, ``b [G, K, N]``: rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a`` times matrix g of ``b``. ``[M, N]``
     - ``a [M, K]``, ``b [K, N]``: the terms ``offsets[g]`` to ``offsets[g + 1]`` of the product, for each group g by itself. ``[G, M, N]``

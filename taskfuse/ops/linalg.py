@@ -87,7 +87,7 @@ def bmm(a: TensorView, b: TensorView) -> TensorView:
 
 @op(OpKind.PRODUCT, promoted, torch="outer ger")
 def outer(a: TensorView, b: TensorView) -> TensorView:
-    """``a[i] * b[j]`` of two vectors; of other tensors in row-major order."""
+    """``a[i] * b[j]`` of two vectors; other tensors are flattened in row-major order."""
     for tv in (a, b):
         check_tensor("outer", tv)
     fusion = common_fusion("outer", (a, b))

@@ -50,7 +50,7 @@ def grouped_matmul_masked(a: TensorView, b: TensorView, counts: TensorView, dtyp
 
 @op(OpKind.PRODUCT, promoted, torch="", numpy="")
 def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype: DTypeLike | None = None, *, tile: int = TILE) -> TensorView:
-    """Each row of ``a [M, K]`` times the matrix in ``b [G, K, N]`` of its tile: that of the group of the tile's first row. ``[M, N]``
+    """Each row of ``a [M, K]`` times the matrix of its tile in ``b [G, K, N]``, chosen by the group of the tile's first row: ``[M, N]``.
 
     A row whose own group is -1 is padding, and so are all rows of a tile that begins with one: their results are zeros.
 

@@ -48,7 +48,7 @@ def varlen_attention(
     *,
     tile: int | None = None,
 ) -> TensorView:
-    """Attention of sequences that lie one after another: each query attends to the keys of its own sequence.
+    """Attention of packed sequences: each query attends to the keys of its own sequence.
 
     This is ``varlen_attn`` of torch and ``flash_attn_varlen_func``; the offsets are their ``cu_seq_q`` and ``cu_seq_k``. A query that has no key is 0. Scores
     and sums are those of :func:`scaled_dot_product_attention`. Values of other sequences near those of a sequence are multiplied by 0: they are finite.
@@ -115,7 +115,7 @@ def paged_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> TensorView:
-    """Attention to keys that lie in pages: those of sequence b in ``pages[b * T]``, ``pages[b * T + 1]``, ..., up to its length.
+    """Attention to keys in pages: sequence b has the pages ``pages[b * T]``, ``pages[b * T + 1]``, ..., up to its length.
 
     This is vLLM's ``paged_attention``, and ``flash_attn_with_kvcache`` with its ``block_table``, flattened. A query that has no key is 0. Scores and sums are
     those of :func:`scaled_dot_product_attention`. Values behind the end of a sequence, in its last page, are multiplied by 0: they are finite.

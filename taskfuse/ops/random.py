@@ -153,7 +153,7 @@ def random_bits(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, th
 
 @op(OpKind.CREATION, same, torch="", numpy="")
 def rand(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DTypeLike = float32, threads: int | None = None) -> TensorView:
-    """Uniform numbers in [0, 1): those of :func:`random_bits`, as cuRAND makes floats of them. With ``threads``, the numbers of ``torch.rand`` on CUDA.
+    """Uniform numbers in [0, 1): those of :func:`random_bits`, converted to floats as in cuRAND. With ``threads``, the numbers of ``torch.rand`` on CUDA.
 
     For the grid of torch, ``threads = 256 * min(ceil(n / 256), multiprocessors * (threads of one // 256))`` for n elements; float64 takes two words. Raises as
     :func:`random_bits`, and :class:`DTypeError` for a dtype that is not a float.
@@ -163,7 +163,7 @@ def rand(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DT
 
 @op(OpKind.CREATION, same, torch="", numpy="")
 def randn(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DTypeLike = float32, threads: int | None = None) -> TensorView:
-    """Normal numbers of mean 0 and variance 1, two of two uniform ones (Box and Muller, 1958). The words are those of cuRAND, whose sine is less exact.
+    """Normal numbers of mean 0 and variance 1, by the transform of Box and Muller (1958), from the words of cuRAND, whose sine is less exact.
 
     Otherwise as :func:`rand`.
     """
@@ -172,7 +172,7 @@ def randn(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: D
 
 @op(OpKind.COMPOSITE, floating_only, torch="", numpy="")
 def bernoulli(p: TensorView, seed: Seed, offset: Seed = 0) -> TensorView:
-    """1 with the probability of each element of ``p``, else 0, in the dtype of ``p``, a float: whether a number of :func:`rand` is less."""
+    """1 with the probability of each element of ``p``, else 0, in the dtype of ``p``, a float: numbers of :func:`rand` are compared with ``p``."""
     check_tensor("bernoulli", p)
     if not p.dtype.is_float:
         raise dtype_error("bernoulli", f"{typed(p)} is not a float", "cast to a float first")

@@ -211,7 +211,7 @@ def _same(a: Expr, b: Expr, x: TensorView) -> bool:
 @op(OpKind.GATHER, same, numpy="")
 @axial
 def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorView:
-    """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; where ``start`` is a run-time scalar or a 0-d tensor of
+    """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; if ``start`` is a run-time scalar or a 0-d tensor of
     integers, a read at computed indices, which gives 0 outside ``x`` and counts negative indices from the end.
 
     Raises :class:`ShapeError` if a constant or symbolic ``start`` does not provably fit.
@@ -293,7 +293,7 @@ def repeat(x: TensorView, repeats: int, axis: int | None = None) -> TensorView:
 
 @op(OpKind.VIEW, same)
 def tile(x: TensorView, reps: int | Sequence[int]) -> TensorView:
-    """``x`` laid side by side ``reps[d]`` times in each dimension, as ``np.tile`` and ``torch.Tensor.repeat``: a view.
+    """``x`` repeated ``reps[d]`` times along each dimension, as ``np.tile`` and ``torch.Tensor.repeat``: a view.
 
     Fewer ``reps`` than dimensions are of the last ones; more make new leading dimensions.
     """
@@ -317,7 +317,7 @@ def _spread(x: TensorView, axis: int, at: int, times: int) -> TensorView:
 @op(OpKind.VIEW, same)
 @axial
 def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> TensorView:
-    """``x`` with its elements ``shift`` places further along ``axis``, the last ones first (all in row-major order if ``None``): a view.
+    """``x`` shifted by ``shift`` along ``axis``, the last elements first (all in row-major order if ``None``): a view.
 
     Raises :class:`ShapeError` if a symbolic extent is not provably at least as great as the shift.
     """

@@ -75,14 +75,14 @@ def cummin(x: TensorView, axis: int | None = None, *, exclusive: bool = False) -
 @op(OpKind.SCAN, same, torch="cummax", numpy="")
 @axial
 def cummax_with_indices(x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
-    """:func:`cummax`, and where each maximum is (int64): the last of equal ones, the last NaN, as ``torch.cummax``."""
+    """:func:`cummax`, and the index (int64) of each maximum: the last of equal elements, the last NaN, as ``torch.cummax``."""
     return _scan_with_indices("cummax_with_indices", "maximum", x, axis)
 
 
 @op(OpKind.SCAN, same, torch="cummin", numpy="")
 @axial
 def cummin_with_indices(x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
-    """:func:`cummin`, and where each minimum is (int64); otherwise as :func:`cummax_with_indices`."""
+    """:func:`cummin`, and the index (int64) of each minimum; otherwise as :func:`cummax_with_indices`."""
     return _scan_with_indices("cummin_with_indices", "minimum", x, axis)
 
 

@@ -195,7 +195,7 @@ def _is_within(a: TensorView, b: TensorView, facts: Facts) -> bool:
 @op(OpKind.SCATTER, indexed, numpy="")
 @axial
 def scatter(x: TensorView, dim: int, indices: TensorView, src: Source) -> TensorView:
-    """``x`` with ``src`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.scatter``.
+    """``x`` with ``src`` at ``indices`` along ``dim``, each at its own position in the other dimensions, as ``torch.scatter``.
 
     Of several that write one element, the last along ``dim`` does. Negative indices count from the end; one outside the extent writes nothing.
 
@@ -215,7 +215,7 @@ def scatter(x: TensorView, dim: int, indices: TensorView, src: Source) -> Tensor
 @op(OpKind.SCATTER, _combining, numpy="")
 @axial
 def scatter_add(x: TensorView, dim: int, indices: TensorView, src: Source) -> TensorView:
-    """``x`` with ``src`` added at ``indices`` along ``dim``, as ``torch.scatter_add``; otherwise as :func:`scatter`. Several for one element all count."""
+    """``x`` with ``src`` added at ``indices`` along ``dim``, as ``torch.scatter_add``; otherwise as :func:`scatter`. Duplicates are summed."""
     return _scatter("scatter_add", x, dim, indices, src, COMBINES["add"])
 
 
@@ -260,7 +260,7 @@ def index_add(x: TensorView, dim: int, index: TensorView, source: TensorView) ->
 
 @op(OpKind.SCATTER, indexed, numpy="")
 def index_put(x: TensorView, indices: Sequence[TensorView | None], values: Source, accumulate: bool = False) -> TensorView:
-    """``x`` after ``x[indices] = values``, or with ``accumulate`` ``x[indices] += values`` in which all duplicates count, as ``torch.index_put``.
+    """``x`` after ``x[indices] = values``, or with ``accumulate`` ``x[indices] += values`` in which duplicates accumulate, as ``torch.index_put``.
 
     Args:
         x: what stands where nothing is written.
@@ -371,7 +371,7 @@ def _neutral(dtype: DType) -> Literal:
 
 @op(OpKind.SCATTER, _counting, torch="")
 def bincount(x: TensorView, length: IntLike | str, weights: TensorView | None = None) -> TensorView:
-    """How often each number of 0 to ``length - 1`` occurs in ``x``, int64; with ``weights``, the sum of those of its occurrences, as ``np.bincount``.
+    """The number of occurrences of each of 0 to ``length - 1`` in ``x``, int64; with ``weights``, the sum of their weights, as ``np.bincount``.
 
     Unlike NumPy's, the result has ``length`` elements, whatever ``x`` holds, as ``jnp.bincount`` with ``length``: other numbers are not counted.
 

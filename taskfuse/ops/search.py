@@ -65,7 +65,7 @@ def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> 
 
 @op(OpKind.GATHER, always(int64), numpy="")
 def bucketize(x: TensorView, boundaries: TensorView, right: bool = False) -> TensorView:
-    """Between which of the sorted ``boundaries`` each element of ``x`` is: :func:`searchsorted` of one table."""
+    """The index of the interval of sorted ``boundaries`` that holds each element of ``x``: :func:`searchsorted` in one table."""
     check_tensor("bucketize", x)
     if check_tensor("bucketize", boundaries).ndim != 1:
         raise shape_error("bucketize", f"{described(boundaries)} is not 1-d", "use tf.searchsorted for a table of each row")
@@ -74,7 +74,7 @@ def bucketize(x: TensorView, boundaries: TensorView, right: bool = False) -> Ten
 
 @op(OpKind.REDUCTION, always(bool_))
 def isin(x: TensorView, values: TensorView) -> TensorView:
-    """True where an element of ``x`` is equal to one of ``values``: each is compared with all of them."""
+    """True where an element of ``x`` equals one of ``values``, by comparison with all of them."""
     for tv in (x, values):
         check_tensor("isin", tv)
     with common_fusion("isin", (x, values)).call():
@@ -83,7 +83,7 @@ def isin(x: TensorView, values: TensorView) -> TensorView:
 
 @op(OpKind.SCATTER, floating_only, numpy="")
 def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
-    """How many elements lie in each of ``bins`` equal parts of [min, max], in the dtype of ``x``, as ``torch.histc``; others count nowhere.
+    """How many elements lie in each of ``bins`` equal parts of [min, max], in the dtype of ``x``, as ``torch.histc``; others are ignored.
 
     Raises :class:`ShapeError` unless ``min < max``, and :class:`DTypeError` unless ``x`` is a float.
     """
@@ -103,7 +103,7 @@ def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
 
 @op(OpKind.SCATTER, always(int64), torch="", numpy="")
 def nonzero(x: TensorView, size: IntLike | str, fill: int = -1) -> TensorView:
-    """The indices of the first ``size`` elements that are not 0, in row-major order: ``[size, dimensions]``, int64; rows that are left have ``fill``.
+    """The indices of the first ``size`` elements that are not 0, in row-major order: ``[size, dimensions]``, int64; the remaining rows hold ``fill``.
 
     NumPy and torch return as many rows as there are such elements: with ``jnp.nonzero``, ``size`` is stated as it is here. Their number is ``tf.sum(x != 0)``.
 

@@ -49,7 +49,7 @@ def linspace(start: float, stop: float, number: Extent, dtype: DTypeLike = float
 @op(OpKind.REDUCTION, floating)
 @axial
 def trapezoid(y: TensorView, x: TensorView | None = None, dx: float = 1.0, axis: int = -1) -> TensorView:
-    """The integral along ``axis`` of a function with the values ``y`` at the places ``x``, or ``dx`` apart: the trapezoidal rule. A float.
+    """The integral along ``axis`` of a function with the values ``y`` at the points ``x``, or ``dx`` apart: the trapezoidal rule. A float.
 
     ``x`` is a vector of that dimension, or broadcasts to ``y``. Raises :class:`ShapeError` if the dimension may have no elements.
     """
@@ -76,7 +76,7 @@ def trapezoid(y: TensorView, x: TensorView | None = None, dx: float = 1.0, axis:
 
 @op(OpKind.REDUCTION, numeric, torch="")
 def convolve(a: TensorView, b: TensorView) -> TensorView:
-    """The convolution of two vectors, ``sum(a[k] * b[n - k])`` for all n where one of the terms is there, as ``np.convolve``. Not for bool.
+    """The convolution of two vectors, ``sum(a[k] * b[n - k])`` for all n with at least one term, as ``np.convolve``. Not for bool.
 
     One product for each pair: for long vectors of equal length transforms take less. Raises :class:`ShapeError` unless both are vectors with an element.
     """
@@ -101,7 +101,7 @@ def convolve(a: TensorView, b: TensorView) -> TensorView:
 
 @op(OpKind.GATHER, floating, torch="")
 def interp(x: TensorView, xp: TensorView, fp: TensorView) -> TensorView:
-    """The values at ``x`` of the function that has the values ``fp`` at the ascending places ``xp``, linear between them and constant outside: ``np.interp``.
+    """The values at ``x`` of the function that has the values ``fp`` at the ascending points ``xp``, linear between them and constant outside: ``np.interp``.
 
     A float, in the dtype of ``x`` (float64 for bool and integers). Raises :class:`ShapeError` unless ``xp`` and ``fp`` are vectors of one extent that is not 0.
     """

@@ -129,7 +129,7 @@ def flipud(x: TensorView) -> TensorView:
 
 @op(OpKind.VIEW, same)
 def rot90(x: TensorView, k: int = 1, axes: tuple[int, int] = (0, 1)) -> TensorView:
-    """``x`` turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second: a view. Raises :class:`ShapeError` if the axes are one."""
+    """``x`` turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second: a view. Raises :class:`ShapeError` if the axes are equal."""
     check_tensor("rot90", x)
     a, b = (normalize_axis("rot90", d, x.ndim, described(x)) for d in axes)
     if a == b:
@@ -178,7 +178,7 @@ def pixel_unshuffle(x: TensorView, factor: int) -> TensorView:
 
 @op(OpKind.VIEW, same, torch="channel_shuffle native_channel_shuffle", numpy="")
 def channel_shuffle(x: TensorView, groups: int) -> TensorView:
-    """``x [N, C, ...]`` with the channels of ``groups`` groups dealt in turn: a view (Zhang, Zhou, Lin, Sun, "ShuffleNet", 2018).
+    """``x [N, C, ...]`` with the channels of ``groups`` groups interleaved: a view (Zhang, Zhou, Lin, Sun, "ShuffleNet", 2018).
 
     Raises :class:`ShapeError` unless ``groups`` provably divides the channels.
     """

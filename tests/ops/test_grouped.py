@@ -148,7 +148,7 @@ def test_what_lengths_are_refused() -> None:
             tf.grouped_matmul(a, b, lengths=tf.table("many", 3, 8, lengths=True))
         with pytest.raises(ShapeError, match="are not offsets"):
             tf.table("both", 2, 8, rising=True, lengths=True)
-        with pytest.raises(ShapeError, match="lengths from 1 on"):
+        with pytest.raises(ShapeError, match="lengths have low=0, not 1"):
             tf.table("least", 2, 8, low=1, lengths=True)
         with pytest.raises(ShapeError, match="the number of lengths, G, may be 0"):
             tf.table("none", tf.dim("G", min=0), 8, lengths=True)
@@ -176,7 +176,7 @@ def test_scales_that_do_not_fit() -> None:
     with tf.Fusion():
         a, b, offsets = tf.define_tensor((8, 256)), tf.define_tensor((2, 256, 2)), tf.table("offsets", 3, 8, rising=True)
         one = tf.define_tensor(())
-        with pytest.raises(ShapeError, match="one factor has a scale, and the other none"):
+        with pytest.raises(ShapeError, match="only one factor has a scale"):
             tf.grouped_matmul(a, b, offsets, scale_a=one)
         with pytest.raises(ShapeError, match="is not a scale of the rows"):
             tf.grouped_matmul(a, b, offsets, scale_a=tf.define_tensor((1, 2)), scale_b=one)

@@ -107,7 +107,7 @@ def test_what_is_refused() -> None:
             tf.grouped_matmul_tiled(a, b, tf.table("few", 7, 1, low=-1), tile=4)
         with pytest.raises(ShapeError, match="is not provably a multiple of 3"):
             tf.grouped_matmul_aligned(a, b, tf.table("ends", 3, 8), tile=3)
-        with pytest.raises(ShapeError, match="is not 0 and the ends of the groups"):
+        with pytest.raises(ShapeError, match="does not hold 0 and the end of each group"):
             tf.grouped_matmul_aligned(a, b, tf.table("short", 2, 8), tile=4)
         with pytest.raises(ShapeError, match=r"are not rows \[G, M, K\]"):
             tf.grouped_matmul_masked(a, b, tf.table("counts", 2, 8))

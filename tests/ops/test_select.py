@@ -132,7 +132,7 @@ def test_errors() -> None:
         assert message(lambda: tf.cat([z])) == "cat: axis 0 is out of range for tv2 []\nhelp: a 0-d tensor has no axes"
         assert message(lambda: tf.cat([x], form=wrong)) == "cat: 'diagonal' is not a form\nhelp: use 'gather' or 'scatter'"
         assert message(lambda: tf.cat([x, wrong])) == "cat: takes a tensor, not str\nhelp: make constants with tf.full, inputs with tf.define_tensor"
-        assert message(lambda: tf.stack([x, y])) == "stack: tv0 [2, S] and tv1 [3, T] differ\nhelp: reshape or broadcast one of them first"
+        assert message(lambda: tf.stack([x, y])) == "stack: tv0 [2, S] and tv1 [3, T] differ in shape\nhelp: reshape or broadcast one of them first"
         assert message(lambda: tf.stack([x], 3)) == ("stack: axis 3 is out of range for the 3-d result of tv0 [2, S]\nhelp: use an axis in [-3, 2]")
         assert message(lambda: tf.pad(x, [(1, 1)])) == (
             "pad: 1 pairs of widths for the 2 dimensions of tv0 [2, S]\nhelp: give one number for all, or one (before, after) per dimension"

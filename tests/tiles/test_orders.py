@@ -78,7 +78,7 @@ def test_a_rotation_begins_elsewhere_and_goes_around(extent: int, first: int) ->
 
 
 def test_a_rotation_is_of_one_axis() -> None:
-    with pytest.raises(ValueError, match="one axis, not of 2"):
+    with pytest.raises(ValueError, match="a rotation takes one axis, not 2"):
         tf.tiles.rotated(1).maps([const(3), const(2)])
 
 
