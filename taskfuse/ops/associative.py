@@ -1,4 +1,4 @@
-"""Scans by any associative function of several tensors: linear recurrences, scans of segments.
+"""Scans by any associative function of one or more tensors: linear recurrences, scans of segments.
 
 Steps of 1, 2, 4, ... indices: after each, an element has the combination of twice as many (Hillis and Steele, "Data Parallel Algorithms", CACM 1986), so
 that N elements take log2(N) elementwise steps, whatever the function is. Sums and extremes have scans of their own (:mod:`taskfuse.ops.scan`).
@@ -33,7 +33,7 @@ def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) 
 
     Args:
         combine: from the combinations of two adjacent ranges, the earlier first, to that of both, each a tuple of as many tensors as there are operands; it
-            must be associative, elementwise, and keep dtypes. It sees zeros where a range is empty, and what it gives there is not used.
+            must be associative, elementwise, and keep dtypes. Empty ranges are passed as zeros, and their results are not used.
 
     Raises:
         ShapeError: the operands do not broadcast, ``axis`` is out of range or its extent is not constant, or ``combine`` gives another number of tensors.

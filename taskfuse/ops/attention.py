@@ -1,4 +1,4 @@
-"""Attention as math: two products with a softmax between them. A schedule makes one walk over the keys of it (:func:`taskfuse.cascade`)."""
+"""Attention as math: two products with a softmax between them. A schedule turns it into one walk over the keys (:func:`taskfuse.cascade`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["scaled_dot_product_attention"]
 
 LOG2_E = math.log2(math.e)
 MOST_ROWS = 64
-"""Of so many queries the heads that have keys together are one product: the rows of an instruction of tensor cores."""
+"""The most queries for which heads that share keys become one product: the rows of a tensor-core instruction."""
 
 
 @op(OpKind.COMPOSITE, floating_only, torch="scaled_dot_product_attention")
@@ -39,24 +39,24 @@ def scaled_dot_product_attention(
 ) -> TensorView:
     """``softmax(query @ key.T * scale + mask) @ value``, as ``torch.nn.functional.scaled_dot_product_attention`` without dropout.
 
-    Scores, sums and the result before its rounding are float32, or float64 for such operands; what multiplies 16-bit values is rounded to their dtype first
-    (Dao et al., arXiv:2205.14135). A row that no key is left of is 0, as in torch.
+    Scores, sums and the result before its rounding are float32, or float64 for such operands; the factor of 16-bit values is rounded to their dtype first
+    (Dao et al., arXiv:2205.14135). A row without unmasked keys is 0, as in torch.
 
     Args:
         query: ``[..., L, E]``.
         key: ``[..., S, E]``.
         value: ``[..., S, V]``.
-        attn_mask: broadcasts to ``[..., L, S]``: booleans, true where a key counts, or floats that are added to the scores.
-        is_causal: key j counts for the queries from j on: the mask begins at the first query and key.
+        attn_mask: broadcasts to ``[..., L, S]``: booleans, true for keys to attend to, or floats that are added to the scores.
+        is_causal: queries i >= j attend to key j: the diagonal begins at the first query and key.
         scale: a positive number; by default ``1 / sqrt(E)``.
-        enable_gqa: ``key`` and ``value`` have fewer heads, in dimension -3, each for several neighboring heads of ``query``.
+        enable_gqa: ``key`` and ``value`` have fewer heads, in dimension -3, each shared by consecutive heads of ``query``.
 
     Returns:
         ``[..., L, V]``, of the dtype of ``query``.
 
     Raises:
-        ShapeError: shapes do not fit, a mask does not broadcast, or the heads of the query are not a multiple; E is not constant and there is no scale.
-        DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
+        ShapeError: shapes do not fit, a mask does not broadcast, the heads of the query are not a multiple, or E is not constant and ``scale`` is missing.
+        DTypeError: operands differ in dtype or are not floats, or the scale is not a positive number.
     """
     return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, has_sums=False)[0]
 
@@ -136,7 +136,7 @@ def check_operands(name: str, query: TensorView, key: TensorView, value: TensorV
 
 
 def positive_scale(name: str, query: TensorView, scale: object) -> float:
-    """What scores are multiplied by. Raises :class:`ShapeError` or :class:`DTypeError`: see :func:`scaled_dot_product_attention`."""
+    """The factor of the scores. Raises :class:`ShapeError` or :class:`DTypeError`: see :func:`scaled_dot_product_attention`."""
     if scale is None:
         extent = query.shape[-1]
         if not isinstance(extent, Const):
@@ -155,7 +155,7 @@ def transposed(tv: TensorView) -> TensorView:
 
 
 def heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
-    """How many heads of the query have one of the keys, or of the values."""
+    """The number of heads of the query per head of the keys, or of the values."""
     heads, wanted = (t.shape[-3] if t.ndim > 2 else None for t in (tv, query))
     if not isinstance(heads, Const) or not isinstance(wanted, Const) or not heads.value or wanted.value % heads.value:
         raise shape_error(
@@ -171,7 +171,7 @@ def repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
 
 
 def causal(scores: TensorView, otherwise: float) -> TensorView:
-    """Scores ``[..., queries, keys]`` of keys up to that of the query's own number; in the place of the others a constant."""
+    """Scores ``[..., queries, keys]`` of the keys up to the query's own position; a constant in place of the others."""
     """Scores of keys up to that of the query's own number."""
     place = iteration_point(scores.ndim)
     there = Read(scores, place, ge(place[-2], place[-1]))

@@ -79,7 +79,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
 
     Raises:
         DTypeError: if an operand is not a value, or none is a tensor or run-time scalar.
-        FusionError: if they belong to several.
+        FusionError: if they belong to different fusions.
     """
     found: TensorView | Scalar | None = None
     for x in list[object](operands):
@@ -286,7 +286,7 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
     Raises:
         DTypeError: if ``op`` does not take the dtypes.
         ShapeError: if the shapes do not broadcast.
-        FusionError: if the operands belong to several fusions.
+        FusionError: if the operands belong to different fusions.
     """
     operands = [cast("Value", plain(x)) for x in operands]
     fusion = common_fusion(op.name, operands)

@@ -1,8 +1,8 @@
 """Convolutions: sums of products of windows of a tensor with weights.
 
 A window is a map: the result at (n, o, h, w) sums ``x[n, c, h * stride + r * dilation - padding, ..] * weight[o, c, r, ..]`` over c, r, ..; elements of the
-padding are 0. So a convolution is one contraction, whose factor with the rows is a tensor of windows that nothing stores: rows are places of the result,
-and channels, the innermost of the summed axes, lie side by side where memory is in the order channels last.
+padding are 0. So a convolution is one contraction, whose factor with the rows is a virtual tensor of windows: rows are positions in the result,
+and channels, the innermost of the summed axes, are contiguous in the memory format channels last.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ def conv2d(
 ) -> TensorView:
     """The convolution of ``x [N, C, H, W]`` with ``weight [O, C / groups, R, S]``, plus ``bias [O]``, as ``torch.nn.functional.conv2d``: rounded once.
 
-    Products of floats below 32 bits are summed in float32. Windows of several channels are multiplied with channels last: what does not lie so in memory (as
-    a view, or by declared strides) is copied, and the result is a view of one that does.
+    Products of floats below 32 bits are summed in float32. Operands with more than one channel are used with channels last: one with another memory format (a
+    view, or declared strides) is copied, and the result is a view of a tensor with channels last.
 
     Args:
-        x: the input; without N, the result has none.
+        x: the input; without N, the result lacks it as well.
         weight: the weights.
-        bias: added to each channel of the result, before that is rounded.
-        stride: elements from one window to the next, one number or one for each dimension.
-        padding: zeros before and after; "valid": none, "same": so many that the result has the extents of ``x``, one more behind than before if they are odd.
-        dilation: elements from one place of a window to the next.
-        groups: the channels of ``x`` and of the result are cut into so many groups, of which each sees its own alone.
+        bias: added to each channel of the result before rounding.
+        stride: distance of consecutive windows, one number or one for each dimension.
+        padding: zeros before and after; "valid": 0; "same": such that the result has the extents of ``x``, one more after than before if the sum is odd.
+        dilation: distance of consecutive filter taps.
+        groups: number of groups into which the channels of ``x`` and of the result are divided; a group of the result reads its own group of ``x``.
 
     Raises:
-        ShapeError: the extents do not fit, windows are not provably in the padded input, or numbers are not as torch takes them.
-        DTypeError: the operands are bool, or the bias has a dtype that the sums do not hold: a float one on integers, float64 on other floats.
+        ShapeError: the extents do not fit, a window does not provably fit into the padded input, or torch does not take such numbers.
+        DTypeError: the operands are bool, or the bias does not convert to the dtype of the sums: a float bias with integers, float64 with other floats.
     """
     return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 

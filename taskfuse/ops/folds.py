@@ -1,6 +1,6 @@
 """Folds: a state that takes one step for each index of a dimension, in order; its last value is the result.
 
-Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread,
+Floats below 32 bits are folded in float32, and the result is cast once. Steps cannot be reordered, so one thread runs the loop over that dimension,
 unless ``tv.split_fold`` knows how sequences of steps compose; sums and other reductions have functions of their own.
 """
 
@@ -44,7 +44,7 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> 
 
     Args:
         step: the name of an elementwise function of one operand more, whose result has the dtype of its operands: ``"fma"`` is ``state * x + y``.
-        init: the number that the state is before the first step, and the result if there is none.
+        init: the state before the first step, and the result if there are no steps.
 
     Raises:
         DTypeError: the function does not take the operands' dtype, or gives another one; ``init`` is not a number of it.

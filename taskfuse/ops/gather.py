@@ -44,7 +44,7 @@ def read_shifted(tv: TensorView, shape: Shape, first: int) -> Read:
 def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], values: Sequence[tuple[Read, Expr]]) -> TensorView:
     """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values, each with the extent that it indexes.
 
-    Values that are functions of their index (of ``arange``), and in their extent, are places that need no data.
+    Values that are functions of their index (of ``arange``), and within their extent, need no data.
     """
     fusion, location = x.fusion, caller()
     facts = fusion.facts()
@@ -101,9 +101,9 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 @op(OpKind.GATHER, indexed, torch="take_along_dim")
 @axial
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
-    """``x`` at ``indices`` along ``axis``, each at its own position in the other dimensions, as ``np.take_along_axis``: at the result of ``argmax``, for instance.
+    """``x`` at ``indices`` along ``axis``, each at its own position in the other dimensions, as ``np.take_along_axis``.
 
-    The other dimensions broadcast. Indices as in :func:`take`.
+    The indices may be a result of ``argmax``. The other dimensions broadcast. Indices as in :func:`take`.
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``axis`` is out of range, or the other dimensions do not broadcast.

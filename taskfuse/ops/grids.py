@@ -1,6 +1,6 @@
-"""Elements at places that a tensor gives: grid_sample.
+"""Elements at positions that a tensor holds: grid_sample.
 
-A place is a number in each of the last dimensions of the input, from -1 to 1. Each element of the result is a sum of the elements around its place: reads
+A position is a number in each of the last dimensions of the input, from -1 to 1. Each element of the result is a sum of the elements around its position: reads
 at computed indices (:mod:`taskfuse.ops.gather`), multiplied by weights.
 """
 
@@ -51,11 +51,11 @@ def grid_sample(x: TensorView, grid: TensorView, mode: str = "bilinear", padding
     """The elements of ``x [N, C, ..., H, W]`` at the positions ``grid [N, ..., h, w, d]``: ``[N, C, ..., h, w]``, as ``torch.nn.functional.grid_sample``.
 
     Args:
-        x: floats, with one to three dimensions behind N and C.
-        grid: for each element of the result its place in the last d dimensions of ``x``, the last one first; of its dtype.
-        mode: ``bilinear``: the elements around a place, weighted by their distance; ``nearest``; ``bicubic``: four in each of two dimensions.
+        x: floats, with one to three dimensions after N and C.
+        grid: for each element of the result its position in the last d dimensions of ``x``, the last one first; of its dtype.
+        mode: ``bilinear``: the elements around a position, weighted by their distance; ``nearest``; ``bicubic``: four in each of two dimensions.
         padding_mode: outside are ``zeros``; the outermost elements (``border``); or all elements mirrored (``reflection``).
-        align_corners: -1 and 1 are the middles of the outermost elements. Otherwise they are their borders.
+        align_corners: -1 and 1 are the centers of the outermost elements, otherwise their outer edges.
 
     Raises:
         ShapeError: if the shapes do not fit, or ``bicubic`` is asked for in other than two dimensions.

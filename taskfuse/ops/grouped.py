@@ -1,4 +1,4 @@
-"""Products of ragged groups: of rows, each with a matrix of its own, or of terms."""
+"""Products of ragged groups: of rows, one matrix for each group, or of terms."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from taskfuse.ops.views import permute, view
 __all__ = ["grouped_matmul"]
 
 TILE = 128
-"""Rows of a tile, as many as two warpgroups multiply."""
+"""Rows of a tile: those of two warpgroups."""
 FEW_ROWS = 64
-"""Where groups have no more rows than this on average, a tile has so many: one warpgroup multiplies them."""
+"""Rows of a tile if groups have at most as many on average: those of one warpgroup."""
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
@@ -41,7 +41,7 @@ def grouped_matmul(
     """Products of groups of rows, or of terms, which ``offsets`` delimit along one axis; groups may be empty.
 
     - ``a [M, K]``, ``b [G, K, N]``: rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a`` times matrix g of ``b``. ``[M, N]``
-    - ``a [M, K]``, ``b [K, N]``: the terms ``offsets[g]`` to ``offsets[g + 1]`` of the product, for each group g by itself. ``[G, M, N]``
+    - ``a [M, K]``, ``b [K, N]``: the sum of the terms ``offsets[g]`` to ``offsets[g + 1]`` for each group g. ``[G, M, N]``
 
     Groups of rows are a batch of products of tiles of rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves
     all of them. Products and sums are those of :func:`matmul`.
@@ -52,13 +52,13 @@ def grouped_matmul(
         offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
         dtype: of the result; by default the promoted dtype, float32 with scales.
         lengths: in place of ``offsets``, a table of the lengths of the G groups, declared with ``lengths=True`` and the same ``high``.
-        tile: rows of a tile of groups of rows; by default 128, or 64 where groups have no more on average.
+        tile: rows of a tile of groups of rows; by default 128, or 64 if groups have at most 64 on average.
         scale_a, scale_b: for groups of rows, scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or
-            ``[M, K/128]``, and for each matrix what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
+            ``[M, K/128]``, and for each matrix a scale as of ``b`` there, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
     Raises:
         FusionError: ``offsets`` is not a table, ``lengths`` not one of lengths, or both or neither are given.
-        ShapeError: the shapes do not fit, the offsets are of another axis, or there may be fewer rows than a tile has and their number is not a constant.
+        ShapeError: the shapes do not fit, the offsets belong to another axis, or there may be fewer rows than in a tile and their number is not constant.
         DTypeError: as :func:`matmul`, or :func:`scaled_matmul`.
     """
     name = "grouped_matmul"

@@ -1,7 +1,7 @@
-"""Ragged axes: rows of unequal length stored one after another, and the same rows padded to one length.
+"""Ragged axes: rows of different lengths stored one after another, and the same rows padded to one length.
 
 The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is elements ``offsets[g]`` to ``offsets[g + 1]`` of the first axis. A table of
-lengths has offsets, too (:mod:`taskfuse.ir.offsets`).
+lengths has offsets as well (:mod:`taskfuse.ir.offsets`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def offset_of(table: TensorView, index: IntLike) -> Expr:
 
 @op(OpKind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
 def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: bool | int | float = 0) -> TensorView:
-    """Rows of unequal length, ``values[total, ...]``, padded to ``[rows, max_length, ...]``.
+    """Rows of different lengths, ``values[total, ...]``, padded to ``[rows, max_length, ...]``.
 
     Args:
         values: the rows, one after another along the first axis.
@@ -45,7 +45,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
 
     Raises:
         FusionError: ``offsets`` is not a table.
-        ShapeError: ``values`` has no axis, or the offsets may lie outside it.
+        ShapeError: ``values`` is 0-d, or an offset may lie outside its first axis.
         DTypeError: ``padding_value`` is not a value of the dtype of ``values``.
     """
     check_tensor("jagged_to_padded_dense", values)

@@ -1,7 +1,7 @@
-"""Products of groups of rows between which there is padding, each group with a matrix of its own: rows of padding become zeros.
+"""Products of groups of rows with padding between them, one matrix for each group: rows of padding become zeros.
 
 The layouts are those of DeepGEMM (``deep_gemm/common/types.cuh``): masked, contiguous with a group for each row, and contiguous with the ends of groups. Each
-is a batch of products whose results are read only where a row belongs to a group, so loops over terms do not run in tiles that are all padding.
+is a batch of products whose results are read only where a row belongs to a group, so loops over terms do not run in tiles that consist of padding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def grouped_matmul_masked(a: TensorView, b: TensorView, counts: TensorView, dtyp
 
     Raises:
         FusionError: ``counts`` is not a table.
-        ShapeError: the shapes do not fit, or the counts are of other rows.
+        ShapeError: the shapes do not fit, or the table of counts does not match the rows.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul_masked"
@@ -52,10 +52,10 @@ def grouped_matmul_masked(a: TensorView, b: TensorView, counts: TensorView, dtyp
 def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype: DTypeLike | None = None, *, tile: int = TILE) -> TensorView:
     """Each row of ``a [M, K]`` times the matrix of its tile in ``b [G, K, N]``, chosen by the group of the tile's first row: ``[M, N]``.
 
-    A row whose own group is -1 is padding, and so are all rows of a tile that begins with one: their results are zeros.
+    A row of group -1 is padding, and so are all rows of a tile that begins with one: their results are zeros.
 
     Args:
-        a: the rows; the first row of each tile is of the group of all its rows.
+        a: the rows; all rows of a tile belong to the group of its first row.
         b: the matrices.
         groups: a table of the group of each row, declared with ``low=-1, high=G - 1``.
         dtype: of the result; by default the promoted dtype.
@@ -63,7 +63,7 @@ def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype
 
     Raises:
         FusionError: ``groups`` is not a table.
-        ShapeError: the shapes do not fit, M need not be a multiple of ``tile``, or the groups are of other matrices.
+        ShapeError: the shapes do not fit, M is not provably a multiple of ``tile``, or the table of groups does not match the matrices.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul_tiled"
@@ -84,19 +84,19 @@ def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype
 def grouped_matmul_aligned(a: TensorView, b: TensorView, ends: TensorView, dtype: DTypeLike | None = None, *, tile: int = TILE) -> TensorView:
     """Rows of ``a [M, K]`` times matrix g of ``b [G, K, N]``, if they are between ``ends[g]``, rounded up to a multiple of ``tile``, and ``ends[g + 1]``.
 
-    So each group begins a tile of its own, and the rows between its end and the next tile are padding: their results are zeros. ``[M, N]``
+    So each group begins a tile, and the rows between its end and the next tile are padding: their results are zeros. ``[M, N]``
 
     Args:
         a: the rows, group by group.
         b: the matrices.
-        ends: a table of 0 and then the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. Of which group a tile is, is
-            unspecified if they fall.
+        ends: a table of 0 and then the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. If they
+            decrease, the group of a tile is unspecified.
         dtype: of the result; by default the promoted dtype.
-        tile: what the first row of each group is a multiple of. It divides M.
+        tile: divides the number of the first row of each group, and M.
 
     Raises:
         FusionError: ``ends`` is not a table.
-        ShapeError: the shapes do not fit, M need not be a multiple of ``tile``, or the ends are of other rows.
+        ShapeError: the shapes do not fit, M is not provably a multiple of ``tile``, or the table of ends does not match the rows.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul_aligned"

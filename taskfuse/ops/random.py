@@ -138,11 +138,11 @@ def random_bits(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, th
         shape: of the result.
         seed: the key: an integer, a run-time scalar, or a 0-d tensor of integers.
         offset: the lower half of the counter, times 4: a multiple of 4, as torch counts what a generator has drawn.
-        threads: follow a grid of so many threads, as torch's generators on CUDA do: element i then takes word ``i // threads % 4`` of the counter
+        threads: the number of threads of the grid to follow, as torch's generators on CUDA do: element i then takes word ``i // threads % 4`` of the counter
             ``offset // 4 + i // (4 * threads)`` of sequence ``i % threads``.
 
     Raises:
-        ShapeError: for a seed that is not one number, or no threads.
+        ShapeError: for a seed that is not 0-d, or ``threads`` below 1.
         DTypeError: for a seed that is not an integer.
     """
     fusion = Fusion.current()

@@ -58,7 +58,7 @@ def swapaxes(x: TensorView, axis1: int, axis2: int) -> TensorView:
 
 @op(OpKind.VIEW, same, torch="moveaxis movedim")
 def moveaxis(x: TensorView, source: int | Sequence[int], destination: int | Sequence[int]) -> TensorView:
-    """``x`` with the dimensions ``source`` at the places ``destination``, the others in their order: a view. Raises :class:`ShapeError`."""
+    """``x`` with the dimensions ``source`` at the positions ``destination``, the others in their order: a view. Raises :class:`ShapeError`."""
     check_tensor("moveaxis", x)
     old, new = ([normalize_axis("moveaxis", d, x.ndim, described(x)) for d in listed("moveaxis", given, "axes")] for given in (source, destination))
     if len(old) != len(new) or len(set(old)) < len(old) or len(set(new)) < len(new):
@@ -253,7 +253,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
 def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], offset: int = 0) -> TensorView:
     """The element ``offset + i * stride[0] + j * stride[1] + ...`` of ``x`` in row-major order at ``[i, j, ...]``: a view.
 
-    So it is ``torch.as_strided`` of a contiguous tensor: the math does not say where elements lie in memory. Strides are nonnegative constants.
+    This is ``torch.as_strided`` of a contiguous tensor, because the math does not depend on memory layout. Strides are nonnegative constants.
 
     Raises :class:`ShapeError` unless every such element is provably one of ``x``, or the numbers of sizes and strides differ.
     """
@@ -295,7 +295,7 @@ def repeat(x: TensorView, repeats: int, axis: int | None = None) -> TensorView:
 def tile(x: TensorView, reps: int | Sequence[int]) -> TensorView:
     """``x`` repeated ``reps[d]`` times along each dimension, as ``np.tile`` and ``torch.Tensor.repeat``: a view.
 
-    Fewer ``reps`` than dimensions are of the last ones; more make new leading dimensions.
+    If there are fewer ``reps`` than dimensions, they apply to the last ones; further ``reps`` make leading dimensions.
     """
     check_tensor("tile", x)
     times = [count("tile", "number of repetitions", n) for n in listed("tile", reps, "numbers")]

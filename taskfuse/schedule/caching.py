@@ -179,7 +179,7 @@ def _follow_a_reader(copy: TensorView) -> None:
 def duplicate(tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
     """See :meth:`TensorView.duplicate`. The new tensor has the definition of ``tv`` and no schedule yet. It joins the task of ``tv``.
 
-    What is cheap to compute, or to read, need not be kept from its first reader to its last, nor travel from one role to another.
+    A tensor that is cheap to compute or to read need not be kept from its first reader to its last, nor passed from one role to another.
 
     Raises:
         ScheduleError: ``tv`` is an input, an assembly of parts, has been split by ``rfactor``, or is inlined; a reader does not read it; or no reader is left.

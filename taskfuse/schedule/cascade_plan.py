@@ -1,7 +1,7 @@
-"""The plan of a cascade: which reductions of one axis can share a walk, and what joins each to those that it reads.
+"""The plan of a cascade: which reductions of one axis can share a walk, and how each depends on those that it reads.
 
 A reduction may read a running maximum or minimum through functions whose repair is known (:mod:`taskfuse.schedule.repairs`), and an earlier sum as a factor,
-which waits for its value.
+which is deferred.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CascadePlan:
     """How one reduction joins the walk.
 
     Attributes:
-        top: the maximum or minimum that its terms are taken with.
+        top: the maximum or minimum that its terms are relative to.
         repair: of its terms, for the change of ``top``.
-        factors: sums that are factors of its terms, and how.
+        factors: sums that are factors of its terms, with the function of each.
     """
 
     tv: TensorView

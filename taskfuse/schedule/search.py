@@ -1,4 +1,4 @@
-"""search_by: how kernels find places in a table."""
+"""search_by: how kernels search a table."""
 
 from __future__ import annotations
 

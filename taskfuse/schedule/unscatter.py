@@ -1,9 +1,9 @@
-"""unscatter: a tensor that is assembled from parts becomes code in gather form: the loops of the result select the part that has an element.
+"""unscatter: a tensor that is assembled from parts gets code in gather form: the loops of the result select the part of each element.
 
-The inverse of :mod:`taskfuse.schedule.scatter`. It is needed where another tensor is assembled from the same parts, or where the loops of the parts do
+The inverse of :mod:`taskfuse.schedule.scatter`. It is needed if another tensor is assembled from the same parts, or if the loops of the parts do
 not suit a reader of the whole.
 
-Where a part is an update, the loops of the result find the points that go to an element: a reduction over all of them (:mod:`taskfuse.ops.points`), which is
+If a part is an update, the loops of the result find the points that go to an element: a reduction over all of them (:mod:`taskfuse.ops.points`), which is
 then combined with the first part. Nothing is updated then, and the result does not depend on an order.
 """
 
@@ -23,7 +23,7 @@ def unscatter(tv: TensorView) -> TensorView:
     """See :meth:`TensorView.unscatter`.
 
     Raises:
-        ScheduleError: ``tv`` is not assembled of parts, or one of these does not lie along the axes of ``tv``.
+        ScheduleError: ``tv`` is not assembled from parts, or a part does not lie along the axes of ``tv``.
     """
     call = Call("unscatter", tv)
     fusion = tv.fusion

@@ -1,4 +1,4 @@
-"""The parameters of ``tf.schedulers.attention``, what they need of a multiprocessor, and how long a walk over the keys takes with them."""
+"""The parameters of ``tf.schedulers.attention``, the registers and Shared memory that they need, and the time of a walk over the keys."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ STEP = 16
 OTHERS = 24
 """Registers of a thread for other values than tiles."""
 ROUNDED = 16
-"""Of so many exponentials one is rounded, and still there before."""
+"""The number of exponentials per register of rounded ones that coexists with them."""
 TURN = 6
-"""Registers of a thread for the place of rows that blocks take in turn."""
+"""Registers of a thread for the indices of rows that blocks take in turn."""
 MASK = 8
-"""Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
+"""Registers of a thread for the indices that a mask, or the end of the keys, compares."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
 CLUSTERS = (1, 2)
-"""Blocks that may share keys and values."""
+"""Possible numbers of blocks that share keys and values."""
 KEYS = 128
-"""Of a chunk, for which the target has figures."""
+"""Keys of the chunk for which the target has figures."""
 SAMPLES = 8
-"""Blocks whose trips are counted to tell the mean."""
+"""The number of blocks whose trips are counted for the mean."""
 INSTRUCTIONS = 4.5
-"""For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
+"""Instructions per score besides the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,13 @@ class AttentionConfig(Parameters):
     """The parameters of a schedule of two products with a cascade of reductions between them.
 
     Attributes:
-        warpgroups: that multiply, each 64 rows of a block.
-        chunk: keys between two repairs of the sums.
+        warpgroups: multiplying warpgroups, with 64 rows of a block each.
+        chunk: keys per step of the walk, after which the sums are rescaled.
         stages: chunks of keys, and of values, in Shared memory.
-        cluster: blocks, of neighboring rows, that share one copy of keys and values.
-        blocks: that take rows in turn, so that loads run ahead into the next ones; or claim them, if walks are unequally long; 0: a block for each.
-        query_stages: rows of queries in Shared memory, if blocks take them in turn.
+        cluster: blocks of neighboring rows that share one copy of keys and values.
+        blocks: blocks of a persistent grid, which take tiles of rows in turn, so that loads run ahead into the next tile, or claim them if walks differ in
+            length; 0: one block for each tile.
+        query_stages: tiles of queries in Shared memory, in a persistent grid.
     """
 
     LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
@@ -97,12 +98,12 @@ class AttentionConfig(Parameters):
         return self.warpgroups * WGMMA_ROWS
 
     def shared_bytes(self, depth: int, columns: int, claimed: int = 0) -> int:
-        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim."""
+        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of claimed tiles."""
         tiles = ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
-        """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums.
+        """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, and the sums.
 
         Args:
             columns: of the sums.
@@ -123,9 +124,9 @@ class Attention:
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
         is_padded: keys, or values, are inputs that are padded with zeros.
-        end: the key from which on a mask leaves nothing, over the symbols of a row and of batch axes; ``None``: no such key is known.
+        end: the key from which a mask excludes all keys, over the symbols of a row and of batch axes; ``None``: unknown.
         row: the symbol of a row, if the end depends on it.
-        run: of which multiples the keys lie side by side, as those of a page do; 0: all do.
+        run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
     """
 
     scores: TensorView
@@ -162,9 +163,9 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
 
 
 def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
-    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit.
+    """The fastest parameters for parallel chunks of the keys (:func:`taskfuse.chunk_cascade`), whose length is a multiple of ``config.chunk``, if some fit.
 
-    Copy engines fill short chunks with zeros past the end of a tensor; where keys end elsewhere, as in pages, chunks divide them.
+    The copy engine fills short chunks with zeros past the end of a tensor; if keys end elsewhere, as in pages, chunks divide them.
     """
     whole = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent.room, is_whole=True) is None]

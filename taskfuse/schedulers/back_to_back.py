@@ -1,12 +1,12 @@
-"""``tf.schedulers.back_to_back``: products whose first factors are elementwise functions of other products, as one walk over the axis that they sum.
+"""``tf.schedulers.back_to_back``: products whose first factors are elementwise functions of other products, as one walk over the summed axis.
 
     load       for a block's rows, once: the first factors of the first products; for each chunk of the axis: TMA of the second factors into rings
-    consumer   for each chunk: wgmma of the first products; elementwise math in registers, where the results are the first factors of the last
+    consumer   for each chunk: wgmma of the first products; elementwise math in registers, whose results are the first factors of the last
                products; wgmma of these
 
 Each warpgroup of ``consumer`` has 64 rows. The gradients of attention are such products: that of the queries sums, over the keys, a function of the scores and
-of the gradients of their exponentials; those of keys and values, two functions of these over the queries, are one walk. Where a mask leaves terms out,
-chunks without others are not walked (:func:`taskfuse.cascade`, ``rows``).
+of the gradients of their exponentials; those of keys and values sum two functions of these over the queries, in one walk. Chunks that a mask
+excludes entirely are skipped (:func:`taskfuse.cascade`, ``rows``).
 
 Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
 """
@@ -49,8 +49,8 @@ def back_to_back(
 ) -> Chosen[BackToBackConfig]:
     """Schedule products of elementwise functions of products as a warp-specialized kernel for Hopper (sm_90a) without these functions in memory.
 
-    The fusion has first products, whose factors are inputs, ``[..., M, D]`` and ``[..., N, D]`` as they read them, and last ones, which sum over N what
-    elementwise math makes of the first ones, each times an input ``[..., N, C]``. Factors are 16-bit floats, sums float32. Extents D and C are constant
+    The fusion has first products, whose factors are inputs, read as ``[..., M, D]`` and ``[..., N, D]``, and last products, which sum over N elementwise
+    functions of the first ones, each times an input ``[..., N, C]``. Factors are 16-bit floats, sums float32. Extents D and C are constant
     multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which factors may lack some or have fewer elements.
 
     Args:

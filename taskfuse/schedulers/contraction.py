@@ -52,7 +52,7 @@ class MatrixProduct:
         reductions: of results of the epilogue or the contraction.
         finals: elementwise tensors computed from reductions.
         blocks: the products of blocks of k that the contraction sums; ``None``: it multiplies.
-        beside: the other contractions, whose elements the epilogue takes together with those of the first.
+        beside: the other contractions, whose elements the epilogue combines with those of the first.
     """
 
     axes: MatrixAxes
@@ -102,7 +102,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
         boxes: the rows of a tile may be a box of several axes.
 
     Raises:
-        UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
+        UnsupportedError: there is no contraction that fits, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
     """
     asked = fusion.outputs if outputs is None else outputs
     exprs = needed(fusion, asked)
@@ -199,7 +199,7 @@ def _beside(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], first: 
 
 
 def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
-    """What some outputs are computed by, producers first."""
+    """The expressions that some outputs need, producers first."""
     if list(outputs) == list(fusion.outputs):
         return fusion.exprs()
     wanted = set(outputs)
@@ -229,7 +229,7 @@ def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
 
 
 def apart(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[list[TensorView]]:
-    """What is computed, in parts that need nothing of each other."""
+    """The expressions, in independent parts."""
     code = [e for e in exprs if has_code(fusion, e)]
     computed = [e.output for e in code]
     edges = [(t, e.output) for e in code for read in storage_reads(fusion, e) for t in made_from(fusion, read.tensor) if among(t, computed)]

@@ -1,4 +1,4 @@
-"""The factors of a matrix product: which tensors they are, how their tiles are copied into Shared memory, and what is computed of them from there."""
+"""The factors of a matrix product: which tensors they are, how their tiles are copied into Shared memory, and the prologue that is computed from there."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def is_windowed(fusion: Fusion, result: TensorView, read: Read, rows: Collection
 
 
 def behind_padding(fusion: Fusion, read: Read) -> Read:
-    """What a read of a copy with zeros for elements that do not exist reads of the tensor that is copied; another read as it is."""
+    """A read of a zero-padded copy as a read of the copied tensor; any other read unchanged."""
     padded = padded_read(fusion.definition(read.tensor))
     if padded is None:
         return read
@@ -192,7 +192,7 @@ def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
 
 
 def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
-    """The input of which threads can copy what a padded tensor takes, several elements at once: whether they exist does not depend on the last axis."""
+    """The input of a padded tensor that threads can copy in vectors: whether elements exist does not depend on the last axis."""
     padded = padded_read(fusion.definition(tv))
     if padded is None or tv.is_output:
         return None

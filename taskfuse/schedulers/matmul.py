@@ -1,4 +1,4 @@
-"""``tf.schedulers.matmul``: a fusion with a matrix product, or several that make one result, scheduled."""
+"""``tf.schedulers.matmul``: the schedule of a fusion with a matrix product, or with several that make one result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def matmul(
 ) -> Chosen[MatmulConfig]:
     """Schedule a fusion with a matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
-    Several products of the same rows and columns may be there, if the epilogue takes their elements together. The factor with the rows may be a chain of
+    There may be several products of the same rows and columns, if the epilogue combines their elements. The factor with the rows may be a chain of
     elementwise functions of an input of 16 bits with k contiguous.
 
     The product is any sum of products of two inputs, over one axis or several; all further axes are batch axes. One factor may be windows of an input with
@@ -108,7 +108,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 
 class Way(NamedTuple):
-    """A product with its factors in one of both orders."""
+    """A product with its factors in one of two orders."""
 
     product: MatrixProduct
     problem: MatmulProblem

@@ -2,7 +2,7 @@
 
     result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of warps | k step, rows / 16, columns / 8 | 16, 8, k: the atom]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
-    factors  [as the result, k step included | rows / 16 | lanes, registers]: the operands of one step, as the atom takes them
+    factors  [as the result, k step included | rows / 16 | lanes, registers]: the fragments of one step
     epilogue [batch, row tile, column tile: blocks | row, column of warps | rows / 16, columns / 8 | lanes, registers]
 
 All warps copy the tiles and multiply, in one role. Rows of a tile are padded so that the lanes of a warp, which read 8 rows (or columns) and 4 elements of k
@@ -36,20 +36,20 @@ from taskfuse.target import ASYNC_BYTES, BANK_BYTES, DEFAULT, WARP, Target
 
 NAME = "mma_gemm"
 LEAST = 16
-"""The fewest rows and columns; with fewer, most of a tile would be outside, and a reduction takes the product."""
+"""The fewest rows and columns; with fewer, most of a tile would lie outside, and the reduction scheduler takes the product."""
 LANE_ROWS, LANE_TERMS = 8, 4
 """Rows (or columns), and groups of elements of k, that the lanes of a warp read together."""
 PAIR = 2
-"""Neighbors along the columns that a lane holds of a result."""
+"""Adjacent columns of the result that a lane holds."""
 TILES = ((128, 128, 64, 32), (128, 64, 32, 32), (64, 128, 32, 32), (64, 64, 32, 32), (64, 32, 32, 16), (32, 32, 16, 16))
 """Rows and columns of a tile, and of a warp's part."""
 DEPTH_BYTES = 128
 """Bytes along k of a tile."""
 PADDING_BYTES = 32
-"""The most unused bytes behind each row of a tile."""
+"""The most padding bytes after each row of a tile."""
 MOST_STAGES = 3
 RESIDENT_THREADS = 512
-"""Threads of a multiprocessor, with the registers that a part of a warp takes."""
+"""Resident threads of a multiprocessor, given the registers of a warp tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class MmaGemmConfig(Parameters):
 
     Attributes:
         tile_m, tile_n: rows and columns of a tile of the result.
-        warp_m, warp_n: those of the part of a warp: multiples of the instruction's rows and of its 8 columns.
+        warp_m, warp_n: rows and columns of a warp tile: multiples of the instruction's rows and of its 8 columns.
         tile_k: elements of k in a tile of a factor.
         step: elements of k that an instruction multiplies.
         stages: tiles of each factor in Shared memory.
-        ahead: steps of factors in registers: 2 load those of the next step while the tensor cores work.
+        ahead: steps of fragments in registers: with 2, those of the next step are loaded while the tensor cores work.
     """
 
     tile_m: int = 128
@@ -113,7 +113,7 @@ def mma_gemm(
         tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is rejected.
 
     Raises:
-        UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; there are fewer than 16 rows or columns; or the target's tensor
+        UnsupportedError: the fusion is not such a product, has a schedule, or may be empty; there are fewer than 16 rows or columns; or the target's tensor
             cores do not multiply such factors.
     """
     check_call(fusion, NAME, config, MmaGemmConfig)

@@ -1,11 +1,11 @@
 """``tf.schedulers.products``: several matrix products, of unlike extents, as one persistent kernel that walks one list of their tiles.
 
 The tiles of all products stand in one list, product after product, and each block takes every ``blocks``-th of it: round-robin, as in CUTLASS's grouped
-kernels. Items of one product that a block takes are a loop, so the walk of a block is the loops of the products one after another; in each the block
-begins where the list before has dealt to: a rotation of the blocks (``tf.tiles.rotated``). No block searches for the problem of a tile.
+kernels. A block's items of one product are a loop, so the walk of a block is the loops of the products one after another; each begins with the
+block after the last one of the product before: a rotation of the blocks (``tf.tiles.rotated``). No block searches for the problem of a tile.
 
-One role loads and one multiplies and stores, for all products. Their operands pass through one ring that goes on from product to product, so that the tiles
-of the next product are loaded while the last one of this is stored. A result is staged where that of the product before was.
+One role loads and one multiplies and stores, for all products. Their operands pass through one ring that continues from product to product, so that the tiles
+of the next product are loaded while the last one of this is stored. All results are staged in the same bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The factor with the rows of a product, computed on its way from Shared memory to the tensor cores.
 
-``ldmatrix`` brings a step of k to the registers of the warps that multiply it, where it lies as ``wgmma`` takes it; functions of its elements are computed
+``ldmatrix`` loads a step of k into registers as a fragment of ``wgmma``; functions of its elements are computed
 there. While a warpgroup does that, others that share the tile multiply. The tensor cores read these registers until the products of the step are done, so no
 batch is in flight when the next step is loaded.
 """
