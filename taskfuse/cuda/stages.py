@@ -82,7 +82,7 @@ def check_target(source: Source, arch: str) -> None:
     needed = f"sm_{source.arch}a" if source.feature_arch else f"sm_{source.arch}"
     if number < source.arch or (source.feature_arch and arch != needed):
         what = f"kernel '{source.kernel.name}' on {arch}"
-        only = f"it has instructions of {needed}" + (" alone" if source.feature_arch else " and newer")
+        only = f"it has instructions of {needed}" + (" only" if source.feature_arch else " and newer")
         raise UnsupportedError(what=what, reason=only, help=f'use arch="{needed}"')
 
 

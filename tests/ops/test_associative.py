@@ -99,7 +99,7 @@ def test_errors() -> None:
             tf.associative_scan(lambda a, b: (a[0], b[0]), x)
         with pytest.raises(DTypeError, match="returns bool for float32"):
             tf.associative_scan(lambda a, b: a[0] > b[0], x)
-        with pytest.raises(ShapeError, match="the number of steps for .* is not constant"):
+        with pytest.raises(ShapeError, match=r"the number of steps for .* is not constant"):
             tf.linear_recurrence(tf.define_tensor(("N",)), tf.define_tensor(("N",)))
         with pytest.raises(DTypeError, match="give a bool tensor"):
             tf.segmented_cumsum(x, x)
