@@ -3,8 +3,8 @@
 All ``m`` advances of such a cursor stand in one block of statements, which all its threads execute equally often. A use in this block, after ``j < m`` of
 them, at a slot ``k`` further than the cursor's, is at position ``m*I + j + k``, where ``I`` counts the executions of the block, through all loops around
 it. A use before the loop whose body the block is has ``j = 0`` and ``I`` earlier executions. Two uses of one slot are at positions that differ by a
-multiple of the number of slots ``S``. This gives the least number of executions of the block between them, and so the statements that are passed in any
-case: more executions only add to these.
+multiple of the number of slots ``S``. This gives the least number of executions of the block between them, and so a set of statements that are passed in any
+case: more executions only add to it.
 """
 
 from __future__ import annotations

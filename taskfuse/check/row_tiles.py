@@ -13,8 +13,8 @@ group, and
   ``n(g + 1)``, c is a tile of group g, and r is in it. Else ``c <= r//d <= n(g + 1)`` shows that c is n(g + 1), and r is in the tile Q + g.
 - *Inside*: a tile holds the d rows from ``s = min(f, M - d)`` on. If s is not f, it is less, and ``s + d = M`` is no less than the end.
 
-So the map from (w, i) to the row ``s(w) + i``, where that belongs to w, hits each of the M rows once. That a table rises is the caller's promise, which a
-certificate names; without it two tiles may have a row in common, and a row none.
+So the map from (w, i) to the row ``s(w) + i``, restricted to rows that belong to w, hits each of the M rows once. The caller promises that the table rises, and
+the certificate names this promise; otherwise two tiles could share a row, and another row could have no tile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The forms of barriers: the statements by which all threads of a node wait for each other.
 
-The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
-mbarrier and waits for its phase. Blocks of a cluster have a barrier of all their threads; blocks of a grid count in Global memory.
+The whole block uses ``__syncthreads``, one warp ``__syncwarp``, and several whole warps a named barrier while one is free. Any other set of threads arrives
+at an mbarrier and waits for its phase. The blocks of a cluster use the cluster barrier; those of a grid count arrivals in Global memory.
 """
 
 from __future__ import annotations

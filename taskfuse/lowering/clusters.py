@@ -3,8 +3,8 @@
 An index on CIDx is a digit of the block's place: with E blocks of a cluster along x, block ``b`` of the grid has index ``b // E`` on BIDx and
 ``b % E`` on CIDx. Lowering uses both indices; the kernel's grid has their product, and its ``blockIdx.x`` counts blocks.
 
-A **multicast** copy brings what is the same in all blocks of a cluster once for all of them: each issues a part of the box, along its
-outermost axis, and the engine writes every part at the same place of each block's Shared memory.
+A **multicast** copy loads a tile that all blocks of a cluster share once for all of them: each block issues a slice of the box along its
+outermost axis, and the engine writes every slice to the same offset of each block's Shared memory.
 """
 
 from __future__ import annotations

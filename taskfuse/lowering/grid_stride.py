@@ -5,11 +5,10 @@ of the loop instead of a guard inside it: ``ceildiv(extent - block, blocks)`` tr
 index alone. So every fill of a ring, and every transfer, is of work that exists. A loop in which blocks wait for each other keeps
 its guards: all of them must reach each of its barriers.
 
-Where the blocks take the work in a rotated order, the loop is over the items of work themselves: of a sum of a trip and of a remainder by the number of
-blocks little could be proved.
+Where the blocks take the work in a rotated order, the loop runs over the items of work themselves: little can be proved of the sum of a trip and a remainder by
+the number of blocks.
 
-A tile of ragged rows may have no row that belongs to it, which offsets say. If all that is computed for a tile is stored there, such a tile is an empty piece
-of work like one behind the last.
+A tile of ragged rows may be empty, as the offsets tell. If all results of a tile are stored in its rows, an empty tile is skipped like one past the last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Guards: conditions for code that must not run at every index of its loops and threads.
 
-A split with a remainder has indices past the end of its axis; axes of consumers have indices that only repeat what the first one writes. A guard that
-follows from the ranges of loops and threads is omitted. Code that an atom fills, clips or covers (:class:`taskfuse.ir.atoms.Bounds`) has a guard only
-for its first element, or none.
+A split with a remainder has indices past the end of its axis; axes of consumers have indices at which a thread would only repeat the write of the first one. A
+guard that follows from the ranges of loops and threads is omitted. Code that an atom fills, clips or covers (:class:`taskfuse.ir.atoms.Bounds`) has a guard
+only for its first element, or none.
 """
 
 from __future__ import annotations

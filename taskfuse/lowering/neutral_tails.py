@@ -1,12 +1,12 @@
-"""Loops that end where their terms do, or where nobody reads what they sum up.
+"""Loops that end at the last term, or are skipped where their sum is never read.
 
 A ragged or masked axis is as long as its longest row; past the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
 of the row where that is known before it: a function of extents, of block indices, of loops around it, and of elements of tables. All roles compute it
 from the same, so rings make as many fills as there are reads.
 
-A choice reads a result only where its condition holds: the rows of a product that are padding are zeros, whatever the product would be there. A loop whose
-results all belong to elements that no choice takes, itself or through elementwise functions at the same place, ends at once. The condition that one of them
-is taken is such a function, too.
+A choice reads a result only where its condition holds: padding rows of a product are zero, whatever the product would be there. If no choice takes any element
+of a loop's results, directly or through elementwise functions at the same place, the loop has no trips. The condition that some element is taken is a function
+of the same kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Partial results of reductions: which elements of its result a thread joins with others together, and the storage through which they do.
+"""Partial results of reductions: which elements of its result a thread combines with other threads in one step, and the storage for it.
 
 A thread has an accumulator for each value of the loops over the result that stand inside the reduction loops, and, if an atom computes, for each
 register of the atom's tile. It takes each step of a join for as many of them as have room in Shared memory together, so that they share its

@@ -13,7 +13,7 @@ its body uses a slot that is a constant. A loop that is unrolled anyway, or has 
     for r in 0..S - 1 unrolled:
         if r < T % S:            trip S*(T // S) + r, slot r
 
-The ring begins at slot 0 whenever the loop is entered; no cursor has to be kept.
+The ring begins at slot 0 whenever the loop is entered, so it has no cursor.
 """
 
 from __future__ import annotations

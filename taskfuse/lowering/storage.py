@@ -1,6 +1,6 @@
 """The buffers of a kernel, and the offsets of those in Shared memory.
 
-Lifetimes are branch-aware: members of a dispatch on threads never share Shared memory, members of a dispatch on blocks overlay theirs,
+Lifetimes are branch-aware: members of a dispatch on threads never share bytes of Shared memory, members of a dispatch on blocks overlay theirs,
 and buffers of one role whose lifetimes end before another's begin may share (the sync pass then orders them).
 """
 

@@ -1,7 +1,7 @@
 """Statements of tensor-core atoms: wgmma, mma.sync, ldmatrix and stmatrix.
 
-Each builder reads an operand's place off the domains, evaluates it on every point of the atom's tile, and compares it with what the
-instruction does: matrix descriptors for Shared operands, the fragment layout for registers. What no instruction executes is an error.
+Each builder reads an operand's addresses off the domains, evaluates them on every point of the atom's tile, and compares them with what the
+instruction does: matrix descriptors for Shared operands, the fragment layout for registers. A layout that no instruction reads is an error.
 """
 
 from __future__ import annotations

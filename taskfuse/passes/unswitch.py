@@ -1,8 +1,8 @@
 """Loop unswitching: choices in registers whose conditions hold for all elements of a tile are made once for the tile.
 
-Requires a verified kernel. Ensures the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices hold everywhere under a condition
-that is the same for a whole warp, is there twice, under that condition without its choices, and else as it was. Exists because masks and padding are
-conditions on elements, which the diagonal and the ragged end cut in few of the tiles that a loop walks over.
+Requires a verified kernel. Ensures the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition
+that is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise. Exists because masks and padding are
+conditions on elements, but only the few tiles on the diagonal or at a ragged end are partly masked.
 """
 
 from __future__ import annotations

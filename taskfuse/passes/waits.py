@@ -1,8 +1,8 @@
-"""Waits for tensor cores: of products of several tensors that follow each other, none waits for the one before it, and each is waited for where it is read.
+"""Waits for tensor cores: consecutive products of different tensors are in flight together, and each is waited for before its result is read.
 
-Requires a verified kernel. Ensures the same behaviour: a wait for all products is left out where nothing but other products comes before the next one, and
-that one waits for the last of them only in front of what reads these, or synchronizes. Exists because each product of a tensor ends with a wait for its result:
-where two are issued before either result is read, the second would start when the first is done, and what the first is needed for, when both are.
+Requires a verified kernel. Ensures the same behaviour: a wait for all products is removed if only other products stand between it and the next wait, and
+the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes. Exists because lowering waits for the result
+of each product: of two products in a row the second would start when the first is done, and the reader of the first would wait for both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Calls that the kernels for all extents are not proved for: the fusion is scheduled again for their extents.
 
-An extent of 0 is a case of its own: a remainder or a number of blocks has no divisor there, so a kernel for all extents that is proved must do without
-them. In the fusion with the number 0 in its place they are gone, since nothing is computed there. So a fusion whose extents may be 0 has kernels for
-extents of at least 1, and others for those that are 0 in a call, as constants.
+An extent of 0 is a case of its own: a remainder or a number of blocks would divide by 0, so no kernel with them is proved for all extents. With the constant 0
+in place of the extent they vanish, since nothing is computed. So a fusion whose extents may be 0 has kernels for extents of at least 1, and separate
+kernels, made on demand, in which the extents that are 0 in a call are constants.
 
 A kernel may also be *open*: proved for the extents of each call, one by one (:mod:`taskfuse.runtime.proof`). Where that fails, all extents become constants.
 """

@@ -1,7 +1,7 @@
 """Progress of work that takes more than two seconds: one line on stderr.
 
-On a terminal the line is written anew in its place, at most ten times a second, and erased at the end, whatever the end is. ``TASKFUSE_PROGRESS=1`` prints
-it elsewhere, too, as a line of its own every two seconds; ``TASKFUSE_PROGRESS=0`` prints nothing.
+On a terminal the line is redrawn in place, at most ten times a second, and erased at the end, also after an exception. ``TASKFUSE_PROGRESS=1`` prints
+progress to other streams, one line every two seconds; ``TASKFUSE_PROGRESS=0`` prints nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views passed as arrays: of other shape and strides, on the memory of an array of the caller or of a kernel."""
+"""Views passed as arrays: another shape and other strides on the memory of an array of the caller or of a kernel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Processes that compile fusions side by side.
+"""Worker processes that compile fusions in parallel.
 
-They are started as ``python -m taskfuse.runtime.workers``, so that they run nothing of the caller's program, and import none of its frameworks.
+They start as ``python -m taskfuse.runtime.workers``, so they neither run the caller's program nor import its frameworks.
 """
 
 from __future__ import annotations

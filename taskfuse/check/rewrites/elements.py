@@ -1,4 +1,4 @@
-"""Equality of elements: one of the fusion that was written, and one of the fusion that is lowered.
+"""Equality of an element of the original fusion with an element of the rewritten one, which is lowered.
 
 Two elements are equal if they are one element of an input, or of a tensor that is known to be the same on both sides, or if they have the same function of
 equal operands. Copies and choices that are decided are looked through, other choices are taken case by case. Reductions and scans are compared as sets of

@@ -1,4 +1,4 @@
-"""Elements that are found at integers of tensors, where the function of a found element stands for the found element of the function.
+"""Gathered elements: a function of a gathered element equals the gathered element of the function.
 
 ``find s[v0] at w of n`` is ``s[v]`` where ``w`` is inside ``-n..n``, with ``v`` either ``w`` or ``w + n``, and 0 elsewhere. So it is equal to a choice
 between something and 0 if the choice is made where ``w`` is inside, and the first is equal to ``s[v]``, where all that is found at the same integers is at

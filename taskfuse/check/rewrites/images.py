@@ -1,8 +1,8 @@
-"""Two sets of terms are equal: each term of one is one of the other, and each of those is met once.
+"""Two sets of terms are equal: a bijection maps the terms of one to those of the other.
 
-The variables of a part that is there now say at which point of the written set its term was: each written variable is a number of which some of the part's
-variables are digits, behind a start. Such a map has an inverse; a written point is in the image of a part if its digits satisfy the part's conditions. The
-images must lie in the written set, leave nothing out, and be apart (unless a term may be combined twice).
+The variables of a part of the rewritten set determine a point of the original set: each original variable is an offset plus a number whose digits are some of
+the part's variables. This map has an inverse; an original point is in the image of a part if its digits satisfy the part's conditions. The images must lie in
+the original set, cover it, and be disjoint (unless a term may be combined twice).
 """
 
 from __future__ import annotations

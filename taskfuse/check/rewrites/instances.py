@@ -1,4 +1,4 @@
-"""What was written and what is there now, computed at small extents: a difference refutes, and equal results are evidence.
+"""The original and the rewritten definitions, computed at small extents: a difference refutes, and equal results are evidence.
 
 Where extents are constants and large, some elements are computed alone (:mod:`taskfuse.check.rewrites.sampled`).
 

@@ -1,8 +1,8 @@
-"""Elements as linear forms of others, and maxima of such: what exponents are made of, and what bounds them.
+"""Elements as linear forms of others, and maxima of linear forms: the exponents, and the references that bound them.
 
-A **reference** is a maximum, or a minimum, that exponents are relative to, as in ``exp(x - m)``: a reduction or a scan. Data are real numbers, or what a
-maximum leaves as it is, so a reference is finite, or one of nothing. A choice that asks for that (``where(m == -inf, 0, m)``) is taken for what it is where
-the reference is finite, and the form says so: it is then *guarded*. Who uses it shows that the other case adds nothing.
+A **reference** is a maximum, or a minimum, that exponents are relative to, as in ``exp(x - m)``: a reduction or a scan. Data are real numbers or the
+neutral element of the maximum, so a reference is finite, unless it has no terms. A choice that tests for this (``where(m == -inf, 0, m)``) is read as its
+finite case, and the form is marked *guarded*. A proof that uses a guarded form also shows that the other case adds nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Single elements of definitions, each computed from those that it needs: at extents at which whole tensors are too many numbers.
+"""Single elements of definitions, each computed from those that it needs, at extents too large for whole tensors.
 
-What an input holds is a hash of its name and of the place, so that only elements that are read exist.
+An element of an input is a hash of the input's name and the index, so inputs are never stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two lists of definitions, side by side: what was written, and what is there now. Operands of either at a point."""
+"""The two lists of definitions that are compared: the original one and the rewritten one. Operands of either at a point."""
 
 from __future__ import annotations
 

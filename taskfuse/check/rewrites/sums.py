@@ -1,4 +1,4 @@
-"""Elements as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
+"""Elements as sets of terms: nested reductions, scans and the functions that combine them, expanded to their terms.
 
 The function that combines is associative and commutative (docs/proof.md, "Assumptions"), so that an element is given by the set of its terms. A set is a
 list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. Terms that are the neutral element are left out.

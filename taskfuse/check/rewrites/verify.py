@@ -1,7 +1,7 @@
-"""The layer of rewritings over one kernel: its definitions against those that were written, tensor by tensor.
+"""The layer of rewritings over one kernel: its definitions against the original ones, tensor by tensor.
 
-Tensors of one name on both sides are where the argument is cut: if such a tensor is proved, its elements are the same on both sides for what reads it. A name
-says nothing else, and one that happens to be met twice costs a comparison. Only the outputs must be equal.
+The proof is cut at tensors that have one name on both sides: once such a tensor is proved equal, its readers treat its elements as the same. A name
+implies nothing else; two unrelated tensors of one name cost a comparison. Only the outputs must be equal.
 """
 
 from __future__ import annotations

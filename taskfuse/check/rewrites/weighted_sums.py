@@ -1,11 +1,11 @@
 """Sums whose terms have weights: products of elements, of their reciprocals and of exponentials, as sets of such terms.
 
-A **rescaled sum** multiplies what it has by a factor before it goes on: after the last step, the term of step c has been multiplied by the factors of all
-later steps. Where each is ``exp(q*(m(t-1) - m(t)))``, m a running maximum, these are ``exp(q*(m(c) - m(last)))``, by induction. A term ``exp(q*(x - m(c)))``
-is then ``exp(q*(x - m(last)))``, as it was written, whatever the maximum was when it was taken. Other factors stay products over steps.
+A **rescaled sum** multiplies its partial sum by a factor at the beginning of each step: at the end, the term of step c has been multiplied by the factors of
+all later steps. Where each is ``exp(q*(m(t-1) - m(t)))``, m a running maximum, these are ``exp(q*(m(c) - m(last)))``, by induction. A term ``exp(q*(x -
+m(c)))`` is then ``exp(q*(x - m(last)))``, as in the original, whatever the maximum was at step c. Other factors stay products over steps.
 
-References (:mod:`~taskfuse.check.rewrites.linear_forms`) that are guarded may be of nothing. Then each of these terms must be 0, in both cases of the guard:
-x is one of what the reference combines, so ``exp(q*(x - ..))`` is 0 as x is infinite, and the other factors are real numbers.
+A guarded reference (:mod:`~taskfuse.check.rewrites.linear_forms`) may have no terms. Then each term of the sum must be 0 in both cases of the guard:
+x is one of the reference's terms, so ``exp(q*(x - ..))`` is 0 as x is infinite, and the other factors are real numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Terms of reductions, scans and folds: a statement takes a term that its definition has, and adds nothing past the end."""
+"""Terms of reductions, scans and folds: every term that a statement takes is one of the definition; past the end it adds nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Definitions are meaningful: at every point they read elements that exist, and an assembly has one part for each element.
 
-If a definition read outside its operands, or gave an element no part or two, neither it nor a proof would say anything about that element. Where this is
-not known for all extents, it is counted point by point at constant ones.
+If a definition read outside its operands, or assigned no part or two parts to an element, it would not determine that element, and a proof would mean
+nothing. Where this is not known for all extents, the parts are counted point by point at constant extents.
 """
 
 from __future__ import annotations

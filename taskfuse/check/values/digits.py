@@ -1,4 +1,4 @@
-"""Low digits of points that vary independently: they need no table.
+"""Low digits of points that vary independently, and so need no table.
 
 If every statement adds the same values ``0..n`` of a symbol to an axis, whatever the other symbols are, and all else on that axis is a multiple of
 ``n``, a point is visited as often as its quotient by ``n``. The symbol is then removed and the axis shortened: the same question about fewer points.

@@ -1,7 +1,7 @@
 """The elements of a kernel's tensors as terms, at given extents.
 
 Elements that are equal by definition have one term: a copy has that of what it copies, an element of a pad or a concatenation that of its operand, one
-of an assembly that of its part. What is left are the inputs' elements, and those that something is computed for.
+of an assembly that of its part. The terms that remain are elements of inputs and computed elements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Accumulators of elements that have no terms: more parts than a reduction has points. They hold what they were set to.
+"""Accumulators of elements without terms, as in a reduction that has more parts than points: they keep their initial value.
 
-An element has no terms if no point of the iteration space belongs to it: an index of it lies outside of all values that the place of a point takes. An
-accumulator that no statement ever adds to, in no iteration and under no condition, holds what it was set to before it is read.
+An element has no terms if no point of the iteration space belongs to it: one of its indices is outside the range that the points' places take. An
+accumulator that no statement adds to, in any iteration or under any condition, holds its initial value when it is read.
 """
 
 from __future__ import annotations

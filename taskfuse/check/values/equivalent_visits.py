@@ -1,6 +1,7 @@
-"""The same visits of a statement in other words: with conditions as ends of spans, with what has one value as that value, with symbols that have one value at
-most as parts of a point, with thread indices as symbols of their own, without ends that only spare points past an axis' end, with digits for block indices of
-clusters.
+"""Equivalent forms of a statement's visits.
+
+Conditions become ends of spans, and symbols with a single value become that value; symbols with at most one value become parts of a point; thread indices
+become symbols of their own; ends that exclude only points past an axis' end are dropped; block indices of clusters become digits.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 At given extents every thread's statements are known, and a kernel whose order is proved reads the same in every run. So one run decides, for
 these extents, whether every element of every output is what the kernel's definitions give, whatever the inputs hold. Each cell holds a
-term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with its points, or what is wrong with it. A
-claim is never taken for granted: it only says with which definition a statement is compared. An output must be stored
+term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with its points, or the reason why it is wrong. A
+claim is never trusted: it only names the definition with which a statement is compared. An output must be stored
 whole, each element once, and each with its own term.
 
 Not covered: rounding (sums are taken to be associative and commutative; products of float32 by tensor cores are tf32), and values of a gather's index

@@ -1,4 +1,4 @@
-"""Terms that add nothing: from where on, along an axis of a reduction, the definition says that a term is what the reduction's combine leaves as it is.
+"""Neutral terms: the index along a reduced axis from which on the definition's terms are neutral elements of the combining function.
 
 A masked or ragged axis is as long as its longest row, and its terms past a row's end are neutral by definition: loops need not come to them.
 """

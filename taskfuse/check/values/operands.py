@@ -1,4 +1,4 @@
-"""What statements read is what definitions take: operands, and the elements that instructions of their own copy."""
+"""Statements read the operands of their definitions, and the elements that copying instructions move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage that lies on other storage: what is written there between leaves nothing of a buffer."""
+"""Overlaid storage: a write to an overlapping buffer destroys the elements of a buffer."""
 
 from __future__ import annotations
 

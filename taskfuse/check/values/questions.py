@@ -1,7 +1,7 @@
 """Questions of the value layer: what holds where an access happens, whether an element exists, and what follows from that.
 
-A question goes to constant bounds first, then to samples, which only say "no", then to linear arithmetic, with what is close to it before all, and last to the
-prover.
+A question goes to constant bounds first, then to samples, which only say "no", then to linear arithmetic, first with the nearest facts and then with all, and
+last to the prover.
 """
 
 from __future__ import annotations

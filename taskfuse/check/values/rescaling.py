@@ -1,4 +1,4 @@
-"""Sums that are rescaled: before the terms at an index along one axis, what was summed up is multiplied by the factor at that index, once.
+"""Sums that are rescaled: before the terms at an index along one axis, the partial sum is multiplied by the factor at that index, once.
 
 One loop runs over all indices in order, around all statements that take terms or rescale. In an iteration, the statements that rescale come first. Each
 accumulator that takes a term in it is multiplied by one of them, for the same element, and by no other. A thread's part of a sum is rescaled like the whole.

@@ -1,6 +1,6 @@
-"""What the symbols around a statement range over: loops, threads and blocks under the conditions around them, as spans and remaining conditions.
+"""The ranges of the symbols around a statement: loops, threads and blocks under the conditions around them, as spans and remaining conditions.
 
-For a statement that stores into memory that all blocks share, these ranges are everything that it stores.
+For a statement that stores to Global memory, these ranges determine all elements that it stores.
 """
 
 from __future__ import annotations

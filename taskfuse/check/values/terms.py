@@ -1,7 +1,7 @@
 """Terms: what cells of a run hold, instead of numbers.
 
 A term is two integers, so that those of many cells are two arrays: a *tag* that says what kind it is, and of which tensor, and *data* that says which
-one. Tags are, in this order: nothing (never written); wrong, because of the reason that is the data; a constant of a dtype, whose bits are the data; a
+one. Tags are, in this order: nothing (never written); wrong, with the reason as the data; a constant of a dtype, whose bits are the data; a
 scalar argument; and three for each tensor: its element (row-major place in its shape), the body of its reduction at a point (row-major place in
 its iteration space), and a partial result (a node of :class:`taskfuse.check.values.partials.PartialNodes`).
 """

@@ -1,4 +1,4 @@
-"""The writes of a kernel that say what they hold."""
+"""The writes of a kernel that claim a tensor and an element."""
 
 from __future__ import annotations
 
