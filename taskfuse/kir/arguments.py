@@ -40,8 +40,8 @@ def bind_symbols(
     """Values of the extents.
 
     Args:
-        shapes: shape of each input, by name; their ranks are right.
-        given: values of extents that no input's shape gives; ``None``: the caller has none to give.
+        shapes: shape of each input, by name, with the declared rank.
+        given: values of extents that no input's shape determines; ``None``: the caller passes none.
         integers: the value of each integer argument, by name.
 
     Raises:
@@ -83,7 +83,7 @@ def bind_symbols(
 
 
 def integer(expr: Expr, symbols: Mapping[str, int]) -> int:
-    """The value of an expression over symbols that all have one. Raises ZeroDivisionError or IndexError if it has none."""
+    """The value of an expression whose symbols all have values. Raises ZeroDivisionError or IndexError if it has none."""
     return int(evaluate(expr, symbols))
 
 
@@ -102,13 +102,13 @@ def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mappin
 
 
 def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
-    """``kernel`` with its extents replaced by their values. An expression that has no value at these extents (``8//0``) stays one.
+    """``kernel`` with its extents replaced by their values. An expression without a value at these extents (``8//0``) is kept.
 
     Args:
-        extents: a value for every extent of the kernel; other names do not count.
+        extents: a value for every extent of the kernel; other names are ignored.
 
     Raises:
-        InputError: an extent has no value, or one that breaks what the kernel declares of it.
+        InputError: an extent has no value, or one that breaks its declared facts.
     """
     values: dict[str, Expr] = {}
     for e in kernel.extents:
