@@ -21,13 +21,13 @@ OnCompile = Callable[[Source, Binary, str], None]
 
 
 class Code:
-    """The texts of a kernel and what was made of them.
+    """The texts of a kernel, compiled and loaded.
 
     Args:
         interface: that of a verified kernel.
         arch: target such as ``sm_90a``; ``None``: that of the GPU.
         lenient: see :class:`~taskfuse.cuda.launch.Launcher`.
-        on_compile: told of each text that is compiled.
+        on_compile: called with each text that is compiled.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Code:
         """The kernel of a text, compiled and loaded on a device.
 
         Raises:
-            LaunchError: the device does not run its instructions, or not those of the target asked for.
+            LaunchError: the device cannot execute its instructions, or not those of the requested target.
             CudaCompileError, CudaError: it cannot be compiled, or loaded.
         """
         key = (source.variant, device.ordinal)

@@ -24,7 +24,7 @@ class SharedLayout:
 
 
 def shared_layout(kernel: Kernel) -> SharedLayout:
-    """Buffers at their offsets, the others one after another; then mbarriers, the numbers that the block claims, and the offsets that it computes from lengths."""
+    """Buffers at their offsets, the others one after another; then mbarriers, the numbers that the block claims, and the offsets that it computes."""
     placed: dict[str, Expr] = {}
     end: Expr = ZERO
     top: Expr = ZERO

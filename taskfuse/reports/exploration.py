@@ -33,7 +33,7 @@ class Exploration:
         interleavings: runs to the end (or, not reduced, to a known state).
         complete: all interleavings were covered; false if the search stopped at its limit.
         failure: the first interleaving that fails, ``None`` if all end with the same outputs.
-        in_step: threads that are executed in lock step.
+        in_step: threads that start together.
     """
 
     kernel: str
