@@ -32,11 +32,11 @@ def vector_copy(w: Writer, stmt: VectorCopy, scope: TextScope) -> None:
 
 
 def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: TextScope, source: TextScope) -> bool:
-    """A vector stored from registers to Global memory under a condition, without a branch; false if there is no such instruction.
+    """A vector stored from registers to Global memory under a condition, by a predicated instruction; false if there is none for it.
 
     Args:
-        scope: where the condition is asked.
-        source: where it holds.
+        scope: the scope in which the condition is evaluated.
+        source: the scope in which it holds.
     """
     out, taken = w.places[stmt.out.buffer], w.places[stmt.source.buffer]
     size = stmt.width * out.dtype.itemsize

@@ -77,7 +77,7 @@ class Stepper:
                 at += 1
 
     def replay(self, choices: Sequence[int]) -> None:
-        """Run to the end: the choices of ``choices``, then the first one always. Raises :class:`SimulationError`."""
+        """Run to the end: first ``choices``, then always the first option. Raises :class:`SimulationError`."""
         left = list(reversed(choices))
         while options := self.options():
             choice = left.pop() if left and len(options) > 1 else 0
