@@ -18,7 +18,7 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class DropSingleTrips:
-    """Put the body of a loop that runs exactly once in its place."""
+    """Replace a loop that runs exactly once by its body."""
 
     name: ClassVar[str] = "drop-single-trips"
 

@@ -22,7 +22,7 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinWaits:
-    """Wait once for products that are issued one after another, and late for the last of them."""
+    """Wait once for consecutive products, and as late as possible for the last of them."""
 
     name: ClassVar[str] = "join-waits"
 
@@ -64,7 +64,7 @@ class _Waits:
     batches: int = 0
 
     def pass_body(self, body: Body) -> None:
-        """Pass some statements in turn."""
+        """Visit statements in turn."""
         for stmt in body:
             self._pass(stmt)
 
@@ -97,7 +97,7 @@ class _Waits:
                     self.last = None
 
     def late(self, body: Body) -> Body:
-        """Statements whose joined waits leave the last products in flight until what comes behind needs them."""
+        """Statements whose joined waits leave the last products in flight until a later statement needs them."""
         found: list[Stmt] = []
         left = list(body)
         while left:

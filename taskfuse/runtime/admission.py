@@ -29,16 +29,16 @@ from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.target import Target
 
 MOST: Final = 64
-"""The most sets of constants whose kernels are remembered; the oldest are made again."""
+"""The most sets of constants whose kernels are cached; the oldest are compiled again."""
 
 
 class Admitted(ResultAdapter):
-    """An automatically scheduled fusion with kernels for the extents of a call, where its first ones are not for them.
+    """An automatically scheduled fusion that compiles kernels for extents at which its first kernels are not proved.
 
     Args:
         fusion: unscheduled; kept, and not changed.
         make: makes executables.
-        first: what calls run whose extents it assumes and is proved for.
+        first: runs calls with extents that it assumes and is proved for.
         target: the GPU that schedules are chosen for.
     """
 
@@ -61,7 +61,7 @@ class Admitted(ResultAdapter):
         """See :meth:`Executable.at`.
 
         Raises:
-            ProofError: no kernels for these extents are proved.
+            ProofError: no kernels are proved for these extents.
         """
         reason = "its kernels require extents of at least 1"
         if self._first.holds(sizes):
