@@ -13,9 +13,9 @@ from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, stateme
 
 
 def fence_registers(plan: list[PNode]) -> None:
-    """Insert the fences that are missing.
+    """Insert the missing fences.
 
-    Requires: batches are opened. Ensures: between an access to a register and a later wgmma that has it stands a fence.
+    Requires: batches are opened. Ensures: a fence stands between an access to a register and a later wgmma with that register.
     """
     held = frozenset[str]().union(*(_held(s) for s in statements(plan)))
     _fenced(plan, set(), held)

@@ -32,7 +32,7 @@ class WholeTiles:
         self._known: dict[TensorView, bool] = {}
 
     def are_computed(self, tv: TensorView) -> bool:
-        """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from elements that exist."""
+        """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from existing elements."""
         known = self._known.get(tv)
         if known is None:
             known = self._known[tv] = self.indexer.memory[tv] is MemoryType.Local and self._computes(tv)
@@ -82,7 +82,7 @@ class WholeTiles:
         return whole and all(prove(ge(n, 1), facts) for n in source.shape)
 
     def existing(self, tv: TensorView, access: Access, facts: Facts, width: int = 1) -> Access:
-        """What code of ``tv`` reads; of a copy for a whole tile, the last elements of an axis where the index may lie past its end.
+        """The access of code of ``tv``; for a copy of a whole tile, clamped to the last elements of an axis if the index may be past its end.
 
         Args:
             width: elements along the last axis.
