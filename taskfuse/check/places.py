@@ -20,7 +20,7 @@ from taskfuse.kir.walk import expressions, walk
 
 
 def searched(kernel: Kernel) -> Kernel:
-    """The kernel with a search instead of each read of a table of places; the same object if it reads none."""
+    """The kernel with a search in place of each read of a table of places; the same object if it has no such read."""
     if all(p.holds is None for p in kernel.tables):
         return kernel
     found = {u for s in walk(kernel) for e in expressions(s) for u in lookups_of(e)}

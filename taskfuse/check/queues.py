@@ -24,7 +24,7 @@ from taskfuse.kir.nodes import Branch, For, If, Stmt
 
 
 def owned(kernel: Kernel) -> Kernel:
-    """The kernel with a table of owners instead of each queue; the same object if it has none."""
+    """The kernel with a table of owners in place of each queue; the same object if it has no queue."""
     if not kernel.queues:
         return kernel
     sizes = {q.name: q.size for q in kernel.queues}

@@ -27,9 +27,9 @@ Shape = tuple[Expr, ...]
 Shapes = Mapping[str, Shape]
 Ints = NDArray[np.int64]
 Reads = Iterator[tuple[Shape, Shape, Shape]]
-"""An index, the shape that it is an index of, and the conditions under which that is read."""
+"""An index, the shape that it indexes, and the conditions of the read."""
 POINTS = 1 << 22
-"""Points of one definition that are counted at most."""
+"""The most points of one definition that are counted."""
 
 
 def meaningless(tree: StatementTree) -> Iterator[Obligation]:

@@ -16,7 +16,7 @@ Shape = tuple[Expr, ...]
 
 
 def without_digits(visits: list[Visits], extents: Shape) -> tuple[list[Visits], Shape]:
-    """The same question without such digits; the same objects if there are none."""
+    """The question without such digits; the same objects if there are none."""
     for axis, extent in enumerate(extents):
         while isinstance(extent, Const):
             found = _lowest(visits, axis, extent.value)

@@ -34,7 +34,7 @@ def shortened(v: Visits) -> Visits:
 
 
 def in_clusters(v: Visits) -> Visits:
-    """The same visits, with each block index of clusters as two digits: the cluster, and the block's place in it."""
+    """The visits with each block index of clusters as two digits: the cluster, and the block's index in it."""
     kernel = v.node.context.kernel
     spans, digits = dict(v.spans), dict[str, Expr]()
     facts = v.node.context.facts
@@ -57,7 +57,7 @@ def in_clusters(v: Visits) -> Visits:
 
 
 def apart(v: Visits) -> Visits:
-    """The same visits, where thread indices with a fixed range of consecutive values become symbols of their own, from 0 on."""
+    """The visits with thread indices of a fixed range of consecutive values replaced by new symbols, from 0 on."""
     rows = dict(v.rows or {})
     spans, ranges = dict(v.spans), v.ranges
     moved: dict[str, Expr] = {}
@@ -81,9 +81,9 @@ def apart(v: Visits) -> Visits:
 
 
 def named_once(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> Visits:
-    """The same visits, where points name symbols that have one value at most, such as those of a loop up to ``min(n, 1)``.
+    """The visits with points that name symbols of at most one value, such as those of a loop up to ``min(n, 1)``.
 
-    Such a symbol is its first value ``a`` wherever it has one, so ``c + s - a`` is ``c``: a constant index of an axis, first of those that may have no points.
+    Such a symbol has its first value ``a`` wherever it has one, so ``c + s - a`` is ``c``: a constant index of an axis, first of those that may have no points.
     """
     point, extents = list(v.point), tuple(extents)
     axes = sorted((k for k, e in enumerate(point) if isinstance(e, Const)), key=lambda k: isinstance(extents[k], Const))
@@ -99,7 +99,7 @@ def named_once(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> 
 
 
 def settled(v: Visits) -> Visits:
-    """The same visits, where symbols that have one value are that value, also in the spans of others."""
+    """The visits with symbols of one value replaced by that value, also in the spans of others."""
     rows = v.rows or {}
     fixed: dict[str, Expr] = {n: const(int(of[0])) for n, of in rows.items() if of.size and (of == of[0]).all()}
     for name, (start, stop) in v.spans.items():

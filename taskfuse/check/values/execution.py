@@ -40,10 +40,10 @@ class Witness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a kernel at some extents.
+    """An error of a kernel at some extents.
 
     Attributes:
-        subject: what it is about: an element of an output, a buffer.
+        subject: an element of an output, or a buffer.
         notes: the thread, the statement and the extents, one line each.
     """
 
@@ -53,7 +53,7 @@ class Finding:
 
 
 def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | None = None, entirely: frozenset[str] = frozenset()) -> Finding | Witness | None:
-    """Follow one run of a kernel, and compare what its outputs hold with its definitions.
+    """Follow one run of a kernel, and compare the contents of its outputs with its definitions.
 
     Args:
         extents: values of the kernel's extents.
@@ -61,7 +61,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | Non
         entirely: tensors whose gathers are checked for every value of their indices.
 
     Returns:
-        what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
+        the error; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
 
     Raises:
         TooLarge: the launch is too large, or an index has no value at these extents.

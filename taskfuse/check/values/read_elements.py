@@ -15,10 +15,10 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, P
 
 
 class ReadElements:
-    """Of each tensor, what holds of every element that a definition reads.
+    """For each tensor, the conditions of the elements that definitions read.
 
     Args:
-        outputs: the tensors that are read when the kernel is over.
+        outputs: the tensors that are read after the kernel.
     """
 
     def __init__(self, definitions: Mapping[str, Definition], outputs: Iterable[str]) -> None:

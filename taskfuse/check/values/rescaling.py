@@ -26,7 +26,7 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
 MOST = 4096
-"""Accumulators of a thread that are multiplied in one iteration."""
+"""The most accumulators of a thread that are multiplied in one iteration."""
 
 
 class Rescaling:
@@ -37,7 +37,7 @@ class Rescaling:
         self._factors: dict[str, list[Term]] = {}
 
     def enter(self, factor: Term) -> None:
-        """A statement that multiplies accumulators."""
+        """Add a statement that multiplies accumulators."""
         self._factors.setdefault(factor.place.buffer, []).append(factor)
 
     def check(self, group: Sequence[Term], scope: Sequence[Node], definition: Definition, rule: Reduce, parts: Sequence[Node]) -> None:

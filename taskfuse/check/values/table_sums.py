@@ -17,9 +17,9 @@ from taskfuse.ir.scalar import Const, Element, Expr, UpperBound, children, le, l
 
 
 def with_any_sum(pair: WriteAndRead) -> WriteAndRead | None:
-    """The question for any values of the sums; ``None`` if there are none, or their values are not bounded.
+    """The question for any values of the sums; ``None`` if there are no sums, or their values are not bounded.
 
-    An answer of the question that is not open, and names no conditions, is an answer of the pair's.
+    An answer that is not open, and names no conditions, also answers the original question.
     """
     want, constraints = pair.want, pair.constraints
     index, element = want.index, want.element
