@@ -84,8 +84,8 @@ def share(plan: list[PNode], all_buffers: list[Buffer], shared: Mapping[str, str
         mine, theirs = found.pop(name), found[other]
         if (mine.dtype, mine.memory, mine.shape) != (theirs.dtype, theirs.memory, theirs.shape):
             one, two = (f"{b.memory.value} {b.dtype.name}[{', '.join(map(str, b.shape))}]" for b in (theirs, mine))
-            reason = f"by the name of its ring it has the storage of {other}, which is {one}, not {two}"
-            raise LoweringError(what=name, reason=reason, help="give both tiles of one shape and type, or circular_buffer another name of a ring")
+            reason = f"its ring's name gives it the storage of {other}, which is {one}, not {two}"
+            raise LoweringError(what=name, reason=reason, help="give both tiles one shape and dtype, or pass another ring name to circular_buffer")
         found[other] = replace(theirs, align=max(mine.align, theirs.align))
     for s in statements(plan):
         s.stmt = with_buffers(s.stmt, shared)
