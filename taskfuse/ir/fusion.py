@@ -312,7 +312,7 @@ class Fusion:
             base = None if r.into is None else readers().base(self, r.into)
             if base is not None and any(base is returned.tensor for returned in (*self.results, added)):
                 reason = f"{base.name} is returned as it is, and {r.tensor.name} is written into its array"
-                help = f"return tf.copy({base.name}) for what it held before; the caller has the array with what it holds then"
+                help = f"return tf.copy({base.name}) for its old content; the caller has the array with the new one"
                 raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
 
     def rename(self, tv: TensorView, name: object) -> None:

@@ -129,7 +129,7 @@ def _circular(tv: TensorView, loop: Loop, first: _Reader, chain: list[Channel], 
     steps = [
         f"{_called(first.node)} fills {chain[0].subject} when all its instances have had their turn at {first.channel.subject}",
         *(f"{_called(b.producer.node)} waits for {a.subject} before it fills {b.subject}" for a, b in pairwise(chain)),
-        f"{_called(last.node)} waits for {chain[-1].subject} before it takes what it reads of {last.channel.subject}",
+        f"{_called(last.node)} waits for {chain[-1].subject} before it reads {last.channel.subject}",
         f"{maker} fills {last.channel.subject} one iteration after another, and waits when its {last.channel.stages} slots are full",
     ]
     return LoweringError(

@@ -103,7 +103,7 @@ def _around_units(tv: TensorView, own: tuple[Axis, ...], above: tuple[Axis, ...]
         at -= 1
     if product(own[at:]) is not const(units):
         reason = f"{units} parts of a warp execute the atom {atom.name} side by side, and no axes of {units} values together say which"
-        raise refused(tv, reason, f"bind axes of {units} values together to TIDx, inside of those of warps")
+        raise refused(tv, reason, f"bind axes with {units} values together to TIDx, inside those of warps")
     return (*own[:at], *above, *own[at:], *below)
 
 

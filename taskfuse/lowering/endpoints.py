@@ -147,7 +147,7 @@ class Endpoints:
                 raise LoweringError(
                     what=tv.name,
                     reason=f"in_flight({tv.schedule.in_flight}) releases its operands' slots late, but it reads no ring with mbarriers",
-                    help=f"{tv.name}.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
+                    help=f"{tv.name}.in_flight(0), or make its operand a boundary of a vertical group on thread types",
                     location=tv.location,
                 )
 

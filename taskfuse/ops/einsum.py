@@ -1,7 +1,7 @@
 """Einstein summation: products of tensors over named axes, contracted pair by pair.
 
-The subscripts become labels, one per axis. A repeated label within an operand is a view of its diagonal; a label that one operand alone has,
-and not the result, is summed at once; what is left is contracted from left to right, two operands at a time. Each contraction of two is one
+The subscripts become labels, one per axis. A repeated label within an operand is a view of its diagonal; a label that only one operand
+has, and not the result, is summed at once; the rest is contracted from left to right, two operands at a time. Each contraction of two is one
 reduction of products, the same expression that :func:`~taskfuse.ops.linalg.matmul` makes.
 """
 

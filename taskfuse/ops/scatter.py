@@ -200,10 +200,10 @@ def scatter(x: TensorView, dim: int, indices: TensorView, src: Source) -> Tensor
     Of several that write one element, the last along ``dim`` does. Negative indices count from the end; one outside the extent writes nothing.
 
     Args:
-        x: what stands where nothing is written.
-        dim: the dimension that the indices count in.
+        x: the values of all other elements.
+        dim: the dimension of the indices.
         indices: integers (not uint64); in the other dimensions they may be smaller than ``x``.
-        src: what is written: a number, or a tensor that may be larger than the indices.
+        src: the written values: a number, or a tensor that may be larger than the indices.
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` and ``src``.

@@ -131,7 +131,7 @@ def admitted(
 
 
 def _constant(fusion: Fusion, sizes: Mapping[str, int]) -> Facts:
-    """The facts about extents of a call: those that are 0 are constants, or all, if none are. A number that is an argument is none that its kernel has."""
+    """The facts about extents of a call: extents of 0 become constants; if there are none, all extents do. An integer argument of 0 is no such extent."""
     dims = fusion.dims
     empty = [d.name for d in dims.values() if sizes[d.name] == 0 and d.min != d.max and d.name not in fusion.integers]
 

@@ -201,7 +201,7 @@ class _Walk:
         for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
             multiply(script, tv, self.head + 2, columns)
         self._rings()
-        script.comment("which loops are shared")
+        script.comment("shared loops")
         self._share()
         script.comment("roles")
         self._roles()

@@ -195,7 +195,7 @@ class _BackToBackWalk:
         self.last = self.found.last
         self.first = tuple(tv for tv in walk if isinstance(tv.definition, Reduction) and not among(tv, self.last))
         assert len(self.first) == len(names)
-        script.comment("copies: factors into Shared memory, what rows have into registers")
+        script.comment("copies: factors into Shared memory, values of rows into registers")
         self._copies()
         self._classify()
         script.comment("rows over the blocks, chunks, warpgroups")
@@ -207,7 +207,7 @@ class _BackToBackWalk:
         for tv, columns in zip(self.last, self.found.columns, strict=True):
             multiply(script, tv, self.head + 2, columns)
         self._rings()
-        script.comment("which loops are shared")
+        script.comment("shared loops")
         self._share()
         script.comment("roles")
         self._roles()

@@ -68,7 +68,7 @@ class BlockSums:
 
 
 def outer_sum(fusion: Fusion, exprs: Sequence[MathExpr], product: Reduction) -> Reduction | None:
-    """The sum over a batch axis of ``product`` that all of its elements go to; ``None`` if there is none, or blocks are not rows of tiles of 128 bytes."""
+    """The sum over a batch axis of ``product`` that is its only reader; ``None`` if there is none, or blocks are not rows of tiles of 128 bytes."""
     itemsize = max(read.tensor.dtype.itemsize for read in reads_of(fusion, product.output))
     if product.output.root[-1].extent is not const(SPAN // itemsize):
         return None

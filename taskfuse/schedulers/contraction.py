@@ -149,7 +149,7 @@ def _multiplied(
     """The axes of a contraction and its factors, that with the rows first.
 
     Args:
-        others: what is computed beside contractions.
+        others: the other computed tensors.
         last: the axis that is contiguous in the output, if that is known.
         in_blocks: it multiplies blocks of k.
         is_alone: there is one contraction.

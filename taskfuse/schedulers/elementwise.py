@@ -54,13 +54,13 @@ def is_aligned(read: Read, reader: TensorView) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A tensor in registers whose code is all that reads a Global tensor.
+    """A tensor in registers whose code is the only reader of a Global tensor.
 
     Attributes:
-        tensor: it has the iteration space of what it serves.
-        reads: what it reads.
-        is_copy: it copies one element, so that consecutive ones may be copied as one.
-        values: what it reads beside the one element: the indices of a gather.
+        tensor: it has the iteration space of its reader.
+        reads: its reads.
+        is_copy: it copies one element, so that consecutive elements may form a vector.
+        values: its further reads: the indices of a gather.
     """
 
     tensor: TensorView

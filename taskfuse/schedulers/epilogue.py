@@ -1,4 +1,4 @@
-"""The epilogue of a contraction: what is computed from its elements, at which of its axes, and what that reads and stores."""
+"""The epilogue of a contraction: the tensors computed from its elements, their axes, and their reads and stores."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def logical_places(result: TensorView) -> tuple[int | None, ...]:
 def behind(
     fusion: Fusion, exprs: Sequence[MathExpr], products: Sequence[Reduction]
 ) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
-    """What else is computed, producers first: the tensors of the epilogue, reductions of them, and what is computed from these.
+    """The other computed tensors, producers first: those of the epilogue, reductions of them, and functions of these.
 
     Args:
-        products: what makes the elements that the epilogue takes.
+        products: the contractions that the epilogue reads.
     """
     multiplied = [r.tensor for e in products for r in storage_reads(fusion, e)]
     factors_made = [tv for tv in multiplied if padded_source(fusion, tv) is not None]
@@ -150,7 +150,7 @@ def reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[in
 
 
 def check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tuple[Reduced, ...]) -> None:
-    """What is computed from reductions has their axes, in their order: it shares their loops."""
+    """Functions of reductions have their axes, in their order, and share their loops."""
     kept = {r.tensor: r.kept for r in reductions}
     for tv in finals:
         for read in reads_of(fusion, tv):

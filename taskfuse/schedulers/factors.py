@@ -37,7 +37,7 @@ class Operand:
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
         is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
-        prologue: what is computed of the tensor's elements, one after another; the contraction multiplies the last.
+        prologue: functions of the tensor's elements, one after another; the contraction multiplies the last.
     """
 
     tensor: TensorView
@@ -67,7 +67,7 @@ def factor(
 
     Args:
         expr: the contraction.
-        others: what is computed beside contractions.
+        others: the other computed tensors.
         place: the factor's position among the operands.
         read: the element of it that an iteration reads.
         row: the axis of the contraction that the other factor lacks.

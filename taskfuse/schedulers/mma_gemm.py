@@ -179,7 +179,7 @@ def _instructions(a: DType, b: DType, sums: DType, target: Target) -> list[Matri
 
 
 def _row_of(fusion: Fusion, problem: PairReduction, config: MmaGemmConfig, extent: Sizes) -> MatrixInstruction:
-    """The instruction of given parameters. Raises :class:`UnsupportedError`: there is none, or they do not fit it, or a multiprocessor."""
+    """The instruction for given parameters. Raises :class:`UnsupportedError` if none exists, or they do not fit it, or a multiprocessor."""
     a, b = problem.a.tensor.dtype, problem.b.tensor.dtype
     known = _instructions(a, b, problem.axes.result.dtype, extent.target)
     row = next((row for row in known if row.k == config.step), None)
@@ -360,7 +360,7 @@ class _MmaGemm:
     def _factors(self, factors: Sequence[TensorView]) -> None:
         """[.., k step | rows / 16, lanes, registers]."""
         script, at = self.script, self.steps + 3
-        script.comment("factors of a step in registers, as the atom takes them")
+        script.comment("factors of a step in registers, in the atom's layout")
         sides = ((self.problem.a, self.rows, "a"), (self.problem.b, self.columns, "b"))
         for tv, (factor, rows_of_tile, which) in zip(factors, sides, strict=True):
             call = script.on(tv)
@@ -382,7 +382,7 @@ class _MmaGemm:
 
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, at, c = self.script, self.heads, self.config
-        script.comment("epilogue: in registers as the accumulators are")
+        script.comment("epilogue in registers, in the layout of the accumulators")
         for tv in behind:
             call = script.on(tv)
             call.split(at + 1, self.columns).split(at + 1, c.warp_n // self.columns).split(at, self.rows).split(at, c.warp_m // self.rows)

@@ -137,7 +137,7 @@ def _tried(planned: _Plan, fusion: Fusion) -> Chosen[OnlineConfig]:
 def _applied(planned: _Plan, fusion: Fusion) -> Chosen[OnlineConfig]:
     problem, option = planned.problem, planned.option
     script = Script(fusion)
-    script.comment("tensors that are read at points other than their own are computed there")
+    script.comment("tensors read at other points are computed at those points")
     _settled(script, planned.splits)
     OnlineSchedule(script, find(fusion), option.config, problem.width).apply()
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}"
@@ -192,7 +192,7 @@ class OnlineSchedule:
 
     def _cascade(self) -> TensorView:
         """The walk. Returns the reduction of a chunk, which has all of its axes."""
-        self.script.comment("one walk of all reductions: parts for threads, joined after it")
+        self.script.comment("one walk for all reductions: threads take parts, joined at the end")
         found = _reductions(self.fusion)
         k = next(k for k, a in enumerate(found[0].root) if a.is_reduction)
         along = self.width if self.space.is_inner else 1

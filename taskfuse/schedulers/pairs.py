@@ -1,4 +1,4 @@
-"""Reductions of a function of pairs of elements, found by structure: the two inputs, the axes, and what is computed of a pair before it is combined.
+"""Reductions of a function of pairs of elements, found by structure: the two inputs, the axes, and the functions of a pair before it is combined.
 
     result[batch, m, n] = combine over k of body(a[batch, m, k], b[batch, k, n])
 
@@ -70,8 +70,8 @@ class PairReduction:
 
 
 def settle(script: Script) -> None:
-    """Have the elementwise tensors of a body computed for each pair: a factor that is converted before it is broadcast, say. A product of two tensors is left
-    alone, since what is computed of its factors is computed once for each element in a kernel of its own.
+    """Compute the elementwise tensors of a body for each pair, such as a factor that is converted before it is broadcast. A product of two tensors is left
+    unchanged: functions of its factors are computed once per element, in a separate kernel.
 
     Raises:
         UnsupportedError: that makes too many tensors.

@@ -93,7 +93,7 @@ def rows_of(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, mem
     """The plan of a scheduler of rows: of those of ``fusion``, or, if that is refused, where its reductions run over the axes of what they read.
 
     Raises:
-        UnsupportedError: there are none, or ``plan`` refuses them.
+        UnsupportedError: the fusion has none, or ``plan`` refuses them.
     """
     try:
         return plan(False, memo("rows", lambda: _rows(fusion, sizes, target, splits=False)))
@@ -178,7 +178,7 @@ def applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:
-        script.comment("tensors that are read at points other than their own are computed there")
+        script.comment("tensors read at other points are computed at those points")
         if planned.splits:
             split_reductions(script)
         settle(script)

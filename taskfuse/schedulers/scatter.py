@@ -69,7 +69,7 @@ def scatter(fusion: Fusion, config: ScatterConfig | None = None, *, sizes: Mappi
     extent = Sizes(fusion, sizes, target)
     _check(fusion)
     script = Script(fusion)
-    script.comment("each part of an output with what it needs in a nest of its own")
+    script.comment("a separate nest for each part of an output and its inputs")
     recompute_all(script, fusion)
     roots = stored(fusion)
     points = {tv: prod(extent(a.extent) for a in tv.root) for tv in roots}

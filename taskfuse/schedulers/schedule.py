@@ -255,7 +255,7 @@ def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
 
 
 def expendable(scheduler: Scheduler) -> Scheduler:
-    """A scheduler for fusions that nobody needs if it refuses given parameters: it then leaves them changed, or raises :class:`ScheduleError`."""
+    """A scheduler for throw-away fusions: if it refuses given parameters, it leaves them changed, or raises :class:`ScheduleError`."""
     return cast("Scheduler", getattr(scheduler, "__wrapped__", scheduler))
 
 

@@ -190,7 +190,7 @@ def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
                 found[read.tensor] = None
             elif not read.tensor.is_input and not is_in_place(replace(read, valid=TRUE), expr.output):  # what a choice does not take is there, too
                 place = ", ".join(map(str, read.index))
-                raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
+                raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not computed tensors")
     return tuple(tv for tv in fusion.inputs if tv in found)
 
 

@@ -55,7 +55,7 @@ class WorkItem(NamedTuple):
 def sort_problems(problems: Sequence[Problem]) -> tuple[int, ...]:
     """The indices of problems in descending order of k, stably.
 
-    Round-robin, a block then takes its longest tiles first, and the shortest fill what is left.
+    Round-robin, a block then takes its longest tiles first, and the shortest ones fill the gaps.
     """
     return tuple(sorted(range(len(problems)), key=lambda g: -problems[g].k))
 

@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     "in flight": (
         in_flight_without_a_ring,
         "cannot lower tv1: in_flight(1) releases its operands' slots late, but it reads no ring with mbarriers\n"
-        "help: tv1.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
+        "help: tv1.in_flight(0), or make its operand a boundary of a vertical group on thread types",
     ),
     "too late": (
         too_late,

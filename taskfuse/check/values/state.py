@@ -1,4 +1,4 @@
-"""The state of a run that the meanings of all statements share: cells, and what is known of terms."""
+"""The state of a run, shared by the effects of all statements: cells, and facts about terms."""
 
 from __future__ import annotations
 
