@@ -105,7 +105,7 @@ def find(fusion: Fusion) -> BackToBack:
     if not first or not last or not all(depends(fusion, tv, first, [t for t in last if t is not tv]) for tv in last):
         raise refuse(fusion, NAME, "it has no products of inputs, or another product does not depend on them")
     if not all(depends(fusion, out, last) for out in fusion.outputs):
-        raise refuse(fusion, NAME, "an output does not depend on a last product", "leave it to a fusion of its own")
+        raise refuse(fusion, NAME, "an output does not depend on a last product", "move it to a separate fusion")
     found = {tv: _factors(fusion, tv) for tv in (*first, *last)}
     several = next((tv for tv, two in found.items() if len(two.summed) != 1), None)
     if several is not None:

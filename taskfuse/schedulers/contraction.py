@@ -118,7 +118,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     parts = [part for tv in asked for part in made_from(fusion, tv)]
     for tv in parts:
         if tv not in places and not among(tv, after):
-            raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
+            raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "move it to a separate fusion")
     stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     others = [e for e in exprs if e not in products]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
@@ -171,7 +171,7 @@ def _multiplied(
     in_boxes = len(two.summed) > 1 or is_windowed(fusion, result, two.a, two.rows)
     if in_boxes and not takes_boxes:
         reason = f"{result.name} sums over several axes or reads windows, and its tiles are scaled by blocks, reduced, or combined with others"
-        raise refuse(fusion, "matmul", reason, "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", reason, "move it to a separate fusion")
     if takes_boxes and not in_boxes and are_better([result.root[p].extent for p in sorted(two.rows)]):
         in_boxes = two.a.tensor.is_input
     axes = two.as_matrices(result, last if last in two.columns else None, in_boxes=in_boxes)
@@ -187,12 +187,12 @@ def _beside(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], first: 
     """A further contraction; its axes are those of the first but for k."""
     result, tile = expr.output, f"the tiles of {first.result.name}"
     if result.dtype is not first.result.dtype or result.shape != first.result.shape:
-        raise refuse(fusion, "matmul", f"{result!r} differs in shape or dtype from {tile}", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"{result!r} differs in shape or dtype from {tile}", "move it to a separate fusion")
     at = {place: p for p, place in enumerate(logical_places(result))}
     place = logical_places(first.result)
     axes, a, b = _multiplied(fusion, expr, others, at[place[first.n]])
     if (axes.m, axes.n) != (at[place[first.m]], at[place[first.n]]):
-        raise refuse(fusion, "matmul", f"rows and columns of {result.name} differ from those of {tile}", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"rows and columns of {result.name} differ from those of {tile}", "move it to a separate fusion")
     if a.tensor.dtype is not like.tensor.dtype:
         raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} differ in dtype", "cast one of them first")
     return Accumulated(axes, a, b)

@@ -165,7 +165,7 @@ def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:
 def check_new(fusion: Fusion, before: int, reader: TensorView) -> None:
     """Check that there are no more than :data:`MOST_NEW` tensors beyond those ``before``. Raises :class:`UnsupportedError`."""
     if len(fusion.tensors()) > before + MOST_NEW:
-        raise refuse(fusion, "single", f"{reader.name} needs what it reads at too many points", "tf.compile makes several kernels")
+        raise refuse(fusion, "single", f"{reader.name} reads its operands at too many points", "tf.compile makes several kernels")
 
 
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:

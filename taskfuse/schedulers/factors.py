@@ -86,7 +86,7 @@ def factor(
     if is_alone and row == axes.m and not in_blocks and (prologue := prologue_of(fusion, tv)):
         return _through_registers(fusion, expr, others, place, read, prologue, axes)
     if not tv.is_input and source is None:
-        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a separate fusion, or pass it as an input")
     if any(u in others for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     whole = at_axes(expr.output, read)
@@ -149,7 +149,7 @@ def _in_boxes(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place
     tv, source = read.tensor, inside.tensor
     is_padded = source is not tv
     if not source.is_input or (is_padded and tv.is_output):
-        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a separate fusion, or pass it as an input")
     if any(u in others for u in storage_uses(fusion, tv) if u.output is not tv):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     k, own = iteration_symbol(axes.k), axes.rows if row == axes.m else (row,)
@@ -229,7 +229,7 @@ def _through_registers(
     is_row_major = iteration_position(read.index[-1]) == axes.k and read.valid is TRUE and all(at_axes(expr.output, read))
     if not is_row_major or {source.dtype.itemsize, last.dtype.itemsize} != {LDMATRIX_BYTES} or not is_bulk(source, facts):
         reason = f"the factor {last.name} is computed, and {source!r} is not rows of k that bulk copies bring and ldmatrix takes"
-        raise refuse(fusion, "matmul", reason, "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", reason, "compute it in a separate fusion, or pass it as an input")
     if not is_multiple(axes.extent(axes.k), SPAN // LDMATRIX_BYTES, facts):
         reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
         raise refuse(fusion, "matmul", reason, f"make k a multiple of {SPAN // LDMATRIX_BYTES}")

@@ -139,7 +139,7 @@ def _planned(
     check_types(fusion, product, tf32)
     if ragged is not None and product.beside and not product.shares_steps:
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
-        raise refuse(fusion, "matmul", reason, "give one of them a fusion of its own")
+        raise refuse(fusion, "matmul", reason, "move one of them to a separate fusion")
     problem = problem_of(fusion, product, sizes, target, ragged)
     if not problem.target.has(WGMMA_ARCH, feature=True):
         reason = f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {problem.target.name} is {problem.target.arch}"
@@ -147,7 +147,7 @@ def _planned(
     ranked = rank(problem)
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
-        raise refuse(fusion, "matmul", reason, "give some of them a fusion of their own")
+        raise refuse(fusion, "matmul", reason, "move some of them to a separate fusion")
     usual = Way(product, problem)
     if is_swapped:
         return MatmulPlan((usual, _swapped(fusion, usual, sizes, tf32)), ranked)

@@ -152,19 +152,19 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
     for product in found:
         name = product.axes.result.name
         if product.blocks is not None:
-            raise refuse(fusion, "products", f"{name} sums products of blocks", "leave that product to a fusion of its own")
+            raise refuse(fusion, "products", f"{name} sums products of blocks", "move that product to a separate fusion")
         if product.beside:
-            raise refuse(fusion, "products", f"{name} and another product make one result", "leave them to a fusion of their own")
+            raise refuse(fusion, "products", f"{name} and another product make one result", "move them to a separate fusion")
         if product.reductions:
-            raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
+            raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "move that product to a separate fusion")
         for mine, theirs in ((product.a, first.a), (product.b, first.b)):
             kinds = [(o.tensor.dtype, o.is_k_major, o.is_bulk, o.is_bulk or o.size) for o in (mine, theirs)]
             if kinds[0] != kinds[1]:
                 reason = f"{mine.tensor!r} and {theirs.tensor!r} differ in dtype, in the axis that is contiguous, or in how they are copied"
-                raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or leave these products to fusions of their own")
+                raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or move these products to separate fusions")
         staged = zip(*([o.tensor.dtype for o in p.outputs if o.is_staged] for p in (product, first)), strict=False)
         if any(mine is not theirs for mine, theirs in staged):
-            raise refuse(fusion, "products", f"{name} and {first.axes.result.name} are stored with different dtypes", "leave it to a fusion of its own")
+            raise refuse(fusion, "products", f"{name} and {first.axes.result.name} are stored with different dtypes", "move it to a separate fusion")
         for side in product.sides:
             if any(among(side.tensor, [s.tensor for s in other.sides]) for other in found if other is not product):
                 raise refuse(fusion, "products", f"{side.tensor.name} is read by several products", "define two inputs and pass the array twice")

@@ -169,7 +169,7 @@ def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
         found = applied(planned, fusion)
         lower(fusion, UNVERIFIED)
     except (LoweringError, ScheduleError) as error:
-        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "move the offending tensors to a separate fusion") from error
     return found
 
 

@@ -248,7 +248,7 @@ class RowSchedule:
         known = {keys.key(a) for a in ref.root}
         for tv in self.code:
             if any(a.extent is not ONE and keys.key(a) not in known for a in tv.root):
-                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {ref.name} lacks", "leave it to a fusion of its own")
+                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {ref.name} lacks", "move it to a separate fusion")
 
     def _arrange(self, ref: TensorView) -> None:
         """[rows (by threads) | row | vector]."""
