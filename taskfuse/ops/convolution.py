@@ -1,8 +1,8 @@
 """Convolutions: sums of products of windows of a tensor with weights.
 
 A window is a map: the result at (n, o, h, w) sums ``x[n, c, h * stride + r * dilation - padding, ..] * weight[o, c, r, ..]`` over c, r, ..; elements of the
-padding are 0. So a convolution is one contraction, whose factor with the rows is a tensor of windows that nothing stores: rows are places of the result,
-and channels, the innermost of the summed axes, lie side by side where memory is in the order channels last.
+padding are 0. So a convolution is one contraction, whose factor with the rows is a virtual tensor of windows: rows are positions in the result,
+and channels, the innermost of the summed axes, are contiguous in the memory format channels last.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ def conv2d(
 ) -> TensorView:
     """The convolution of ``x [N, C, H, W]`` with ``weight [O, C / groups, R, S]``, plus ``bias [O]``, as ``torch.nn.functional.conv2d``: rounded once.
 
-    Products of floats below 32 bits are summed in float32. Windows of several channels are multiplied with channels last: what does not lie so in memory (as
-    a view, or by declared strides) is copied, and the result is a view of one that does.
+    Products of floats below 32 bits are summed in float32. Operands with more than one channel are used with channels last: one with another memory format (a
+    view, or declared strides) is copied, and the result is a view of a tensor with channels last.
 
     Args:
-        x: the input; without N, the result has none.
+        x: the input; without N, the result lacks it as well.
         weight: the weights.
-        bias: added to each channel of the result, before that is rounded.
-        stride: elements from one window to the next, one number or one for each dimension.
-        padding: zeros before and after; "valid": none, "same": so many that the result has the extents of ``x``, one more behind than before if they are odd.
-        dilation: elements from one place of a window to the next.
-        groups: the channels of ``x`` and of the result are cut into so many groups, of which each sees its own alone.
+        bias: added to each channel of the result before rounding.
+        stride: distance of consecutive windows, one number or one for each dimension.
+        padding: zeros before and after; "valid": 0; "same": such that the result has the extents of ``x``, one more after than before if the sum is odd.
+        dilation: distance of consecutive filter taps.
+        groups: number of groups into which the channels of ``x`` and of the result are divided; a group of the result reads its own group of ``x``.
 
     Raises:
-        ShapeError: the extents do not fit, windows are not provably in the padded input, or numbers are not as torch takes them.
-        DTypeError: the operands are bool, or the bias has a dtype that the sums do not hold: a float one on integers, float64 on other floats.
+        ShapeError: the extents do not fit, a window does not provably fit into the padded input, or torch does not take such numbers.
+        DTypeError: the operands are bool, or the bias does not convert to the dtype of the sums: a float bias with integers, float64 with other floats.
     """
     return _convolution("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
@@ -125,9 +125,9 @@ def _convolution(
     _check_shapes(op, dims, x, weight, bias, number_of_groups)
     dtype = result_type(x.dtype, weight.dtype)
     if dtype.is_bool:
-        raise dtype_error(op, f"{typed(x)} and {typed(weight)} have no sums of products", "cast to an integer or float dtype first")
+        raise dtype_error(op, f"{typed(x)} and {typed(weight)} do not support arithmetic", "cast to an integer or float dtype first")
     if bias is not None and (bias.dtype.is_bool or result_type(dtype.compute, bias.dtype) is not dtype.compute):
-        raise dtype_error(op, f"{typed(bias)} is added to sums in {dtype.compute.name}", f"cast the bias to {dtype.name} first")
+        raise dtype_error(op, f"{typed(bias)} does not convert to {dtype.compute.name}, the dtype of the sums", f"cast the bias to {dtype.name} first")
     with fusion.call():
         batched = x if x.ndim == dims + 2 else expand_dims(x, 0)
         taps = _taps(op, batched, weight, dims, stride, padding, dilation)
@@ -151,7 +151,7 @@ def _convolution(
 def _check_shapes(op: str, dims: int, x: TensorView, weight: TensorView, bias: TensorView | None, groups: int) -> None:
     if x.ndim not in (dims + 1, dims + 2) or weight.ndim != dims + 2:
         shape = ", ".join("DHW"[3 - dims :] if dims > 1 else "L")
-        raise shape_error(op, f"{described(x)} has no convolution with {described(weight)}", f"give x [N, C, {shape}] and a weight of {dims + 2} dimensions")
+        raise shape_error(op, f"{described(x)} cannot be convolved with {described(weight)}", f"give x [N, C, {shape}] and a weight of {dims + 2} dimensions")
     facts, channels = x.fusion.facts(), x.shape[x.ndim - dims - 1]
     if simplify(weight.shape[1] * groups - channels, facts) is not ZERO:
         raise shape_error(
@@ -161,10 +161,10 @@ def _check_shapes(op: str, dims: int, x: TensorView, weight: TensorView, bias: T
         )
     if simplify(weight.shape[0] % groups, facts) is not ZERO:
         raise shape_error(
-            op, f"{weight.shape[0]} channels of {described(weight)} are not provably in {groups} groups", "give facts with tf.dim(..., multiple_of=)"
+            op, f"{weight.shape[0]} channels of {described(weight)} do not provably divide into {groups} groups", "give facts with tf.dim(..., multiple_of=)"
         )
     if bias is not None and (bias.ndim != 1 or bias.shape[0] is not weight.shape[0]):
-        raise shape_error(op, f"{described(bias)} is no number for each of {weight.shape[0]} channels", "give a bias [O]")
+        raise shape_error(op, f"{described(bias)} is not a vector of the {weight.shape[0]} output channels", "give a bias [O]")
 
 
 def _taps(op: str, x: TensorView, weight: TensorView, dims: int, stride: Numbers, padding: Numbers | str, dilation: Numbers) -> list[_Taps]:
@@ -180,7 +180,7 @@ def _taps(op: str, x: TensorView, weight: TensorView, dims: int, stride: Numbers
     for size, n, by, step, (before, after) in zip(x.shape[2:], places, steps, spans, around, strict=True):
         room = simplify(size + (before + after) - step * (n - 1) - 1, facts)
         if not prove(le(0, room), facts) or not prove(le(1, n), facts):
-            raise shape_error(op, f"windows of {n} are not provably in {described(x)}", "give facts with tf.dim(..., min=)")
+            raise shape_error(op, f"a window of {n} does not provably fit into {described(x)}", "give facts with tf.dim(..., min=)")
         found.append(_Taps(size, simplify(room // by + 1, facts), n, by, step, before))
     return found
 
@@ -189,8 +189,8 @@ def _padding(op: str, name: str, places: Expr, stride: int, dilation: int) -> tu
     if name == "valid":
         return 0, 0
     if name != "same" or stride != 1 or not isinstance(places, Const):
-        help = "use a number of zeros, 'valid', or 'same' where the stride is 1 and the window has a constant extent"
-        raise shape_error(op, f"padding {name!r} of windows of {places}, one every {stride}", help)
+        help = "use a number of zeros, 'valid', or 'same', which needs stride 1 and a window of constant extent"
+        raise shape_error(op, f"padding {name!r} of windows of {places} with stride {stride}", help)
     total = dilation * (places.value - 1)
     return total // 2, total - total // 2
 

@@ -1,4 +1,4 @@
-"""Results that are views: strided arrays on the memory of an argument or of what kernels store, as in NumPy and torch. No kernel copies them."""
+"""Results that are views: strided arrays on the memory of an argument or of a stored tensor, as in NumPy and torch. No kernel copies them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 MOST: Final = 256
-"""Forms of arguments that are remembered."""
+"""The most signatures of arguments that are cached."""
 
 _Step = tuple[bool, int, tuple[tuple[int, ...], tuple[int, ...], int] | None]
-"""Whether a result is in an argument, which one or which of what the kernels make, and its extents, strides and first element there."""
+"""A result's source: argument or stored tensor, its position, and the extents, strides and first element there."""
 
 
 class ResultSource(NamedTuple):
-    """Where a result is.
+    """The source of a result.
 
     Attributes:
-        is_argument: whether in an argument, or in what the kernels make.
-        position: which one.
-        view: what is read there at a point, and the view; ``None``: all of it.
+        is_argument: whether it is an argument, or a stored tensor.
+        position: its position.
+        view: the element read at a point, and the view; ``None``: all of it.
     """
 
     is_argument: bool
@@ -53,11 +53,11 @@ class ResultSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bases:
-    """A fusion without the results that are views, and where these are.
+    """A fusion without the results that are views, and their sources.
 
     Attributes:
-        fusion: it stores what they are views of, unless that is an input.
-        sources: of each result of the fusion that was asked for.
+        fusion: it stores the tensors behind the views, except inputs.
+        sources: of each result of the original fusion.
     """
 
     fusion: Fusion
@@ -65,10 +65,11 @@ class Bases:
 
 
 def bases(fusion: Fusion) -> Bases | None:
-    """What a fusion stores if results that are views are not copied; ``None`` if no result is such a view.
+    """The fusion that stores the tensors behind views instead of copying them; ``None`` if no result is such a view.
 
-    A view of an input is one if no result is written into that input. A view of anything else is one if that is a result, too, or has at most as many elements
-    as all views of it together: then to store it costs no more.
+    A view of an input is one if no result is written into that input. A view of another tensor is one if that tensor is a result, too, or has at most as many
+    elements
+    as all views of it together, so that storing it costs no more.
     """
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
@@ -122,13 +123,13 @@ def _size(tv: TensorView) -> Expr:
 
 
 class Viewed(ResultAdapter):
-    """An executable some of whose results are views of arguments, or of what its kernels store.
+    """An executable some of whose results are views of arguments, or of stored tensors.
 
-    Arguments that do not allow a view, of frameworks without strides or with strides that a reshape cannot keep, and results that are given as ``out=`` take
-    kernels that store all: those of an executable that is made for the first such call.
+    A call whose arguments do not allow a view (a framework without strides, or strides that a reshape cannot keep), or with ``out=``, uses
+    kernels that store all results: those of an executable that the first such call compiles.
 
     Args:
-        fusion: what it computes.
+        fusion: its computation.
         run: stores the bases.
         sources: of the results.
         storing: makes an executable of a fusion that stores all results.

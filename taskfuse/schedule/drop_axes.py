@@ -1,7 +1,7 @@
-"""drop_axes: a reduction whose terms do not depend on some of its axes, computed without these, and read at all places along them.
+"""drop_axes: a reduction computed without the axes that its terms do not depend on, and broadcast along them.
 
-``y[b, m] = sum over k of x[0, k] * w[k, m]`` becomes ``new[m] = sum over k of x[0, k] * w[k, m]`` and ``y[b, m] = new[m]``: what a model expands before a
-product is multiplied once, not for each copy.
+``y[b, m] = sum over k of x[0, k] * w[k, m]`` becomes ``new[m] = sum over k of x[0, k] * w[k, m]`` and ``y[b, m] = new[m]``: a factor that a model expands
+before a product is multiplied once, not for each copy.
 """
 
 from __future__ import annotations

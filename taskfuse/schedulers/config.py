@@ -49,7 +49,7 @@ SCALE_BYTES = 4
 
 
 def shared_room(target: Target, residents: int) -> int:
-    """Bytes of Shared memory of each of several blocks of a multiprocessor."""
+    """Bytes of Shared memory of a block if ``residents`` blocks share a multiprocessor."""
     reserved = target.limits.shared - target.limits.block_shared
     return target.limits.shared // residents - reserved
 
@@ -60,7 +60,7 @@ class BlockCounts:
 
     Attributes:
         each_column: those with an element for each column.
-        by_piece: those with an element for several columns, which threads load for each piece of a tile.
+        by_piece: those with an element for a group of columns, which threads load for each piece of a tile.
         staged_rows, staged_columns: those with a row of elements for the rows, or the columns, of a tile in the ring of the factors.
     """
 
@@ -112,7 +112,7 @@ class MatmulConfig(Parameters):
 
     Attributes:
         tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16 (of 8 if factors are swapped in no cluster), at most 256.
-        tile_k: elements of k in one slot of the operands' ring: one or several spans of 128 bytes. A step waits for its slot once, whatever its length.
+        tile_k: elements of k in one slot of the operands' ring: a multiple of 128 bytes. A step waits for its slot once, whatever its length.
         warpgroups: the number that multiply, 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
@@ -120,10 +120,10 @@ class MatmulConfig(Parameters):
         blocks: blocks of the grid; a multiple of ``cluster``.
         kind: cooperative or ping-pong.
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
-        is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
+        is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. If the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
-        half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result of which nobody reads the other half.
-        residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
+        half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result whose other half has no reader.
+        residents: resident blocks per multiprocessor: while one waits or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
     tile_m: int = 128

@@ -1,7 +1,7 @@
 """The cost model of the warp-specialized matmul: its tile, its stages, and its time.
 
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
-Shared memory, of the operands' traffic from the second-level cache, and a minimum per step; of the first and the third a little more than the greater, as
+Shared memory, of the operands' traffic from the L2 cache, and a minimum per step; of the first and the third a little more than the greater, as
 each delays the other. The cache gives all multiprocessors together so many bytes, more if blocks keep step, that is in a single wave: neighbors then ask for
 the same data at once. Rows of the last tiles that lie outside cost several times what others do. Then comes the epilogue, during
 which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
@@ -100,7 +100,7 @@ FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
 NEIGHBORS = 8
-"""Blocks that come to the second-level cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
+"""Blocks that come to the L2 cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
 NEARLY = 1.23
 """Times the fewest bytes of neighbors, which are as good."""
 LONG_STEPS = {(128, 80)}

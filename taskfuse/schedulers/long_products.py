@@ -29,7 +29,7 @@ MOST_CHUNKS = 64
 SHORTEST = 128
 """The fewest elements of a chunk: two steps of a tensor core's tiles."""
 CACHED = 1 / 3
-"""The share of the second-level cache up to which partial sums are expected to stay there until they are added."""
+"""The share of the L2 cache up to which partial sums are expected to stay there until they are added."""
 GAIN = 0.95
 """The most time of both kernels, relative to the product without chunks."""
 

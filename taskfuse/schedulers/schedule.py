@@ -1,7 +1,7 @@
 """The interface of schedulers: the sizes that they take, the result that they return, and the error by which they refuse a fusion.
 
-A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, written down by a
-:class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it refuses is left unchanged: it raises
+A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, recorded by a
+:class:`~taskfuse.schedulers.script.Script`, and returns a :class:`Chosen`. A fusion that it refuses is left unchanged: it raises
 :class:`~taskfuse.errors.UnsupportedError`, and ``taskfuse/schedulers/auto.py`` tries the next one.
 """
 
@@ -173,7 +173,7 @@ class Offer:
         us: expected microseconds.
         make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
         given: the same for given parameters; ``None``: the scheduler itself has to be called, which tries them on a copy first.
-        is_exact: the schedule takes as long, and only a fault of taskfuse refuses it.
+        is_exact: the schedule has the same time, and only a fault of taskfuse refuses it.
     """
 
     us: float
@@ -183,7 +183,7 @@ class Offer:
 
 
 class Memo:
-    """What the offers for one fusion have in common, found once; a refusal is remembered, too."""
+    """Results that the offers for one fusion share, computed once; a refusal is cached as well."""
 
     def __init__(self) -> None:
         self._found: dict[str, object] = {}
@@ -230,6 +230,12 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
 
 
+def check_flag(fusion: Fusion, kind: str, name: str, value: object) -> None:
+    """Raise :class:`UnsupportedError` if an argument of a scheduler is not a bool."""
+    if not isinstance(value, bool):
+        raise refuse(fusion, kind, f"{name} is {value!r}", "use True or False")
+
+
 SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
 
 
@@ -249,7 +255,7 @@ def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
 
 
 def expendable(scheduler: Scheduler) -> Scheduler:
-    """A scheduler for fusions that nobody needs if it refuses given parameters: it then leaves them changed, or raises :class:`ScheduleError`."""
+    """A scheduler for throw-away fusions: if it refuses given parameters, it leaves them changed, or raises :class:`ScheduleError`."""
     return cast("Scheduler", getattr(scheduler, "__wrapped__", scheduler))
 
 

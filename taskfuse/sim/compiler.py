@@ -1,7 +1,7 @@
 """Kernel IR compiled to a list of instructions, once per kernel.
 
 An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop at which threads
-may diverge ends in a *join*. A body in which nothing waits and no cursor moves is executed by one part of the lanes after another (a detour);
+may diverge ends in a *join*. If a body neither waits nor advances cursors, an agent executes it for one part of its lanes after another (a detour);
 otherwise the agent splits.
 """
 
@@ -28,11 +28,11 @@ _CACHED_KERNELS = 64
 MEANINGS: Meanings = {
     kind: meaning for module in (computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma) for kind, meaning in module.MEANINGS.items()
 }
-"""The statements that are one instruction. Those that wait, part threads or move cursors take more, and are compiled here."""
+"""The statements that become one instruction. Those that wait, diverge or advance cursors take several, and are compiled here."""
 
 
 class Label:
-    """A place in the code that may not be known yet."""
+    """A place in the code, possibly not yet known."""
 
     __slots__ = ("pc",)
 
@@ -322,7 +322,7 @@ kept_kernels: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
 
 
 def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
-    """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
+    """The compiled kernel, from a cache of the last ones. Keys are object identities; the cache keeps the kernels alive."""
     key = (id(kernel), values.name)
     found = kept_kernels.get(key)
     if found is None:

@@ -1,7 +1,7 @@
 """Fault operators on accumulators, which keep the witness.
 
-Those that several statements read are set anew, or given terms a second time, in front of one of their readers. Of those that are rescaled, a factor is left
-out, taken twice, late, or by some threads alone.
+Accumulators that several statements read are reset, or receive terms a second time, before one of their readers. For rescaled ones, a factor is
+omitted, applied twice, late, or by some threads only.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Effort:
 
 FULL = Effort(interleavings=len(Interleaving), orders=3, prove=True, machine=1)
 DIFFERENT = "threads write different values to one element"
-"""What the simulator says of two tiles that have one row, as they may if offsets fall."""
+"""The simulator's error for two tiles that share a row, as they may if offsets fall."""
 STEPS_OF_A_RUN = 2_000_000
 """Limit of statements that all threads execute in a run on the simulator."""
 STEPS = 20_000

@@ -97,16 +97,18 @@ def test_refusals() -> None:
         assert refused(x, w, groups=0).startswith("conv2d: 0 is not a number of groups")
         assert refused(x, w, groups=2, stride=0).startswith("conv2d: 0 is not a stride")
         assert refused(x, w, groups=2, stride=[1, 2, 3]).startswith("conv2d: 3 numbers of stride for 2 dimensions")
-        assert refused(x, w, groups=2, padding="full").startswith("conv2d: padding 'full' of windows of 3, one every 1")
-        assert refused(x, w, groups=2, padding="same", stride=2).startswith("conv2d: padding 'same' of windows of 3, one every 2")
-        assert refused(x, w, groups=2, dilation=4).startswith("conv2d: windows of 3 are not provably in x [2, 6, 7, 6]")
-        assert refused(x, w, tf.define_tensor([3], name="b"), groups=2).startswith("conv2d: b [3] is no number for each of 4 channels")
-        assert message(lambda: tf.conv1d(x, w)).startswith("conv1d: x [2, 6, 7, 6] has no convolution with w [4, 3, 3, 3]\nhelp: give x [N, C, L]")
+        assert refused(x, w, groups=2, padding="full").startswith("conv2d: padding 'full' of windows of 3 with stride 1")
+        assert refused(x, w, groups=2, padding="same", stride=2).startswith("conv2d: padding 'same' of windows of 3 with stride 2")
+        assert refused(x, w, groups=2, dilation=4).startswith("conv2d: a window of 3 does not provably fit into x [2, 6, 7, 6]")
+        assert refused(x, w, tf.define_tensor([3], name="b"), groups=2).startswith("conv2d: b [3] is not a vector of the 4 output channels")
+        assert message(lambda: tf.conv1d(x, w)).startswith("conv1d: x [2, 6, 7, 6] cannot be convolved with w [4, 3, 3, 3]\nhelp: give x [N, C, L]")
         whole = tf.define_tensor([2, 6, 7, 6], "int32", "i"), tf.define_tensor([4, 6, 3, 3], "int32", "j")
         for wrong in ("float32", "bool", "int64"):
             assert refused(*whole, tf.define_tensor([4], wrong, f"b_{wrong}")).startswith(
-                f"conv2d: b_{wrong} ({wrong}) is added to sums in int32\nhelp: cast the bias to int32"
+                f"conv2d: b_{wrong} ({wrong}) does not convert to int32, the dtype of the sums\nhelp: cast the bias to int32"
             )
-        assert refused(x, w, tf.define_tensor([4], "float64", "d"), groups=2).startswith("conv2d: d (float64) is added to sums in float32")
+        assert refused(x, w, tf.define_tensor([4], "float64", "d"), groups=2).startswith(
+            "conv2d: d (float64) does not convert to float32, the dtype of the sums"
+        )
         truths = tf.define_tensor([2, 6, 7, 6], "bool", "t"), tf.define_tensor([4, 6, 3, 3], "bool", "u")
-        assert refused(*truths).startswith("conv2d: t (bool) and u (bool) have no sums of products")
+        assert refused(*truths).startswith("conv2d: t (bool) and u (bool) do not support arithmetic")

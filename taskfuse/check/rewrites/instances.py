@@ -1,4 +1,4 @@
-"""What was written and what is there now, computed at small extents: a difference refutes, and equal results are evidence.
+"""The original and the rewritten definitions, computed at small extents: a difference refutes, and equal results are evidence.
 
 Where extents are constants and large, some elements are computed alone (:mod:`taskfuse.check.rewrites.sampled`).
 
@@ -26,19 +26,19 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.meaning import meaning
 
 LAUNCHES = 4
-"""Sets of extents that are tried."""
+"""The number of sets of extents that are tried."""
 MOST = 1 << 19
-"""Points of all iteration spaces at some extents, at most."""
+"""The most points of all iteration spaces at some extents."""
 ELEMENTS = 4
-"""Elements of an output that are computed alone."""
+"""Elements of an output that are computed separately."""
 WORK = 1 << 19
-"""Points that all elements that are computed alone may need on each side."""
+"""The most points that these elements may need on each side."""
 TOLERANCE = 1e-7
-"""The largest difference in float64, relative to the largest number, that rounding in another order makes."""
+"""The largest difference in float64, relative to the largest number, attributed to another order of rounding."""
 
 
 class Wide(Native):
-    """Floats of all types as float64, which is not rounded."""
+    """Floats of all types as float64, without rounding."""
 
     name = "wide"
 
@@ -61,10 +61,10 @@ WIDE: Values = Wide()
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What some launches show.
+    """The result of some launches.
 
     Attributes:
-        output: that of which an element differs; ``None`` if none does.
+        output: an output with a differing element; ``None`` if there is none.
     """
 
     output: str | None
@@ -142,7 +142,7 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
 
 
 def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:
-    """A difference, or in what the results are equal; ``None`` if they cannot be computed."""
+    """A difference, or the way in which the results are equal; ``None`` if they cannot be computed."""
     before = replace(kernel, definitions=kernel.written)
     arguments = Inputs(kernel, extents).arguments()
     for values, what in ((MODULAR, "modular words"), (WIDE, "float64")):

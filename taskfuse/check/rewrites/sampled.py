@@ -1,6 +1,6 @@
-"""Single elements of definitions, each computed from those that it needs: at extents at which whole tensors are too many numbers.
+"""Single elements of definitions, each computed from those that it needs, at extents too large for whole tensors.
 
-What an input holds is a hash of its name and of the place, so that only elements that are read exist.
+An element of an input is a hash of the input's name and the index, so inputs are never stored.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from taskfuse.kir.point_values import Array, Ints, Point, PointValues, existing
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 ANY = 7
-"""Integers that are no places are below it."""
+"""Upper bound of integers that are not indices."""
 
 
 class Inputs:
-    """What the inputs and scalar arguments of a kernel hold at some extents: floats in -2..2, integers a little outside what they are places in."""
+    """The contents of inputs and scalar arguments of a kernel at some extents: floats in -2..2, integers slightly beyond their axes."""
 
     def __init__(self, kernel: Kernel, extents: Mapping[str, int]) -> None:
         self.tables = drawn_tables(kernel, extents)
@@ -62,10 +62,10 @@ class Inputs:
 
 
 class SampledElements(PointValues):
-    """The elements that one list of definitions says.
+    """The elements that one list of definitions computes.
 
     Attributes:
-        left: points that may still be looked at.
+        left: the number of points that may still be evaluated.
     """
 
     def __init__(self, kernel: Kernel, definitions: Sequence[Definition], extents: Mapping[str, int], inputs: Inputs, values: Values, left: int) -> None:

@@ -1,4 +1,4 @@
-"""Elements as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
+"""Elements as sets of terms: nested reductions, scans and the functions that combine them, expanded to their terms.
 
 The function that combines is associative and commutative (docs/proof.md, "Assumptions"), so that an element is given by the set of its terms. A set is a
 list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. Terms that are the neutral element are left out.
@@ -43,7 +43,7 @@ from taskfuse.kir.walk import map_operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Reduce
 
 DEPTH = 6
-"""Functions inside each other in which it is looked for what a part's variables are."""
+"""The most nested functions in the search for the values of a part's variables."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,8 +51,8 @@ class TermPart:
     """Terms of one form.
 
     Attributes:
-        variables: each with the extent that it is below.
-        conditions: where, among the values of the variables, there is a term.
+        variables: each with its exclusive upper bound.
+        conditions: the values of the variables at which there is a term.
         body, operands: the term.
     """
 
@@ -62,7 +62,7 @@ class TermPart:
     operands: tuple[At, ...]
 
     def inside(self, facts: Facts) -> Facts:
-        """What holds at a point of it."""
+        """The conditions of its points."""
         for v, extent in self.variables:
             facts = facts.with_range(v.name, 0, extent - 1)
         for condition in self.conditions:
@@ -70,7 +70,7 @@ class TermPart:
         return facts
 
     def at(self, values: Mapping[str, Expr]) -> TermPart:
-        """The same with other expressions for some variables, which are none of it then."""
+        """The part with some variables substituted, which are removed from its variables."""
         return replace(
             self,
             variables=tuple((v, substitute(n, values)) for v, n in self.variables if v.name not in values),
@@ -79,14 +79,14 @@ class TermPart:
         )
 
     def alike(self, written: TermPart) -> Iterator[tuple[At, At]]:
-        """Operands of a part that was written, each with one of this part that may be equal."""
+        """Operands of an original part, each with an operand of this part that may be equal."""
         yield from zip(written.operands, self.operands, strict=False)
 
     def check(self, written: TermPart, elements: ElementPairs, inside: Facts) -> None:
-        """Do nothing if its term is that of a part that was written, at one point.
+        """Return if its term equals that of an original part, at one point.
 
         Raises:
-            Different: it is not, or nothing shows that it is.
+            Different: it differs, or no proof was found.
         """
         is_function = self.body is written.body or (self.body in CONVERSIONS and written.body in CONVERSIONS)
         if not is_function or len(self.operands) != len(written.operands):
@@ -97,7 +97,7 @@ class TermPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermSet:
-    """What an element combines, from ``init`` on, in ``wide``; the result is of ``dtype``."""
+    """The terms that an element combines, starting at ``init``, in ``wide``; the result has ``dtype``."""
 
     combine: Combine
     wide: DType
@@ -108,10 +108,10 @@ class TermSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CombineForm:
-    """What the terms of one set have in common.
+    """The common properties of a set's terms.
 
     Attributes:
-        atoms: tensors whose elements are not taken apart, but for the one that is asked for.
+        atoms: tensors whose elements are atoms, except the element in question.
     """
 
     combine: Combine
@@ -131,7 +131,7 @@ class CombineForm:
 
 
 def form_of(at: At) -> CombineForm | None:
-    """The form of a reduction or a scan; ``None`` for another element, and a sum that is rescaled."""
+    """The form of a reduction or a scan; ``None`` for another element, or a rescaled sum."""
     d = at.side.defined(at.operand)
     match d:
         case Definition(rule=Reduce(rescaled=None) as rule):
@@ -145,15 +145,15 @@ def form_of(at: At) -> CombineForm | None:
 
 
 def combine_of(rule: Iterate) -> Combine | None:
-    """The function by which a fold combines, if its steps do that."""
+    """The combining function of a fold, if its steps combine."""
     return next((c for c in COMBINES.values() if c.op is rule.op), None)
 
 
 def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> TermSet:
-    """The terms of an element: of a reduction or a scan by the form, or of anything else, which is one term.
+    """The terms of an element: of a reduction or a scan of the form; any other element is a single term.
 
     Raises:
-        Different: it has another dtype than the form says.
+        Different: its dtype is not that of the form.
     """
     d = at.side.defined(at.operand)
     init: float = form.combine.neutral(form.wide)
@@ -252,11 +252,11 @@ def _of_reduction(
 
 
 class ReducedPoints(NamedTuple):
-    """The points of an iteration space at which an element is.
+    """The points of an iteration space that belong to an element.
 
     Attributes:
-        point: what stands for the symbols of the space.
-        variables: those of the axes that the element does not say, each with the extent that it is below.
+        point: the values of the space's symbols.
+        variables: those of the axes that the element leaves open, each with its exclusive upper bound.
         conditions: on them.
     """
 
@@ -266,7 +266,7 @@ class ReducedPoints(NamedTuple):
 
 
 def reduced_points(at: At, d: Definition, rule: Reduce | Iterate, elements: ElementPairs) -> ReducedPoints:
-    """The points that an element is reduced or folded over."""
+    """The points over which an element is reduced or folded."""
     point, variables, conditions = dict[str, Expr](), list[tuple[Sym, Expr]](), list[Expr]()
     open_places: list[tuple[Expr, Expr]] = []
     for e, there in zip(d.place, _index(at), strict=True):
@@ -288,7 +288,7 @@ def _joined(part: TermPart, variables: tuple[tuple[Sym, Expr], ...], conditions:
 
 
 def eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
-    """A part without the variables that are 0, or that a condition says: what they stand for must be in their ranges. No part, if it has no term."""
+    """A part without the variables that are 0 or that a condition determines, with their ranges as conditions; nothing if it has no term."""
     while (said := _said(part)) is not None:
         v, value, rest = said
         part = replace(part, conditions=rest).at({v.name: value})
@@ -304,7 +304,7 @@ def eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
 
 
 def in_digits(part: TermPart, elements: ElementPairs, facts: Facts) -> TermPart:
-    """A part of whose variables those are two each, quotient and remainder, that its operands, or what these are made of, read at both."""
+    """A part with some variables split into quotient and remainder, if its operands, or their definitions, read at both."""
     operands = tuple(o.side.seen(o, part.inside(facts), is_converted=True) for o in part.operands)
     divided = [e for o in operands for e in _divided(o, part, elements, facts)]
     for v, n in part.variables:

@@ -25,10 +25,10 @@ from taskfuse.target import WARP
 
 WAITING = (Barrier, Wait, Acquire)
 TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
-"""What whole warps execute."""
+"""The statements that whole warps execute."""
 
 WIDE = 1 << 15
-"""Threads, each in each of some iterations, that are executed together at most, unless one iteration has more."""
+"""The most threads, counted once per iteration, that are executed together, unless one iteration has more."""
 
 
 def every(found: Any) -> bool:
@@ -45,8 +45,8 @@ class LaunchExecution:
     """The threads of a launch.
 
     Args:
-        execute: what threads do at a statement that neither branches nor synchronizes.
-        apart: true of a statement that reads nothing that it may have written before: iterations that do nothing else may be executed at once.
+        execute: the effect of a statement that neither branches nor synchronizes.
+        apart: true of a statement that never reads its own earlier writes: iterations with only such statements may be executed at once.
     """
 
     def __init__(

@@ -31,11 +31,11 @@ from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Content
 
 ROWS = 1 << 21
-"""Values of an index that are tried one by one."""
+"""The most values of an index that are tried one by one."""
 
 
 class ReachingWrites:
-    """Which writes the reads of a kernel find."""
+    """The writes that the reads of a kernel find."""
 
     def __init__(self, writes: Writes, rings: Rings, multibuffers: MultiBuffers, updates: Updates) -> None:
         self.writes = writes
@@ -53,11 +53,11 @@ class ReachingWrites:
             The writes that it may find.
 
         Args:
-            given: what else holds where they matter.
-            past: also where they do not exist: there it must find zeros.
+            given: further conditions under which the elements matter.
+            past: also where they do not exist: it must find zeros there.
 
         Raises:
-            Open: it is not known to.
+            Open: no proof was found.
         """
         self._last.hits = []
         given = tuple(given)

@@ -65,7 +65,7 @@ from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 Ints = NDArray[np.int64]
 MOST_ACCUMULATORS = 4096
-"""How many accumulators of a thread are checked one by one."""
+"""The most accumulators of a thread that are checked one by one."""
 
 
 class Reductions:
@@ -73,7 +73,7 @@ class Reductions:
 
     Attributes:
         terms: accumulator -> the statements that take its terms.
-        starts: where it is set.
+        starts: the statements that set it.
     """
 
     def __init__(self, writes: Writes, instructions: Instructions) -> None:
@@ -88,7 +88,7 @@ class Reductions:
         self._known: dict[tuple[object, ...], Open | None] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
-        """A statement that starts, adds to, or joins accumulators."""
+        """Add a statement that starts, adds to, or joins accumulators."""
         stmt = node.stmt
         for access in accesses(stmt)[0]:
             self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
@@ -122,7 +122,7 @@ class Reductions:
                 raise AssertionError(stmt)
 
     def check(self) -> None:
-        """An accumulator, or a workspace of partial results, is of one reduction and holds nothing else. Raises :class:`Open`."""
+        """An accumulator, or a workspace of partial results, belongs to one reduction and has no other use. Raises :class:`Open`."""
         for buffer, others in self._tensors.items():
             for claim in self.writes.claims.get(buffer, []):
                 raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
@@ -133,7 +133,7 @@ class Reductions:
     # -- a result that is read ------------------------------------------------------------------------------------------------------
 
     def complete(self, want: Place, given: Iterable[Expr] = ()) -> None:
-        """The accumulators that are read hold the elements that are wanted, complete. Raises :class:`Open`."""
+        """The accumulators that are read contain the wanted elements, complete. Raises :class:`Open`."""
         given = tuple(given)
         definition = self.writes.definitions[want.tensor]
         constraints = known_at(want).given(*given).given(*inside(want.element, definition.shape))

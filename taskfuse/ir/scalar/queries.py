@@ -27,7 +27,7 @@ class _ProvingRewriter(Rewriter):
 
 
 def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
-    """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules get it."""
+    """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules make it."""
     e = wrap(e)
     found = facts.strong_memo.get(e)
     return _ProvingRewriter.of(facts)(e) if found is None or found is PENDING else found
@@ -69,7 +69,7 @@ def is_multiple(e: IntLike, k: IntLike, facts: Facts = NO_FACTS) -> bool:
 
 
 def unsafe_divisor(e: Expr, facts: Facts = NO_FACTS) -> Expr | None:
-    """A divisor in ``e`` that is not known to be at least 1, so that ``e`` may have no value; ``None``: there is none."""
+    """A divisor in ``e`` that is not known to be at least 1, so that ``e`` may have no value; ``None``: no such divisor."""
     if isinstance(e, FloorDiv | Mod) and not prove(ge(e.b, 1), facts):
         return e.b
     return next((found for part in children(e) if (found := unsafe_divisor(part, facts)) is not None), None)
