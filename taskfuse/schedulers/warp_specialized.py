@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse import tiles
 from taskfuse.ir import atoms
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, const
@@ -45,7 +45,6 @@ from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import WARP
 
-WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
 """Loop axes that ``fragment`` makes of a tile."""
 SWIZZLED = Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})")
