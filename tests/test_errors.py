@@ -11,6 +11,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
+from tests.calls import unchecked
 from tests.errors import text
 from tests.sim.kernels import error, kernel
 
@@ -45,31 +46,34 @@ POSITION = "use an axis in [-2, 1]"
 INTEGER = 'use an integer, or an expression such as 4*tf.scalar.sym("S")'
 
 
+SCHEDULING_CALLS: list[tuple[Callable[[Case], object], str]] = [
+    (lambda c: c.b.axis(WRONG), f"axis(tv2): 'wrong' is not a position of an axis\nhelp: {POSITION}"),
+    (lambda c: c.b.axis(7), f"axis(tv2): axis 7 is out of range: the loop domain has 2 axes\nhelp: {POSITION}"),
+    (lambda c: c.b.split(HALF, 4), f"split(tv2): 2.5 is not a position of an axis\nhelp: {POSITION}"),
+    (lambda c: c.b.merge(0, WRONG), f"merge(tv2): 'wrong' is not a position of an axis\nhelp: {POSITION}"),
+    (lambda c: c.b.split(0, WRONG), f"split(tv2): 'wrong' is not a factor\nhelp: {INTEGER}"),
+    (lambda c: c.b.split(0, HALF), f"split(tv2): 2.5 is not a factor\nhelp: {INTEGER}"),
+    (lambda c: c.b.rasterize([0], [WRONG]), f"rasterize(tv2): 'wrong' is not a map\nhelp: {INTEGER}"),
+    (lambda c: c.b.rasterize([0], [tf.scalar.sym("w")], extent=WRONG), f"rasterize(tv2): 'wrong' is not an extent\nhelp: {INTEGER}"),
+    (
+        lambda c: c.b.axis(0).parallelize(WRONG),
+        "parallelize(tv2): 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDx",
+    ),
+    (
+        lambda c: c.b.axis(0).parallelize(P.Mma),
+        "parallelize(tv2): an axis is bound to Mma only by an atom that executes it\nhelp: tv2.set_atom(atom, axes)",
+    ),
+    (
+        lambda c: c.a.set_memory_type(WRONG),
+        "set_memory_type(tv1): 'wrong' is not a memory type\nhelp: use MemoryType.Local, MemoryType.Shared, MemoryType.Cluster, MemoryType.Global",
+    ),
+    (lambda c: c.a.circular_buffer(HALF), "circular_buffer(tv1): 2.5 is not a number of slots\nhelp: use an integer such as 2"),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [
-        (lambda c: c.b.axis(WRONG), f"axis(tv2): 'wrong' is not a position of an axis\nhelp: {POSITION}"),
-        (lambda c: c.b.axis(7), f"axis(tv2): axis 7 is out of range: the loop domain has 2 axes\nhelp: {POSITION}"),
-        (lambda c: c.b.split(HALF, 4), f"split(tv2): 2.5 is not a position of an axis\nhelp: {POSITION}"),
-        (lambda c: c.b.merge(0, WRONG), f"merge(tv2): 'wrong' is not a position of an axis\nhelp: {POSITION}"),
-        (lambda c: c.b.split(0, WRONG), f"split(tv2): 'wrong' is not a factor\nhelp: {INTEGER}"),
-        (lambda c: c.b.split(0, HALF), f"split(tv2): 2.5 is not a factor\nhelp: {INTEGER}"),
-        (lambda c: c.b.rasterize([0], [WRONG]), f"rasterize(tv2): 'wrong' is not a map\nhelp: {INTEGER}"),
-        (lambda c: c.b.rasterize([0], [tf.scalar.sym("w")], extent=WRONG), f"rasterize(tv2): 'wrong' is not an extent\nhelp: {INTEGER}"),
-        (
-            lambda c: c.b.axis(0).parallelize(WRONG),
-            "parallelize(tv2): 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDx",
-        ),
-        (
-            lambda c: c.b.axis(0).parallelize(P.Mma),
-            "parallelize(tv2): an axis is bound to Mma only by an atom that executes it\nhelp: tv2.set_atom(atom, axes)",
-        ),
-        (
-            lambda c: c.a.set_memory_type(WRONG),
-            "set_memory_type(tv1): 'wrong' is not a memory type\nhelp: use MemoryType.Local, MemoryType.Shared, MemoryType.Cluster, MemoryType.Global",
-        ),
-        (lambda c: c.a.circular_buffer(HALF), "circular_buffer(tv1): 2.5 is not a number of slots\nhelp: use an integer such as 2"),
-    ],
+    SCHEDULING_CALLS,
 )
 def test_scheduling_calls(call: Callable[[Case], Any], expected: str) -> None:
     case = Case()
@@ -92,40 +96,43 @@ def test_integers_of_numpy_are_integers() -> None:
     assert tf.sum(case.b, zero).ndim == 1
 
 
+FUSIONS_TASKS_AND_GROUPS: list[tuple[Callable[[Case], object], str]] = [
+    (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is not a tensor\nhelp: a task consists of tensors, a group of tasks and groups"),
+    (
+        lambda c: c.fusion.group(unchecked([c.a])),
+        "group1: tv1: float32[N, 32] is neither a task nor a group\nhelp: a group consists of tasks and groups: fusion.task([tensor]) makes a task",
+    ),
+    (
+        lambda c: c.fusion.group([c.fusion.task([c.a], "only")], "pair").parallelize(WRONG),
+        "pair: 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDy",
+    ),
+    (lambda c: c.fusion.task([c.a], "only").registers(41), "only: 41 registers\nhelp: setmaxnreg takes a multiple of 8 from 24 to 256"),
+    (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is not a tensor\nhelp: give tensors: add_output(a, b)"),
+    (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is not a tensor\nhelp: give tensors: add_output(a, b)"),
+    (
+        lambda c: c.fusion.add_output(c.x, strides=[1]),
+        "fusion 'case': x is an input, and has its array\nhelp: return tf.copy(x) beside it",
+    ),
+    (
+        lambda c: c.fusion.task(unchecked(c.a)),
+        "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",
+    ),
+    (
+        lambda c: tf.cat(unchecked(c.a)),
+        "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",
+    ),
+    (
+        lambda c: 0 < c.a < 1,
+        "fusion 'case': tv4 has no truth value: its elements are not known yet\nhelp: choose elements with tf.where, combine conditions with & and |; "
+        "ask whether two are one tensor with `is`",
+    ),
+    (lambda c: tf.compile(c.fusion, WRONG), "backend 'wrong' is not supported: there is no such backend\nhelp: use one of auto, cuda, sim"),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [
-        (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is not a tensor\nhelp: a task consists of tensors, a group of tasks and groups"),
-        (
-            lambda c: c.fusion.group([c.a]),
-            "group1: tv1: float32[N, 32] is neither a task nor a group\nhelp: a group consists of tasks and groups: fusion.task([tensor]) makes a task",
-        ),
-        (
-            lambda c: c.fusion.group([c.fusion.task([c.a], "only")], "pair").parallelize(WRONG),
-            "pair: 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDy",
-        ),
-        (lambda c: c.fusion.task([c.a], "only").registers(41), "only: 41 registers\nhelp: setmaxnreg takes a multiple of 8 from 24 to 256"),
-        (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is not a tensor\nhelp: give tensors: add_output(a, b)"),
-        (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is not a tensor\nhelp: give tensors: add_output(a, b)"),
-        (
-            lambda c: c.fusion.add_output(c.x, strides=[1]),
-            "fusion 'case': x is an input, and has its array\nhelp: return tf.copy(x) beside it",
-        ),
-        (
-            lambda c: c.fusion.task(c.a),
-            "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",
-        ),
-        (
-            lambda c: tf.cat(c.a),
-            "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",
-        ),
-        (
-            lambda c: 0 < c.a < 1,
-            "fusion 'case': tv4 has no truth value: its elements are not known yet\nhelp: choose elements with tf.where, combine conditions with & and |; "
-            "ask whether two are one tensor with `is`",
-        ),
-        (lambda c: tf.compile(c.fusion, WRONG), "backend 'wrong' is not supported: there is no such backend\nhelp: use one of auto, cuda, sim"),
-    ],
+    FUSIONS_TASKS_AND_GROUPS,
 )
 def test_fusions_tasks_and_groups(call: Callable[[Case], Any], expected: str) -> None:
     assert refused(lambda: call(Case())) == expected
@@ -161,102 +168,107 @@ ITS_FUSION = "give the fusion that it was defined in"
 S = tf.schedulers
 
 
+CALLS_OF_AUTOMATIC_SCHEDULES: list[tuple[Callable[[Chain], object], str]] = [
+    (lambda c: c.a.recompute([]), "recompute(tv1): no reader is given\nhelp: its readers are tv2, tv4"),
+    (lambda c: c.a.recompute([WRONG]), "recompute(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
+    (lambda c: c.a.recompute([c.s]), "recompute(tv1): tv3 does not read it\nhelp: its readers are tv2, tv4"),
+    (lambda c: c.b.recompute([c.s, c.c]), "recompute(tv2): tv3 and tv4 do not run over the same extents\nhelp: call it once for each"),
+    (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
+    (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
+    (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is another tensor\nhelp: it is at 0"),
+    (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
+    (
+        lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
+        "fusion 'chain': tv1 is not a view with strides\nhelp: name slices, and reshaped or permuted tensors",
+    ),
+    (
+        lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
+        "fusion 'chain': there are 1 segments and views of 0\nhelp: give a list for each segment, empty if it takes no views",
+    ),
+    (
+        lambda c: c.a.scatter(),
+        "scatter(tv1): it is not a concatenation of parts that fill it along one axis, nor ragged rows of tiles\n"
+        "help: tf.cat, tf.stack and tf.grouped_matmul make one",
+    ),
+    (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
+    (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
+    (lambda c: c.fusion.resident_blocks(HALF), "fusion 'chain': 2.5 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
+    (lambda c: tf.segment(c.fusion, [["tv9"]]), "fusion 'chain': there is no tensor named 'tv9'"),
+    (
+        lambda c: tf.segment(c.fusion, ["tv1"]),
+        "fusion 'chain': 'tv1' is one name, not a sequence\nhelp: write ['tv1'] for a segment of one tensor",
+    ),
+    (lambda c: tf.segment(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is not a tensor of it\nhelp: name its tensors"),
+    (
+        lambda c: tf.segment(c.fusion, [[c.a]]),
+        "fusion 'chain': tv2 is in no segment\nhelp: name every tensor that the outputs need and that is neither an input nor a view",
+    ),
+    (lambda c: tf.segment(c.fusion, [[c.a], [c.a, c.b]]), "fusion 'chain': tv1 is in segments 0 and 1\nhelp: name each tensor once"),
+    (
+        lambda c: tf.segment(c.fusion, [[c.a, c.c], [c.b, c.s]]),
+        "fusion 'chain': the segments [tv1, tv4] and [tv2, tv3] depend on each other\nhelp: merge them, or segment the fusion elsewhere",
+    ),
+    (
+        lambda c: tf.segment(c.split().fusion, [[c.a, c.b, c.s, c.c]]),
+        "fusion 'chain': it has a schedule already\nhelp: segment a fusion without scheduling calls; the segments are scheduled",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [
-        (lambda c: c.a.recompute([]), "recompute(tv1): no reader is given\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.a.recompute([WRONG]), "recompute(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.a.recompute([c.s]), "recompute(tv1): tv3 does not read it\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.b.recompute([c.s, c.c]), "recompute(tv2): tv3 and tv4 do not run over the same extents\nhelp: call it once for each"),
-        (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
-        (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is another tensor\nhelp: it is at 0"),
-        (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 is given without its reader\nhelp: give reader= as well"),
-        (
-            lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
-            "fusion 'chain': tv1 is not a view with strides\nhelp: name slices, and reshaped or permuted tensors",
-        ),
-        (
-            lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
-            "fusion 'chain': there are 1 segments and views of 0\nhelp: give a list for each segment, empty if it takes no views",
-        ),
-        (
-            lambda c: c.a.scatter(),
-            "scatter(tv1): it is not a concatenation of parts that fill it along one axis, nor ragged rows of tiles\n"
-            "help: tf.cat, tf.stack and tf.grouped_matmul make one",
-        ),
-        (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
-        (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
-        (lambda c: c.fusion.resident_blocks(HALF), "fusion 'chain': 2.5 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
-        (lambda c: tf.segment(c.fusion, [["tv9"]]), "fusion 'chain': there is no tensor named 'tv9'"),
-        (
-            lambda c: tf.segment(c.fusion, ["tv1"]),
-            "fusion 'chain': 'tv1' is one name, not a sequence\nhelp: write ['tv1'] for a segment of one tensor",
-        ),
-        (lambda c: tf.segment(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is not a tensor of it\nhelp: name its tensors"),
-        (
-            lambda c: tf.segment(c.fusion, [[c.a]]),
-            "fusion 'chain': tv2 is in no segment\nhelp: name every tensor that the outputs need and that is neither an input nor a view",
-        ),
-        (lambda c: tf.segment(c.fusion, [[c.a], [c.a, c.b]]), "fusion 'chain': tv1 is in segments 0 and 1\nhelp: name each tensor once"),
-        (
-            lambda c: tf.segment(c.fusion, [[c.a, c.c], [c.b, c.s]]),
-            "fusion 'chain': the segments [tv1, tv4] and [tv2, tv3] depend on each other\nhelp: merge them, or segment the fusion elsewhere",
-        ),
-        (
-            lambda c: tf.segment(c.split().fusion, [[c.a, c.b, c.s, c.c]]),
-            "fusion 'chain': it has a schedule already\nhelp: segment a fusion without scheduling calls; the segments are scheduled",
-        ),
-    ],
+    CALLS_OF_AUTOMATIC_SCHEDULES,
 )
 def test_calls_of_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> None:
     assert refused(lambda: call(Chain())) == expected
 
 
+AUTOMATIC_SCHEDULES: list[tuple[Callable[[Chain], object], str]] = [
+    (
+        lambda c: tf.compile(c.fusion, schedule=WRONG),
+        "schedule 'wrong' is not supported: there is no such choice\nhelp: use 'auto', or None to take the fusion as it is",
+    ),
+    (
+        lambda c: tf.compile(c.fusion, sizes={"Q": 3}),
+        "a schedule of fusion 'chain' is not supported: sizes has 'Q', which is not a dimension of it\nhelp: its dimensions are: N",
+    ),
+    (lambda c: S.auto(c.split().fusion), f"an automatic schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
+    (
+        lambda c: S.auto(tf.Fusion("empty")),
+        "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
+    ),
+    (lambda c: S.fallback(c.split().fusion), f"a fallback schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
+    (
+        lambda c: S.pointwise(c.fusion),
+        "a pointwise schedule of fusion 'chain' is not supported: tv3 is a reduction\nhelp: tf.schedulers.auto asks other schedulers",
+    ),
+    (lambda c: tf.compile(unchecked(c.a)), f"tf.compile of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: tf.compile(WRONG), "tf.compile of 'wrong' is not supported: it is not a fusion\nhelp: give a tf.Fusion"),
+    (lambda c: tf.lower(unchecked(c.a)), f"tf.lower of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: S.auto(unchecked(c.a)), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: S.tune(unchecked(c.a)), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: tf.horizontal(unchecked(c.fusion)), "fusion 'horizontal': a Fusion is not a sequence of fusions\nhelp: give two or more in a list"),
+    (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is not a fusion\nhelp: give fusions, with or without schedules"),
+    (lambda c: tf.horizontal([c.fusion, tf.Fusion("empty")]), "fusion 'horizontal': empty computes nothing\nhelp: leave it out"),
+    (lambda c: tf.Fusion("empty").partition(), "fusion 'empty': it computes nothing\nhelp: add an output first"),
+    (
+        lambda c: S.tune(c.split().fusion, scheduler=S.pointwise),
+        "a search for a schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: tune a fusion without scheduling calls",
+    ),
+    (
+        lambda c: S.tune(small(), SMALL, scheduler=S.pointwise),
+        "a search for a schedule of fusion 'small' is not supported: its arguments are on the host\nhelp: pass arrays on a GPU, or a timer",
+    ),
+    (
+        lambda c: S.tune(small(), SMALL, scheduler=S.pointwise, configs=[], timer=WRONG, remember=False),
+        "a search for a schedule of fusion 'small' is not supported: configs= is empty\nhelp: leave it out: what the scheduler chooses from is measured then",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [
-        (
-            lambda c: tf.compile(c.fusion, schedule=WRONG),
-            "schedule 'wrong' is not supported: there is no such choice\nhelp: use 'auto', or None to take the fusion as it is",
-        ),
-        (
-            lambda c: tf.compile(c.fusion, sizes={"Q": 3}),
-            "a schedule of fusion 'chain' is not supported: sizes has 'Q', which is not a dimension of it\nhelp: its dimensions are: N",
-        ),
-        (lambda c: S.auto(c.split().fusion), f"an automatic schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
-        (
-            lambda c: S.auto(tf.Fusion("empty")),
-            "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
-        ),
-        (lambda c: S.fallback(c.split().fusion), f"a fallback schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
-        (
-            lambda c: S.pointwise(c.fusion),
-            "a pointwise schedule of fusion 'chain' is not supported: tv3 is a reduction\nhelp: tf.schedulers.auto asks other schedulers",
-        ),
-        (lambda c: tf.compile(c.a), f"tf.compile of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: tf.compile(WRONG), "tf.compile of 'wrong' is not supported: it is not a fusion\nhelp: give a tf.Fusion"),
-        (lambda c: tf.lower(c.a), f"tf.lower of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: S.auto(c.a), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: S.tune(c.a), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-        (lambda c: tf.horizontal(c.fusion), "fusion 'horizontal': a Fusion is not a sequence of fusions\nhelp: give two or more in a list"),
-        (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is not a fusion\nhelp: give fusions, with or without schedules"),
-        (lambda c: tf.horizontal([c.fusion, tf.Fusion("empty")]), "fusion 'horizontal': empty computes nothing\nhelp: leave it out"),
-        (lambda c: tf.Fusion("empty").partition(), "fusion 'empty': it computes nothing\nhelp: add an output first"),
-        (
-            lambda c: S.tune(c.split().fusion, scheduler=S.pointwise),
-            "a search for a schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: tune a fusion without scheduling calls",
-        ),
-        (
-            lambda c: S.tune(small(), SMALL, scheduler=S.pointwise),
-            "a search for a schedule of fusion 'small' is not supported: its arguments are on the host\nhelp: pass arrays on a GPU, or a timer",
-        ),
-        (
-            lambda c: S.tune(small(), SMALL, scheduler=S.pointwise, configs=[], timer=WRONG, remember=False),
-            "a search for a schedule of fusion 'small' is not supported: configs= is empty\n"
-            "help: leave it out: what the scheduler chooses from is measured then",
-        ),
-    ],
+    AUTOMATIC_SCHEDULES,
 )
 def test_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> None:
     assert refused(lambda: call(Chain())) == expected
@@ -311,22 +323,25 @@ EXTENT = "use a name such as 'S' or an expression such as '4*S'"
 OPERANDS = "use tensors, run-time scalars and Python numbers: float(x), int(x)"
 
 
+OPS: list[tuple[Callable[[tf.TensorView], object], str]] = [
+    (
+        lambda x: tf.define_tensor(["N+"]),
+        f"define_tensor: 'N+' is not an extent: line 1, column 3: expected an expression, found end of text\nhelp: {EXTENT}",
+    ),
+    (
+        lambda x: tf.define_tensor([tf.dim("N", multiple_of=4)]),
+        "fusion 'ops': dimension 'N' is given twice with different facts: tf.dim('N', min=0) and tf.dim('N', multiple_of=4)",
+    ),
+    (lambda x: tf.sum(x, HALF), "sum: 2.5 is not an axis\nhelp: use an axis in [-2, 1]"),
+    (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is not an axis\nhelp: use an axis in [-2, 1]"),
+    (lambda x: unchecked(np.ones(32, np.float32)) + x, f"add: ndarray is not an operand\nhelp: {OPERANDS}"),
+    (lambda x: WRONG * x, f"mul: str is not an operand\nhelp: {OPERANDS}"),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
-    [
-        (
-            lambda x: tf.define_tensor(["N+"]),
-            f"define_tensor: 'N+' is not an extent: line 1, column 3: expected an expression, found end of text\nhelp: {EXTENT}",
-        ),
-        (
-            lambda x: tf.define_tensor([tf.dim("N", multiple_of=4)]),
-            "fusion 'ops': dimension 'N' is given twice with different facts: tf.dim('N', min=0) and tf.dim('N', multiple_of=4)",
-        ),
-        (lambda x: tf.sum(x, HALF), "sum: 2.5 is not an axis\nhelp: use an axis in [-2, 1]"),
-        (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is not an axis\nhelp: use an axis in [-2, 1]"),
-        (lambda x: np.ones(32, np.float32) + x, f"add: ndarray is not an operand\nhelp: {OPERANDS}"),
-        (lambda x: WRONG * x, f"mul: str is not an operand\nhelp: {OPERANDS}"),
-    ],
+    OPS,
 )
 def test_ops(call: Callable[[tf.TensorView], Any], expected: str) -> None:
     with tf.Fusion("ops"):

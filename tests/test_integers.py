@@ -226,7 +226,10 @@ def test_an_executable_with_integers_is_pickled() -> None:
     assert np.array_equal(run(x, pos=4)[0], x[:5] * 2)
 
 
-@pytest.mark.parametrize("bound", [lambda p: -p, lambda p: -2 * p - 1])
+BOUNDS_FROM_THE_END: list[Callable[[Expr], Expr]] = [lambda p: -p, lambda p: -2 * p - 1]
+
+
+@pytest.mark.parametrize("bound", BOUNDS_FROM_THE_END)
 def test_a_bound_that_counts_from_the_end_is_written_with_the_extent(bound: Callable[[Expr], Expr]) -> None:
     """NumPy would count it from the end, but for 0: the extent says so for all values."""
     with tf.Fusion() as fusion:

@@ -131,8 +131,10 @@ def violations(modules: Mapping[str, str]) -> list[str]:
     for what, allowed, edges in (("import cycle", (), imports(modules, types=False)), ("cycle of types", TOGETHER, graph)):
         for component in nx.strongly_connected_components(edges):
             if len(component) > 1 and not cyclic & component and not any(component <= together for together in allowed):
-                cycle: list[tuple[str, str]] = list(nx.find_cycle(edges.subgraph(component), source=min(component)))
-                found.append(f"{what}: {' -> '.join([cycle[0][0], *(target for _, target in cycle)])}")
+                path = [min(component)]
+                while len(set(path)) == len(path):
+                    path.append(min(component & {*edges.successors(path[-1])}))
+                found.append(f"{what}: {' -> '.join(path[path.index(path[-1]) :])}")
                 cyclic |= component
     return found
 

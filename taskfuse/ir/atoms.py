@@ -152,7 +152,8 @@ LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512,
 SUM_OF_PRODUCTS = Contraction(COMBINES["add"], ELEMENTWISE["mul"])
 _WGMMA = shapes(Family.WGMMA)[0]
 _MMA = tuple(shape for shape in shapes(Family.MMA) if shape.layouts is None)
-WGMMA_ROWS = _WGMMA.m
+WGMMA_ROWS, WGMMA_COLUMNS, WGMMA_K_BYTES, WGMMA_ARCH = _WGMMA.m, _WGMMA.widths[0], _WGMMA.k_bytes, _WGMMA.arch
+"""Rows, the fewest columns, bytes of an operand along k, the architecture whose feature it is (``sm_90a``)."""
 MMA_ROWS, MMA_COLUMNS = _MMA[0].m, _MMA[0].widths[0]
 QUAD_PAIR_ROWS = next(shape.m for shape in shapes(Family.MMA) if shape.layouts is not None)
 

@@ -213,7 +213,7 @@ def _branches(nests: Body, held: Sequence[Expr], facts: Facts, var: str | None) 
     condition = and_(*kept)
     if condition is TRUE or not nests or prove(not_(condition), around):
         return nests
-    return (If((Branch(condition, map_stmts(nests, _chosen)), Branch(TRUE, nests))),)
+    return (If((Branch(condition, map_stmts(nests, _chosen)), Branch(TRUE, nests)), location=nests[0].location),)
 
 
 def _is_clamped(e: Expr, var: str | None) -> bool:

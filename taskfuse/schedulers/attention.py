@@ -36,11 +36,10 @@ from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.attention_cost import ITEMSIZE, Attention, AttentionConfig, check_fits, planned
 from taskfuse.schedulers.elementwise import stored
-from taskfuse.schedulers.promotion import grouped
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, is_given, matrices, multiply, swizzle
+from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, swizzle
 from taskfuse.target import DEFAULT, Target
 
 SWIZZLED_ROWS = 8
@@ -351,12 +350,7 @@ class _Walk:
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
         self._blocks(call)
-        call.split(self.head, WGMMA_ROWS)
-        tile -= 1
-        call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
-        call.propagate([tv for tv in self.after if tv is not ref], tile + 6)
-        call.propagate(self.row_results, tile + 4)
-        call.bind(self.head, P.TIDy)
+        hold_results(script, self.after, self.head, self.row_results)
         script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
         script.parallelize_like(ref, [*self.after, *self.row_results])
@@ -390,9 +384,7 @@ class _Walk:
             readers = [use.output for use in storage_uses(self.fusion, tv)]
             if len(readers) == 1 and among(readers[0], self.chunks):
                 script.on(tv).inline_at(head + 8)
-        for tv in reversed(self.after):
-            if not tv.is_output:
-                script.on(tv).inline_at(head + 6 if any(tv is s for s, _ in self.stored) else head + 7)
+        share_results(script, self.after, self.stored, head)
 
     def _roles(self) -> None:
         script = self.script
@@ -404,7 +396,4 @@ class _Walk:
             script.task([self.walk], "values"),
             script.task(results, "results"),
         ]
-        consumer = grouped(script, tasks, "consumer")
-        script.group([load, consumer], "roles").parallelize(P.TIDy)
-        for node in (load, consumer):
-            script.node(node).registers()
+        script.make_roles(load, script.grouped(tasks, "consumer"))

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import SHAPES, Family
 from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.scalar import Const, Expr, evaluate, integers_of, is_multiple
 from taskfuse.ir.tables import places
@@ -24,13 +23,12 @@ from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
-from taskfuse.schedulers.schedule import Option, Sizes, refuse
+from taskfuse.schedulers.schedule import Option, Sizes, check_wgmma, refuse
 from taskfuse.target import Target
 
-WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 ITEMSIZE = 2
 """Bytes of an element of the factors."""
-STEP = 16
+STEP = WGMMA_K_BYTES // ITEMSIZE
 """Terms of an instruction."""
 OTHERS = 24
 """Registers of a thread for other values than tiles."""
@@ -152,8 +150,7 @@ class Attention:
 def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[AttentionConfig], ...]:
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
     target = extent.target
-    if not target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, "attention", f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {target.name} is {target.arch}")
+    check_wgmma(fusion, "attention", target)
     walk = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent.room) is None]
     options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)

@@ -34,7 +34,7 @@ from taskfuse.schedulers.reduction import offer as reduction_offer
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.scatter import scatter
-from taskfuse.schedulers.schedule import Chosen, Memo, Scheduler, Sizes
+from taskfuse.schedulers.schedule import Chosen, Memo, Schedule, Scheduler, Sizes
 from taskfuse.schedulers.simt_gemm import offer as simt_gemm_offer
 from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
@@ -43,8 +43,15 @@ from taskfuse.target import DEFAULT, Target
 PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, products, mma_gemm, simt_gemm)
 """Schedulers of matrix products."""
 
+_NAMES_OF_PRODUCTS: Final = frozenset(s.__name__ for s in PRODUCTS)
+
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
+
+
+def multiplies(schedule: Schedule) -> bool:
+    """True if a scheduler of matrix products made the schedule."""
+    return schedule.scheduler in _NAMES_OF_PRODUCTS
 
 
 def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]:

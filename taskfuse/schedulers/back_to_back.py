@@ -33,14 +33,11 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
-from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, WIDEST, BackToBack, BackToBackConfig, check_fits, planned
-from taskfuse.schedulers.promotion import grouped
+from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, NAME, WIDEST, BackToBack, BackToBackConfig, check_fits, planned
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, is_given, matrices, multiply, swizzle
+from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, swizzle
 from taskfuse.target import DEFAULT, Target
-
-NAME = "back_to_back"
 
 
 @tries_parameters
@@ -325,10 +322,7 @@ class _BackToBackWalk:
             if order != sorted(order):
                 call.reorder(order)
             self._blocks(call)
-            call.split(self.head, WGMMA_ROWS)
-            call.fragment((tile - 1, tile)).reorder({tile + 3: tile + 2})
-            call.propagate([tv for tv in results if tv is not one], tile + 5)
-            call.bind(self.head, P.TIDy)
+            hold_results(script, results, self.head)
             script.parallelize_like(one, results)
             arranged.append(one)
         script.on(arranged[0]).propagate(self.rows, tile + 3)
@@ -369,9 +363,7 @@ class _BackToBackWalk:
             is_early = self._latest(tv) < self._latest(uses[0].output)  # it is computed while a later product is in flight
             if not is_masked and not is_early:
                 script.on(tv).inline_at(head + 8)
-        for tv in reversed(results):
-            if not tv.is_output:
-                script.on(tv).inline_at(head + 6 if any(tv is s for s, _ in self.stored) else head + 7)
+        share_results(script, results, self.stored, head)
 
     def _latest(self, tv: TensorView) -> int:
         """The number of the last of the first products that a tensor depends on."""
@@ -389,7 +381,4 @@ class _BackToBackWalk:
             *(script.task(tvs, name) for name, tvs in parts.items()),
             script.task([tv for group in self.results for tv in group], "results"),
         ]
-        consumer = grouped(script, tasks, "consumer")
-        script.group([load, consumer], "roles").parallelize(P.TIDy)
-        for node in (load, consumer):
-            script.node(node).registers()
+        script.make_roles(load, script.grouped(tasks, "consumer"))

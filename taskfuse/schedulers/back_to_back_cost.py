@@ -10,11 +10,11 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.attention_cost import INSTRUCTIONS, ITEMSIZE, REGISTERS, STEP, WGMMA_ARCH
+from taskfuse.schedulers.attention_cost import INSTRUCTIONS, ITEMSIZE, REGISTERS, STEP
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
-from taskfuse.schedulers.schedule import Option, Sizes, refuse
+from taskfuse.schedulers.schedule import Option, Sizes, check_wgmma, refuse
 from taskfuse.target import BANK_BYTES, BANKS, Target
 
 NAME = "back_to_back"
@@ -104,8 +104,7 @@ class BackToBack:
 def planned(fusion: Fusion, found: BackToBack, extent: Sizes) -> tuple[Option[BackToBackConfig], ...]:
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
     target = extent.target
-    if not target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, NAME, f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {target.name} is {target.arch}")
+    check_wgmma(fusion, NAME, target)
     moved = bytes_of(fusion, extent)
     options = [Option(c, _us(found, c, moved, extent)) for c in _every() if _problem(found, c, target) is None]
     if not options:

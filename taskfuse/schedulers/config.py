@@ -8,7 +8,7 @@ from enum import Enum
 from math import gcd
 from typing import ClassVar
 
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
 from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
@@ -20,8 +20,6 @@ STAGED_COLUMNS = 64
 """The most columns of a piece of the result that a warpgroup stages for a bulk store; its rows are those of the instruction."""
 STMATRIX = 16
 """Rows and columns of the tile of ``stmatrix.x4``: columns of a tile are a multiple, unless factors are swapped."""
-WGMMA_COLUMNS = 8
-"""Columns of the narrowest ``wgmma``."""
 STAGING_SLOTS = 2
 BARRIER_BYTES = 1024
 """Shared memory left for mbarriers and alignment."""

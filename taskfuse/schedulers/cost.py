@@ -21,7 +21,7 @@ from functools import lru_cache
 from math import ceil, prod
 from typing import ClassVar
 
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
 from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.config import (
     ALONE,
@@ -30,7 +30,6 @@ from taskfuse.schedulers.config import (
     SPAN,
     STAGED_COLUMNS,
     STMATRIX,
-    WGMMA_COLUMNS,
     BlockCounts,
     MatmulConfig,
     MatmulKind,

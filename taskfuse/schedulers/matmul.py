@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
@@ -24,14 +24,13 @@ from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
-from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check_flag, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
 
 EITHER_MAJOR_BYTES = 2
 """Bytes of the elements that ``wgmma`` takes with k or the other axis contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
-WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 
 
 @tries_parameters
@@ -141,9 +140,7 @@ def _planned(
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
         raise refuse(fusion, "matmul", reason, "move one of them to a separate fusion")
     problem = problem_of(fusion, product, sizes, target, ragged)
-    if not problem.target.has(WGMMA_ARCH, feature=True):
-        reason = f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {problem.target.name} is {problem.target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.mma_gemm multiplies with mma.sync")
+    check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"

@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from taskfuse.dtypes import float32
-from taskfuse.ir.atoms import SUM_OF_PRODUCTS
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ARCH
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.contraction import computes, factors
 from taskfuse.ir.expr import Reduction
@@ -24,7 +24,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.cost import MatmulProblem, rank
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
-from taskfuse.schedulers.matmul import EITHER_MAJOR_BYTES, WGMMA_ARCH
+from taskfuse.schedulers.matmul import EITHER_MAJOR_BYTES
 from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script

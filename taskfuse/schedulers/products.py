@@ -20,9 +20,9 @@ from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
-from taskfuse.schedulers.matmul import WGMMA_ARCH, check_types, problem_of, size_of
+from taskfuse.schedulers.matmul import check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
-from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -84,8 +84,7 @@ def _planned(
         check_types(fusion, product, tf32)
     _check_alike(fusion, found)
     problems = [problem_of(fusion, product, sizes, target) for product in found]
-    if not problems[0].target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, "products", f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {problems[0].target.name} is {problems[0].target.arch}")
+    check_wgmma(fusion, "products", problems[0].target)
     may_claim = all(isinstance(_tiles(product, ProductsConfig()), Const) for product in found)
     return found, problems, rank_lists(tuple(problems), may_claim=may_claim)
 

@@ -7,11 +7,9 @@ wait for the product of the block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -102,12 +100,5 @@ class Promotion:
         products: Node = mma
         if self.inputs:
             inputs = script.task([tv for tv, _ in self.inputs], f"inputs{suffix}")
-            products = grouped(script, [inputs, mma], f"products{suffix}")
+            products = script.grouped([inputs, mma], f"products{suffix}")
         return [products, script.task([*self.blocks.terms, total], f"promotion{suffix}")]
-
-
-def grouped(script: Script, members: Sequence[Node], name: str) -> Group:
-    """A group of nodes."""
-    group = script.group(members, name).target
-    assert isinstance(group, Group)
-    return group

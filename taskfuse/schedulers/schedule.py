@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from taskfuse.count import Count
 from taskfuse.errors import ScheduleError, UnsupportedError
+from taskfuse.ir.atoms import WGMMA_ARCH
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.ir.tensor import TensorView
@@ -213,6 +214,12 @@ def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> U
     """The error by which a scheduler refuses a fusion."""
     article = "an" if kind.startswith((*"aeiou", "mma")) else "a"
     return UnsupportedError(what=f"{article} {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+
+
+def check_wgmma(fusion: Fusion, kind: str, target: Target, help: str | None = None) -> None:
+    """Raises :class:`UnsupportedError` if the target has no ``wgmma``."""
+    if not target.has(WGMMA_ARCH, feature=True):
+        raise refuse(fusion, kind, f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {target.name} is {target.arch}", help)
 
 
 def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:

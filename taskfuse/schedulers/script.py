@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from taskfuse.ir.atoms import ATOMS, Atom
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.tasks import Node, Task
+from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.cascade import cascade
@@ -215,6 +215,18 @@ class Script:
         """:meth:`Fusion.group`."""
         self._write(f"{self._variable(name)} = fusion.group([{', '.join(map(self._variable, members))}], name={name!r})")
         return Recorded(self, self._variable(name), self.fusion.group(members, name=name))
+
+    def grouped(self, members: Sequence[Node], name: str) -> Group:
+        """:meth:`Fusion.group`; returns the group."""
+        group = self.group(members, name).target
+        assert isinstance(group, Group)
+        return group
+
+    def make_roles(self, load: Node, consumer: Node) -> None:
+        """Let what loads and what computes run side by side, each with registers of its own."""
+        self.group([load, consumer], "roles").parallelize(ParallelType.TIDy)
+        for node in (load, consumer):
+            self.node(node).registers()
 
     def node(self, node: Node) -> Recorded:
         """The calls of a task or group."""

@@ -22,7 +22,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
-from taskfuse.schedulers.auto import PRODUCTS
+from taskfuse.schedulers.auto import multiplies
 from taskfuse.schedulers.beside import GAIN, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Trial, tried
@@ -151,7 +151,7 @@ class Search:
         """The level of each segment, and which may share a launch."""
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
-        kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
+        kinds = [multiplies(step.schedule) for step in steps]
         level = levels(needs, kinds)
         return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
 

@@ -78,3 +78,26 @@ def multiply(script: Script, tv: TensorView, m: int, columns: int) -> None:
     call.split(-1, STEP).reorder({m + 2: m})
     call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
     call.bind(m, P.Unroll)
+
+
+def hold_results(script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = ()) -> None:
+    """Results as the tensor cores hold sums: [.., rows of a block at ``head``, columns] to [.., warpgroup, | warp, row, pair, half, columns / 8, element].
+
+    Args:
+        results: the first has its rows at ``head``; the others become like it.
+        row_results: results without columns.
+    """
+    call, tile = script.on(results[0]), head + 1
+    call.split(head, WGMMA_ROWS)
+    call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
+    call.propagate(list(results[1:]), tile + 6)
+    if row_results:
+        call.propagate(list(row_results), tile + 4)
+    call.bind(head, P.TIDy)
+
+
+def share_results(script: Script, results: Sequence[TensorView], stored: Sequence[tuple[TensorView, TensorView]], head: int) -> None:
+    """Compute results where what reads them is computed; those that are ``stored``, copies and what they are copied to, in whole rows of a fragment."""
+    for tv in reversed(results):
+        if not tv.is_output:
+            script.on(tv).inline_at(head + 6 if any(tv is copy for copy, _ in stored) else head + 7)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse import tiles
 from taskfuse.ir import atoms
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, const
@@ -40,12 +40,11 @@ from taskfuse.schedulers.contraction import MatrixProduct
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.prologue import Prologue
-from taskfuse.schedulers.promotion import Promotion, grouped
+from taskfuse.schedulers.promotion import Promotion
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import WARP
 
-WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
 """Loop axes that ``fragment`` makes of a tile."""
 SWIZZLED = Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})")
@@ -453,7 +452,7 @@ class WarpSpecialized:
         members = [*multiply, script.task([*self.after, *self.parts.tensors], f"epilogue{suffix}")]
         if self.parts.tensors:
             members.append(script.task(self.parts.finishing, f"finish{suffix}"))
-        return load, grouped(script, members, f"consumer{suffix}")
+        return load, script.grouped(members, f"consumer{suffix}")
 
 
 def _held(operand: Operand) -> tuple[str, tuple[Expr, ...]]:
@@ -470,7 +469,5 @@ def make_roles(script: Script, products: Sequence[WarpSpecialized]) -> None:
     if len(made) == 1:
         load, consumer = made[0]
     else:
-        load, consumer = (grouped(script, nodes, name) for nodes, name in zip(zip(*made, strict=True), ("load", "consumer"), strict=True))
-    script.group([load, consumer], "roles").parallelize(P.TIDy)
-    for node in (load, consumer):
-        script.node(node).registers()
+        load, consumer = (script.grouped(nodes, name) for nodes, name in zip(zip(*made, strict=True), ("load", "consumer"), strict=True))
+    script.make_roles(load, consumer)

@@ -23,6 +23,7 @@ from taskfuse.schedulers.back_to_back import find as find_chain
 from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_cascades import chunks_of, walks_alone
+from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
@@ -124,5 +125,5 @@ def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None
     if not found and has_views:
         with suppress(UnsupportedError):
             segments = choose_segments(fusion, target=target)
-            found += [segments.us] if any(step.schedule.scheduler == "matmul" for step in segments.steps) else []
+            found += [segments.us] if any(step.schedule.scheduler == matmul.__name__ for step in segments.steps) else []
     return min(found, default=None)

@@ -1,7 +1,6 @@
 """Linear arithmetic against all small integers: what is said to hold has no counterexample; what it is there for is found."""
 
 from itertools import product
-from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,19 +10,17 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import Expr, Facts, FloorDiv, const, evaluate, ge, le, parse_expr, sym
+from tests.strategies import built
 
 NAMES = ("a", "b", "c")
 LEAST, GREATEST = -3, 4
 POINTS: list[dict[str, int]] = [dict(zip(NAMES, values, strict=True)) for values in product(range(LEAST, GREATEST + 1), repeat=3)]
 SMALL = st.integers(-3, 3)
-TERMS = cast(
-    "st.SearchStrategy[Expr]",
-    st.one_of(
-        st.sampled_from([sym(n) for n in NAMES]),
-        st.builds(lambda n, k: sym(n) // k, st.sampled_from(NAMES), st.integers(1, 3)),
-        st.builds(lambda n, k: sym(n) % k, st.sampled_from(NAMES), st.integers(1, 4)),
-        st.builds(lambda n, m: sym(n) * sym(m), st.sampled_from(NAMES), st.sampled_from(NAMES)),
-    ),
+TERMS: st.SearchStrategy[Expr] = st.one_of(
+    st.sampled_from([sym(n) for n in NAMES]),
+    built(lambda n, k: sym(n) // k, st.sampled_from(NAMES), st.integers(1, 3)),
+    built(lambda n, k: sym(n) % k, st.sampled_from(NAMES), st.integers(1, 4)),
+    built(lambda n, m: sym(n) * sym(m), st.sampled_from(NAMES), st.sampled_from(NAMES)),
 )
 
 

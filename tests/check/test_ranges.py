@@ -1,7 +1,6 @@
 """Spans against all small integers: every value lies in the span; what is refuted holds nowhere, what is implied everywhere."""
 
 from itertools import product
-from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from taskfuse.check.ranges import Ranges, terms_of, without_floor
 from taskfuse.ir.scalar import Expr, const, eq, evaluate, ge, le, lt, maximum, minimum, ne, parse_expr, sym
+from tests.strategies import built
 
 NAMES = ("a", "b")
 LEAST, GREATEST = -5, 6
@@ -17,18 +17,18 @@ LEAVES = st.one_of(st.sampled_from([sym(n) for n in NAMES]), st.integers(-4, 4).
 EXPRS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(lambda x, y: x + y, inner, inner),
-        st.builds(lambda x, y: x - y, inner, inner),
-        st.builds(lambda x, k: x * k, inner, st.integers(-3, 3)),
-        st.builds(lambda x, y: x * y, inner, inner),
-        st.builds(lambda x, k: x // k, inner, st.integers(1, 4)),
-        st.builds(lambda x, k: x % k, inner, st.integers(1, 4)),
-        st.builds(lambda x, y: minimum(x, y), inner, inner),
-        st.builds(lambda x, y: maximum(x, y), inner, inner),
+        built(lambda x, y: x + y, inner, inner),
+        built(lambda x, y: x - y, inner, inner),
+        built(lambda x, k: x * k, inner, st.integers(-3, 3)),
+        built(lambda x, y: x * y, inner, inner),
+        built(lambda x, k: x // k, inner, st.integers(1, 4)),
+        built(lambda x, k: x % k, inner, st.integers(1, 4)),
+        built(minimum, inner, inner),
+        built(maximum, inner, inner),
     ),
     max_leaves=4,
 )
-CONDITIONS = cast("st.SearchStrategy[Expr]", st.builds(lambda make, x, y: make(x, y), st.sampled_from([lt, le, ge, eq, ne]), EXPRS, EXPRS))
+CONDITIONS = built(lambda make, x, y: make(x, y), st.sampled_from([lt, le, ge, eq, ne]), EXPRS, EXPRS)
 
 
 def boxed(*conditions: Expr) -> Ranges:
@@ -101,7 +101,7 @@ def test_terms_add_up(e: Expr) -> None:
     assert found is e
 
 
-@given(st.builds(lambda e, k, c: maximum(e, c) * k, EXPRS, st.integers(1, 3), st.integers(-2, 1)), st.integers(0, 20))
+@given(built(lambda e, k, c: maximum(e, c) * k, EXPRS, st.integers(1, 3), st.integers(-2, 1)), st.integers(0, 20))
 def test_what_is_not_negative_is_below_an_extent_without_its_floor(extent: Expr, x: int) -> None:
     assert all((x < int(evaluate(extent, at))) == (x < int(evaluate(without_floor(extent), at))) for at in POINTS)
 

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.layout import row_major
 from taskfuse.dtypes import DType
 from taskfuse.errors import CudaError
+from tests.calls import always
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,10 @@ class FakeTorchDevice:
         return f"{self.type}:{self.index}" if self.type == "cuda" else self.type
 
 
+def _stream(handle: int, device: int) -> tuple[int, int]:
+    return handle, device
+
+
 class FakeTorch(ModuleType):
     """The part of torch that launching uses. Dtypes are names; its current streams are 11 on device 0, 12 on device 1."""
 
@@ -266,8 +272,8 @@ class FakeTorch(ModuleType):
         self.made: list[FakeTensor] = []
         self.used: list[tuple[int, int]] = []
         self.device = FakeTorchDevice
-        self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: self.streams[device])
-        self.cuda = SimpleNamespace(ExternalStream=lambda stream, device: (stream, device), stream=self._using, default_stream=lambda device: (0, device))
+        self._C = SimpleNamespace(_cuda_getCurrentRawStream=self.streams.__getitem__)
+        self.cuda = SimpleNamespace(ExternalStream=_stream, stream=self._using, default_stream=partial(_stream, 0))
 
     def is_grad_enabled(self) -> bool:
         return self.grad
@@ -346,9 +352,9 @@ class FakeCuPy(ModuleType):
         super().__init__("cupy")
         self.stream = 21
         self.cuda = SimpleNamespace(
-            Device=lambda device: nullcontext(),
-            get_current_stream=lambda device: SimpleNamespace(ptr=self.stream),
-            ExternalStream=lambda stream, device: self._using(stream),
+            Device=always(nullcontext()),
+            get_current_stream=self._current,
+            ExternalStream=self._using,
         )
 
     def empty(self, shape: tuple[int, ...] | int, dtype: np.dtype[Any]) -> FakeCuPyArray:
@@ -356,8 +362,11 @@ class FakeCuPy(ModuleType):
             raise TypeError(f"unsupported dtype {dtype}")
         return FakeCuPyArray(aligned(shape if isinstance(shape, tuple) else (shape,), dtype))
 
+    def _current(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(ptr=self.stream)
+
     @contextmanager
-    def _using(self, stream: int) -> Generator[None]:
+    def _using(self, stream: int, device: int) -> Generator[None]:
         before, self.stream = self.stream, stream
         yield
         self.stream = before

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from taskfuse.cuda import disassembly
+from tests.calls import always
 from tests.errors import text_of
 
 
@@ -46,13 +47,13 @@ def test_the_newest_release_of_several(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", "")
     for release in ("cu9", "cu12", "cu13"):
         tool(tmp_path / release / "bin", "")
-    monkeypatch.setattr(disassembly, "find_spec", lambda name: SimpleNamespace(submodule_search_locations=[str(tmp_path)]))
+    monkeypatch.setattr(disassembly, "find_spec", always(SimpleNamespace(submodule_search_locations=[str(tmp_path)])))
     assert disassembly.disassembler() == tmp_path / "cu13" / "bin" / "nvdisasm"
 
 
 def test_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(disassembly, "find_spec", lambda name: None)
+    monkeypatch.setattr(disassembly, "find_spec", always(None))
     assert disassembly.disassembler() is None
     assert text_of(lambda: disassembly.sass(b"")) == (
         "the disassembler is not available: nvdisasm is neither on the PATH nor in this Python environment\n"

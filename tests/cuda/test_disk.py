@@ -87,16 +87,19 @@ def test_every_truncation_is_noticed(cache: DiskCache) -> None:
         assert cache.get(KEY) is None
 
 
+SPOILERS: list[Callable[[Path, bytes], object]] = [
+    lambda path, whole: path.write_bytes(b""),
+    lambda path, whole: path.write_bytes(b"\x7fELF" + bytes(500)),
+    lambda path, whole: path.write_bytes(whole.replace(b"kernel 1", b"kernel 2")),
+    lambda path, whole: path.symlink_to(path),
+    lambda path, whole: path.symlink_to("nowhere"),
+    lambda path, whole: path.symlink_to("/dev/null"),
+]
+
+
 @pytest.mark.parametrize(
     "spoil",
-    [
-        lambda path, whole: path.write_bytes(b""),
-        lambda path, whole: path.write_bytes(b"\x7fELF" + bytes(500)),
-        lambda path, whole: path.write_bytes(whole.replace(b"kernel 1", b"kernel 2")),
-        lambda path, whole: path.symlink_to(path),
-        lambda path, whole: path.symlink_to("nowhere"),
-        lambda path, whole: path.symlink_to("/dev/null"),
-    ],
+    SPOILERS,
     ids=["empty", "foreign", "other form", "loop", "dangling", "device"],
 )
 def test_what_is_no_entry_is_replaced(cache: DiskCache, spoil: Callable[[Path, bytes], object]) -> None:
@@ -184,7 +187,12 @@ def test_a_full_disk(cache: DiskCache, monkeypatch: pytest.MonkeyPatch, call: st
 
 def test_an_entry_that_vanishes_while_it_is_touched(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.put(KEY, b"content")
-    monkeypatch.setattr(os, "utime", lambda path: path.unlink() or os.stat(path))
+
+    def touched(path: Path) -> None:
+        path.unlink()
+        os.stat(path)
+
+    monkeypatch.setattr(os, "utime", touched)
     assert cache.get(KEY) == b"content"
     assert cache.get(KEY) is None
 

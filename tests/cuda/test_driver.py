@@ -15,6 +15,7 @@ from taskfuse.cuda import driver as module
 from taskfuse.cuda.abi import ATTRIBUTE, CONFIG, PROTOTYPES, SWIZZLES, DeviceAttribute, FunctionAttribute, MapType
 from taskfuse.cuda.driver import Driver
 from taskfuse.errors import CudaError, CudaUnavailableError
+from tests.calls import always
 
 HELP = '\nhelp: use backend="sim", or run on a machine with an NVIDIA GPU'
 
@@ -73,7 +74,7 @@ def load(monkeypatch: pytest.MonkeyPatch, library: Library | None) -> str:
 
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load(monkeypatch, None) == "the CUDA driver is not available: libcuda is not on this machine" + HELP
-    broken = Library(cuInit=lambda flags: 100)
+    broken = Library(cuInit=always(100))
     assert load(monkeypatch, broken) == "a GPU is not available: the driver does not start: CUDA_ERROR_NO_DEVICE" + HELP
     assert load(monkeypatch, Library(cuDeviceGetCount=stores(0))) == "a GPU is not available: the driver finds none" + HELP
     assert load(monkeypatch, Library(missing="cuLaunchKernelEx")) == (
@@ -89,7 +90,7 @@ def driver_of(library: Library) -> Driver:
 
 
 def test_errors_have_the_name_and_the_text_of_the_driver() -> None:
-    driver = driver_of(Library(cuMemHostAlloc=lambda place, size, flags: 700))
+    driver = driver_of(Library(cuMemHostAlloc=always(700)))
     assert str(driver.error(700, "launch of kernel 'k'")) == "launch of kernel 'k': CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
     with pytest.raises(CudaError, match=r"^cuMemHostAlloc: CUDA_ERROR_NO_DEVICE: "):
         driver.host_buffer(8)

@@ -17,6 +17,7 @@ from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.options import Options, read_options
+from tests.calls import always
 
 SCALARS = """
 KERNEL scalars(x: float32[32], a: float32, h: bfloat16) -> (y: float32[32])
@@ -41,7 +42,12 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 def printed(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     """The kernels printed."""
     found: list[Kernel] = []
-    monkeypatch.setattr(source, "emit", lambda kernel, *rest: found.append(kernel) or emit(kernel, *rest))
+
+    def noted(kernel: Kernel, *rest: Any) -> Source:
+        found.append(kernel)
+        return emit(kernel, *rest)
+
+    monkeypatch.setattr(source, "emit", noted)
     return found
 
 
@@ -74,7 +80,7 @@ def test_what_the_key_depends_on(settings: Options, printed: list[Kernel], monke
     made(kernel, replace(plain, wide=True), False, False, settings)
     made(kernel, replace(plain, forms=(ArgumentLayout.ROWS, *plain.forms[1:])), False, False, settings)
     made(kernel, plain, True, False, settings)
-    others: dict[str, object] = {"VERSION": "999", "_FORM": 2, "sources": lambda _: Sources("another", "state")}
+    others: dict[str, object] = {"VERSION": "999", "_FORM": 2, "sources": always(Sources("another", "state"))}
     for name, value in others.items():
         with monkeypatch.context() as patch:
             patch.setattr(emitted, name, value)
@@ -84,7 +90,10 @@ def test_what_the_key_depends_on(settings: Options, printed: list[Kernel], monke
     assert len(printed) == 8
 
 
-@pytest.mark.parametrize("change", [lambda s: replace(s, always_compile=True), lambda s: replace(s, cache_bytes=0)])
+CHANGES: list[Callable[[Options], Options]] = [lambda s: replace(s, always_compile=True), lambda s: replace(s, cache_bytes=0)]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_settings(settings: Options, printed: list[Kernel], change: Callable[[Options], Options]) -> None:
     kernel = KERNELS["ring"]
     for _ in range(2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -98,7 +100,12 @@ def test_what_must_not_happen_in_another_context_asks_for_it_first(driver: FakeD
     driver.current_context = 0
     fills: list[int] = []
     fill = driver.fill
-    monkeypatch.setattr(driver, "fill", lambda *args: fills.append(driver.current_context) or fill(*args))
+
+    def noted(*args: Any) -> int:
+        fills.append(driver.current_context)
+        return fill(*args)
+
+    monkeypatch.setattr(driver, "fill", noted)
     case = Case(EXCHANGE, driver)
     for _ in range(2):
         case.run((tensor(4, 32),))

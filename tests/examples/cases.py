@@ -177,7 +177,7 @@ class Case:
     @property
     def module(self) -> ModuleType:
         """The example."""
-        build = self.build.func if isinstance(self.build, partial) else self.build
+        build = getattr(self.build, "func", self.build)  # a partial has one
         return sys.modules[build.__module__]
 
     def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:

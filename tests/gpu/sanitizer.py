@@ -221,7 +221,8 @@ def main() -> int:
     work = [(tool, name, ["--launch", name]) for name, tool in itertools.product(options.programs or PROGRAMS, options.tools)]
     work += [(tool, f"control: {CONTROLS[tool][0]}", ["--launch-control", tool]) for tool in options.tools]
     with ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(pool.map(lambda job: run(sanitizer, *job), work))
+        jobs = [pool.submit(run, sanitizer, *job) for job in work]
+        rows = [job.result() for job in jobs]
     for row in rows:
         if not row.good:
             print(f"--- {row.program} under {row.tool}\n{row.log[:6000]}")

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from tests.calls import Math, Of
+
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 
-Case = tuple[Callable[..., tf.TensorView], Callable[..., Any], tuple[tuple[int, ...], ...]]
+Case = tuple[Math, Of[Any, Any], tuple[tuple[int, ...], ...]]
 
 
-def compiled(build: Callable[..., tf.TensorView], arguments: list[Any]) -> Any:
+def compiled(build: Math, arguments: list[Any]) -> Any:
     with tf.Fusion("kind") as fusion:
         inputs = [tf.define_tensor(list(a.shape), str(a.dtype).removeprefix("torch.")) for a in arguments]
         fusion.add_output(build(*inputs))

@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("torch", reason="needs torch")
+
+import torch
+from torch import nn
 
 import taskfuse as tf
 from taskfuse.torch import backend
@@ -62,7 +65,7 @@ def test_in_torch() -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)
 
-    class Block(torch.nn.Module):
+    class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.a, self.b = torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.Conv2d(64, 64, 3, padding=1)

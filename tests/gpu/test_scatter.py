@@ -1,9 +1,10 @@
 """Writes at computed indices against torch, in both forms: random, hostile and no indices at all."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.calls import Math
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -13,7 +14,7 @@ from taskfuse.schedulers.scatter import is_updated
 HOSTILE = [-(2**31), 2**31 - 1, -1, 0, 4, 5, -5, -6, 3, 3, 3]
 
 
-def compiled(build: Callable[..., tf.TensorView], *arguments: Any, gather: bool = False) -> Any:
+def compiled(build: Math, *arguments: Any, gather: bool = False) -> Any:
     """A fusion of inputs like the arguments, compiled; ``gather``: its updates in gather form."""
     with tf.Fusion("scatter") as fusion:
         inputs = [tf.define_tensor(list(a.shape), str(a.dtype).removeprefix("torch.")) for a in arguments]

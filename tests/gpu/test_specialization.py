@@ -1,9 +1,10 @@
 """Fusions of unknown extents, specialized at the call, on the GPU: every size gives what NumPy gives, into poisoned outputs."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.calls import Math
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
@@ -13,7 +14,7 @@ from tests.gpu.device import poisoned, to_numpy, to_torch
 from tests.gpu.tolerance import accepted
 from tests.schedulers.rows import arguments
 
-FUNCTIONS: dict[str, tuple[Callable[..., tf.TensorView], int]] = {
+FUNCTIONS: dict[str, tuple[Math, int]] = {
     "pointwise": (lambda x, y: tf.relu(x) * 2 + y, 2),
     "softmax": (lambda x: tf.softmax(x, axis=1), 1),
     "sums": (lambda x: x.sum(1), 1),

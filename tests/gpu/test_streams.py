@@ -107,7 +107,8 @@ def test_first_calls_of_many_threads() -> None:
     run = tf.compile(scale(rank=3), backend="cuda")
     x = to_torch(floats(5, 6, 7))
     with ThreadPoolExecutor(16) as pool:
-        outs = list(pool.map(lambda _: run(x)[0], range(64)))
+        jobs = [pool.submit(run, x) for _ in range(64)]
+        outs = [job.result()[0] for job in jobs]
     torch.cuda.synchronize()
     assert all(same(to_numpy(out), to_numpy(x) * 2 + 1) for out in outs)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -24,7 +26,7 @@ LARGE: dict[Case, tuple[int, int, int]] = {
 }
 
 
-def launch(kernel: tf.Kernel, args: Sequence[object], shape: tuple[int, ...]) -> np.ndarray:
+def launch(kernel: tf.Kernel, args: Sequence[npt.NDArray[Any] | float], shape: tuple[int, ...]) -> np.ndarray:
     out = poisoned(shape, kernel.outputs[0].dtype)
     tf.compile(kernel, backend="cuda")(*(to_torch(a) if isinstance(a, np.ndarray) else a for a in args), out=out)
     return to_numpy(out)

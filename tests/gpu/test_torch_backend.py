@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests.calls import Of
+
+pytest.importorskip("torch")
+
+import torch
 
 import taskfuse as tf
 from taskfuse.torch import backend, explain, library
@@ -25,7 +29,7 @@ def fresh() -> Any:
     torch._dynamo.reset()
 
 
-def compiled(model: Any, **options: Any) -> Any:
+def compiled(model: Of[Any, Any], **options: Any) -> Any:
     return torch.compile(model, backend=backend, options={"strict": True, **options})
 
 

@@ -80,27 +80,30 @@ def test_constant_extents_are_integers() -> None:
     assert (int(n), float(n), list(range(n)), [0] * n, "abcdefgh"[n], f"{n:03}", bool(n)) == (6, 6.0, list(range(6)), [0] * 6, "g", "006", True)
     assert ({6: "six"}[n], 6 in {n}, n in {6}, hash(n) == hash(6)) == ("six", True, True, True)
     assert np.zeros(x.shape).shape == (4, 6)
-    assert np.arange(n).tolist() == list(range(6))
+    assert np.arange(n, dtype=np.int64).tolist() == list(range(6))
     assert np.float32(0.5) * n == 3.0
     assert isinstance(pickle.loads(pickle.dumps(n)), type(n))
 
 
+DECIDED_BY_VALUES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda n: n == 6, "whether N == 6 holds"),
+    (lambda n: n % 2 == 0, "whether N % 2 == 0 holds"),
+    (lambda n: (n, 3) == (4, 3), "whether N == 4 holds"),
+    (lambda n: n > 2, "whether N > 2 holds"),
+    (lambda n: n < 2.5, "whether N < 2.5 holds"),
+    (lambda n: 0.5 * n, "the value of 0.5 * N"),
+    (lambda n: n / 2, "the value of N / 2"),
+    (lambda n: 2**n, "the value of 2 ** N"),
+    (int, "the value of N"),
+    (float, "the value of N"),
+    (range, "the value of N"),
+    (bool, "whether N holds"),
+]
+
+
 @pytest.mark.parametrize(
     ("ask", "what"),
-    [
-        (lambda n: n == 6, "whether N == 6 holds"),
-        (lambda n: n % 2 == 0, "whether N % 2 == 0 holds"),
-        (lambda n: (n, 3) == (4, 3), "whether N == 4 holds"),
-        (lambda n: n > 2, "whether N > 2 holds"),
-        (lambda n: n < 2.5, "whether N < 2.5 holds"),
-        (lambda n: 0.5 * n, "the value of 0.5 * N"),
-        (lambda n: n / 2, "the value of N / 2"),
-        (lambda n: 2**n, "the value of 2 ** N"),
-        (int, "the value of N"),
-        (float, "the value of N"),
-        (range, "the value of N"),
-        (bool, "whether N holds"),
-    ],
+    DECIDED_BY_VALUES,
 )
 def test_symbols_refuse_what_their_values_decide(ask: Callable[[Any], object], what: str) -> None:
     n = extents()[3]

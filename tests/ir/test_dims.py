@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from taskfuse.ir.dims import MOST_DERIVED, MOST_RECENT, Dim, facts_of, nearest
 from taskfuse.ir.scalar import const, eq, ge, le, prove, sym
+from tests.strategies import built
 
-DIMS = st.builds(
+DIMS = built(
     lambda low, room, unit: Dim("N", low, None if room is None else (low // unit + 1 + room) * unit, unit),
     st.integers(0, 40),
     st.none() | st.integers(0, 40),

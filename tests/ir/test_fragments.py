@@ -69,9 +69,9 @@ def test_a_of_tf32(make: Callable[[int], Fragment]) -> None:
 
 def test_b():
     # m16n8k16: row = threadID*2 + (i & 1), + 8 for i >= 2; k32: row = threadID*4 + (i & 3), + 16 for i >= 4; k8: threadID, + 4; col = groupID
-    assert same(mma_b(2), lambda _, t, i: t * 2 + (i & 1) + (8 if i >= 2 else 0), lambda g, *_: g)
-    assert same(mma_b(1), lambda _, t, i: t * 4 + (i & 3) + (16 if i >= 4 else 0), lambda g, *_: g)
-    assert same(mma_b(4), lambda _, t, i: t + (4 if i else 0), lambda g, *_: g)
+    assert same(mma_b(2), lambda _, t, i: t * 2 + (i & 1) + (8 if i >= 2 else 0), lambda g, t, i: g)
+    assert same(mma_b(1), lambda _, t, i: t * 4 + (i & 3) + (16 if i >= 4 else 0), lambda g, t, i: g)
+    assert same(mma_b(4), lambda _, t, i: t + (4 if i else 0), lambda g, t, i: g)
 
 
 def test_accumulators():
@@ -83,7 +83,7 @@ def test_accumulators():
 def test_matrices():
     # thread t holds elements 2*(t % 4) and + 1 of row t / 4, and with .trans those of column t / 4
     assert same(matrices(4), lambda g, _, i: g + i // 2 * 8, lambda _, t, i: t * 2 + (i & 1))
-    assert same(matrices(2, transpose=True), lambda _, t, i: t * 2 + (i & 1) + i // 2 * 8, lambda g, *_: g)
+    assert same(matrices(2, transpose=True), lambda _, t, i: t * 2 + (i & 1) + i // 2 * 8, lambda g, t, i: g)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -82,16 +82,19 @@ def test_what_nothing_reads_is_removed_with_what_it_alone_reads() -> None:
     assert fusion.tensors() == (x, a, b), "an output stays, and what it reads"
 
 
+REFUSED_OUTPUTS: list[tuple[Callable[[tf.Fusion, tf.TensorView, tf.TensorView], object], str]] = [
+    (lambda f, x, b: f.add_output(3), "3 is not a tensor"),
+    (lambda f, x, b: f.add_output(chain()[1][1]), "tv1 belongs to fusion 'f'"),
+    (lambda f, x, b: f.add_output(b, name="x"), "there is already a value named 'x'"),
+    (lambda f, x, b: f.add_output(name="y"), "one name, 'y', for 0 outputs"),
+]
+
+
 @pytest.mark.parametrize(
     ("give", "reason"),
-    [
-        (lambda f, x, b: f.add_output(3), "3 is not a tensor"),
-        (lambda f, x, b: f.add_output(chain()[1][1]), "tv1 belongs to fusion 'f'"),
-        (lambda f, x, b: f.add_output(b, name="x"), "there is already a value named 'x'"),
-        (lambda f, x, b: f.add_output(name="y"), "one name, 'y', for 0 outputs"),
-    ],
+    REFUSED_OUTPUTS,
 )
-def test_outputs_that_are_refused_change_nothing(give: Callable[..., None], reason: str) -> None:
+def test_outputs_that_are_refused_change_nothing(give: Callable[[tf.Fusion, tf.TensorView, tf.TensorView], object], reason: str) -> None:
     fusion, (x, _, b, _) = chain()
     with pytest.raises(FusionError) as caught:
         give(fusion, x, b)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.tasks import Group, Node
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
@@ -97,42 +98,33 @@ def test_tasks_that_are_lawful_only_together() -> None:
     check_round_trip(fusion)
 
 
-UNARY = cast(
-    "tuple[Callable[..., Any], ...]",
-    (
-        tf.sin,
-        tf.neg,
-        tf.exp,
-        tf.copy,
-        lambda x: tf.sum(x, 0),
-        lambda x: tf.sum(x, -1, keepdims=True),
-        lambda x: tf.softmax(x, -1),
-        lambda x: tf.flip(x),
-        lambda x: tf.cumsum(x, -1),
-        lambda x: tf.take(x, tf.argmax(x, 0), 0),
-    ),
+UNARY: tuple[Callable[[TensorView], TensorView], ...] = (
+    tf.sin,
+    tf.neg,
+    tf.exp,
+    tf.copy,
+    lambda x: tf.sum(x, 0),
+    lambda x: tf.sum(x, -1, keepdims=True),
+    lambda x: tf.softmax(x, -1),
+    lambda x: tf.flip(x),
+    lambda x: tf.cumsum(x, -1),
+    lambda x: tf.take(x, tf.argmax(x, 0), 0),
 )
-SHAPING = cast(
-    "tuple[Callable[..., Any], ...]",
-    (
-        lambda x: tf.permute(x, tuple(reversed(range(x.ndim)))),
-        lambda x: tf.expand_dims(x, 0),
-        lambda x: tf.reshape(x, (-1,)),
-        lambda x: tf.pad(x, [(1, 2)] * x.ndim),
-        lambda x: tf.mul(tf.cast(x, float16), 2.5),
-        lambda x: x[..., 1:] if x.ndim else x[...],
-    ),
+SHAPING: tuple[Callable[[TensorView], TensorView], ...] = (
+    lambda x: tf.permute(x, tuple(reversed(range(x.ndim)))),
+    lambda x: tf.expand_dims(x, 0),
+    lambda x: tf.reshape(x, (-1,)),
+    lambda x: tf.pad(x, [(1, 2)] * x.ndim),
+    lambda x: tf.mul(tf.cast(x, float16), 2.5),
+    lambda x: x[..., 1:] if x.ndim else x[...],
 )
-BINARY = cast(
-    "tuple[Callable[..., Any], ...]",
-    (
-        tf.add,
-        tf.div,
-        lambda a, b: tf.cat([a, b], 0),
-        lambda a, b: tf.cat([a, b], 0, form=tf.CatForm.SCATTER),
-        tf.matmul,
-        lambda a, b: tf.where(tf.gt(a, 0), b, 1.0),
-    ),
+BINARY: tuple[Callable[[TensorView, TensorView], TensorView], ...] = (
+    tf.add,
+    tf.div,
+    lambda a, b: tf.cat([a, b], 0),
+    lambda a, b: tf.cat([a, b], 0, form=tf.CatForm.SCATTER),
+    tf.matmul,
+    lambda a, b: tf.where(tf.gt(a, 0), b, 1.0),
 )
 
 

@@ -220,7 +220,8 @@ def test_registers() -> None:
 
 
 def fields_of(cls: type) -> set[str]:
-    return {f.name for f in fields(cls)} if is_dataclass(cls) else set(cls.__slots__)
+    slots: tuple[str, ...] = getattr(cls, "__slots__", ())
+    return {f.name for f in fields(cls)} if is_dataclass(cls) else {*slots}
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,19 @@ def test_bound_axes_in_brackets() -> None:
     assert reader.bracketed(reader.axis) == ()
 
 
+REFUSED: list[tuple[Callable[[FusionReader], object], str, str]] = [
+    (FusionReader.tensor_name, "3", "expected the name of a tensor, found '3'"),
+    (FusionReader.axis, "tv0.a0", "'tv0.a0' is not a name of an axis: it has a dot"),
+    (FusionReader.bound_axis, "a0:TIDw", "there is no parallel type 'TIDw'"),
+    (lambda r: r.name("tensor"), '"\\x"', "'\"\\x\"' is not a string: the escapes are those of JSON"),
+    (lambda r: r.bracketed(r.axis), "[a0 a1]", "expected ']', found 'a1'"),
+    (lambda r: r.some(r.axis), "a0,", "expected an axis, found end of text"),
+]
+
+
 @pytest.mark.parametrize(
     ("take", "text", "reason"),
-    [
-        (FusionReader.tensor_name, "3", "expected the name of a tensor, found '3'"),
-        (FusionReader.axis, "tv0.a0", "'tv0.a0' is not a name of an axis: it has a dot"),
-        (FusionReader.bound_axis, "a0:TIDw", "there is no parallel type 'TIDw'"),
-        (lambda r: r.name("tensor"), '"\\x"', "'\"\\x\"' is not a string: the escapes are those of JSON"),
-        (lambda r: r.bracketed(r.axis), "[a0 a1]", "expected ']', found 'a1'"),
-        (lambda r: r.some(r.axis), "a0,", "expected an axis, found end of text"),
-    ],
+    REFUSED,
 )
 def test_what_is_refused(take: Callable[[FusionReader], Any], text: str, reason: str) -> None:
     with pytest.raises(ParseError) as caught:

@@ -244,7 +244,10 @@ def test_the_kind_follows_owners() -> None:
     assert group.kind is GroupKind.VERTICAL
 
 
-@pytest.mark.parametrize("change", [lambda f, v: f.add_output(v), lambda f, v: v.set_memory_type(MemoryType.Shared)])
+STORED: list[Callable[[Fusion, TensorView], object]] = [lambda f, v: f.add_output(v), lambda f, v: v.set_memory_type(MemoryType.Shared)]
+
+
+@pytest.mark.parametrize("change", STORED)
 def test_the_kind_follows_a_view_that_gets_storage(change: Callable[[Fusion, TensorView], object]) -> None:
     with Fusion() as fusion:
         view = tf.permute(tf.define_tensor([8, 4]), (1, 0))

@@ -25,7 +25,8 @@ def names(thing: object) -> set[str]:
     if isinstance(thing, Expr):
         return set(thing.free)
     if isinstance(thing, tuple | list):
-        return set[str]().union(*map(names, thing))
+        parts: list[object] = [*thing]
+        return set[str]().union(*map(names, parts))
     if is_dataclass(thing):
         return set[str]().union(*(names(getattr(thing, f.name)) for f in fields(thing)))
     return set()

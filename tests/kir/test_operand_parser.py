@@ -28,16 +28,19 @@ def test_only_what_begins_a_literal_is_at_one() -> None:
     assert not any(KernelReader(text).at_literal() for text in ("x", "(3)", "infinite"))
 
 
+REFUSED: list[tuple[Callable[[KernelReader], object], str, str]] = [
+    (KernelReader.dtype, "float33", "there is no dtype 'float33'\nhelp: did you mean 'float32'?"),
+    (lambda r: r.name("a name"), "FOR", "'FOR' is a word of the grammar, not a name"),
+    (lambda r: r.name("a name"), "3", "expected a name, found '3'"),
+    (lambda r: r.number("width"), "width x", "expected an integer, found 'x'"),
+    (lambda r: r.string("a file"), "x", "expected a file in quotes, found 'x'"),
+    (lambda r: r.expressions("(", ")"), "(3 4)", "expected ',', found '4'"),
+]
+
+
 @pytest.mark.parametrize(
     ("take", "text", "reason"),
-    [
-        (KernelReader.dtype, "float33", "there is no dtype 'float33'\nhelp: did you mean 'float32'?"),
-        (lambda r: r.name("a name"), "FOR", "'FOR' is a word of the grammar, not a name"),
-        (lambda r: r.name("a name"), "3", "expected a name, found '3'"),
-        (lambda r: r.number("width"), "width x", "expected an integer, found 'x'"),
-        (lambda r: r.string("a file"), "x", "expected a file in quotes, found 'x'"),
-        (lambda r: r.expressions("(", ")"), "(3 4)", "expected ',', found '4'"),
-    ],
+    REFUSED,
 )
 def test_what_is_refused(take: Callable[[KernelReader], Any], text: str, reason: str) -> None:
     with pytest.raises(ParseError) as caught:

@@ -210,7 +210,7 @@ def test_all_blocks_of_a_cluster_meet_or_none() -> None:
         sums = [tf.sum(x * k, axis=[0, 1]) for k in (2.0, 3.0)]
         for y in sums:
             fusion.add_output(y)
-    nodes = []
+    nodes: list[tf.Task] = []
     for y in sums:
         bind(y, CX, TX)
         product = next(tv for tv in fusion.tensors() if any(use.output is y for use in tv.uses) and not tv.is_input)

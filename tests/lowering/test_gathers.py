@@ -153,9 +153,10 @@ def test_other_atoms_do_not_gather() -> None:
         y.set_atom(tf.atoms.TMA_LOAD, (1,))
 
 
-@pytest.mark.parametrize(
-    "view", [lambda x: tf.flip(x, 0), lambda x: x[1::2], lambda x: x.T, lambda x: tf.reshape(x, [4, 3, 6])], ids=["flip", "slice", "T", "reshape"]
-)
+VIEWS: list[Callable[[tf.TensorView], tf.TensorView]] = [lambda x: tf.flip(x, 0), lambda x: x[1::2], lambda x: x.T, lambda x: tf.reshape(x, [4, 3, 6])]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=["flip", "slice", "T", "reshape"])
 def test_views_of_the_table_and_of_the_result(view: Callable[[tf.TensorView], tf.TensorView]) -> None:
     with tf.Fusion("views") as fusion:
         x, i = tf.define_tensor([12, 6], name="x"), tf.define_tensor([2, 3], tf.int32, name="i")

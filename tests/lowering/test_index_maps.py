@@ -75,7 +75,10 @@ def dealt(tv: tf.TensorView) -> None:
     tv.axis(1).parallelize(P.BIDx)
 
 
-@pytest.mark.parametrize("schedule", [lambda tv: None, bound(P.TIDy, P.TIDx), tails, nested_tails, merged, dealt])
+SCHEDULES: list[Callable[[tf.TensorView], object]] = [lambda tv: None, bound(P.TIDy, P.TIDx), tails, nested_tails, merged, dealt]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_element_once(schedule: Callable[[tf.TensorView], object]) -> None:
     state = one(5, 7, schedule=schedule)
     (tv,) = state.fusion.outputs

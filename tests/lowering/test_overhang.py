@@ -79,8 +79,11 @@ def test_readers_find_zeros_only_where_there_are_some(name: str, through: bool) 
         agree(of(12, nest, f, g, layout, "serial", READERS[name], through), (12,))
 
 
+MATHS: list[Callable[[TensorView], TensorView]] = [lambda x: tf.softmax(x, axis=1), lambda x: x / tf.sum(x * x, axis=1, keepdims=True)]
+
+
 @pytest.mark.parametrize("shape", [(3, 12), (5, 7), (4, 2)])
-@pytest.mark.parametrize("math", [lambda x: tf.softmax(x, axis=1), lambda x: x / tf.sum(x * x, axis=1, keepdims=True)], ids=["softmax", "norm"])
+@pytest.mark.parametrize("math", MATHS, ids=["softmax", "norm"])
 @pytest.mark.parametrize("inlined", [False, True])
 def test_rows(math: Callable[[TensorView], TensorView], shape: tuple[int, int], inlined: bool) -> None:
     with Fusion("rows") as fusion:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,21 @@ import pytest
 from taskfuse.dtypes import as_dtype
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import copy as copied
 from taskfuse.ops import define_tensor
+from tests.calls import Of
 
 torch: Any = pytest.importorskip("torch")
 
 Array = Any
+Build = Of[TensorView, TensorView | Sequence[TensorView]]
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(0, 3, 60), [0, -0.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3, -3, 6, 1]]).astype(np.float32)
 """Numbers and special values."""
 
 
-def results(build: Callable[..., Any], *arrays: Array) -> list[Array]:
+def results(build: Build, *arrays: Array) -> list[Array]:
     """What ``build`` makes of inputs like ``arrays``, evaluated on them."""
     with Fusion("test") as fusion:
         made: Any = build(*(define_tensor(a.shape, as_dtype(a.dtype)) for a in arrays))
@@ -32,7 +35,7 @@ def results(build: Callable[..., Any], *arrays: Array) -> list[Array]:
     return list(evaluate(fusion, arrays))
 
 
-def check(build: Callable[..., Any], reference: Callable[..., Any], *arrays: Array, rtol: float = 2e-6, atol: float = 1e-6) -> None:
+def check(build: Build, reference: Of[Any, Any], *arrays: Array, rtol: float = 2e-6, atol: float = 1e-6) -> None:
     """Check that ``build`` gives what ``reference`` gives of the same tensors of torch: dtypes, shapes, elements; NaN where it has NaN."""
     wanted: Any = reference(*(torch.from_numpy(a) for a in arrays))
     found = results(build, *arrays)

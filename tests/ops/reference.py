@@ -13,6 +13,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import NATIVE, Values
+from tests.calls import Math
 from tests.errors import text_of
 
 Array = npt.NDArray[Any]
@@ -31,8 +32,8 @@ def evaluated(build: Callable[[TensorView], TensorView], x: Array, /, *, shapes:
 @overload
 def evaluated(build: Callable[[TensorView, TensorView], TensorView], x: Array, y: Array, /, *, shapes: Shapes = None, values: Values = NATIVE) -> Array: ...
 @overload
-def evaluated(build: Callable[..., TensorView], *arrays: Array, shapes: Shapes = None, values: Values = NATIVE) -> Array: ...
-def evaluated(build: Callable[..., TensorView], *arrays: Array, shapes: Shapes = None, values: Values = NATIVE) -> Array:
+def evaluated(build: Math, *arrays: Array, shapes: Shapes = None, values: Values = NATIVE) -> Array: ...
+def evaluated(build: Math, *arrays: Array, shapes: Shapes = None, values: Values = NATIVE) -> Array:
     """``build`` called on inputs like ``arrays`` (static shapes unless given), evaluated on them."""
     with Fusion("test") as fusion:
         inputs = [tf.define_tensor(s, as_dtype(a.dtype)) for s, a in zip(shapes or [a.shape for a in arrays], arrays, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import DTypeError, ShapeError
+from tests.calls import Of
 
 Pair = tuple[tf.TensorView, ...]
 
@@ -19,7 +20,7 @@ def given(shape: tuple[int, ...] = (3, 13)) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal(shape).astype(np.float32), rng.uniform(0.2, 1.1, shape).astype(np.float32)
 
 
-def made(build: Callable[..., Any], *args: np.ndarray) -> tuple[np.ndarray, ...]:
+def made(build: Of[tf.TensorView, tf.TensorView | tuple[tf.TensorView, ...]], *args: np.ndarray) -> tuple[np.ndarray, ...]:
     with tf.Fusion() as fusion:
         found: Any = build(*(tf.define_tensor(a.shape) for a in args))
         fusion.add_output(*(cast("tuple[tf.TensorView, ...]", found) if isinstance(found, tuple) else (found,)))
@@ -62,7 +63,7 @@ def test_the_order_of_ranges_is_kept() -> None:
         return tuple(a[2 * i] * b[j] + a[2 * i + 1] * b[2 + j] for i in range(2) for j in range(2))
 
     matrices = np.random.default_rng(2).standard_normal((4, 11)).astype(np.float32)
-    found = made(lambda *m: tf.associative_scan(product, *m), *matrices)
+    found = made(partial(tf.associative_scan, product), *matrices)
     whole = np.eye(2)
     for t in range(11):
         whole = whole @ matrices[:, t].reshape(2, 2)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,9 @@ def aligned(dtype: tf.DType = tf.float32, groups: int = 3, rows: int = 12, k: in
     return fusion
 
 
+Array = npt.NDArray[Any]
+
+
 def arguments(fusion: tf.Fusion, table: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(len(table))
     shapes = [tuple(int(str(e)) for e in tv.shape) for tv in fusion.inputs]
@@ -45,9 +50,9 @@ def arguments(fusion: tf.Fusion, table: list[int]) -> tuple[np.ndarray, np.ndarr
     return a, b, np.array(table, np.int32)
 
 
-def masked_rows(a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    whole = a.astype(np.float32) @ b.astype(np.float32)
-    return np.where(np.arange(a.shape[1])[:, None] < np.clip(counts, 0, a.shape[1])[:, None, None], whole, 0)
+def masked_rows(a: Array, b: Array, counts: Array) -> Array:
+    whole, rows = a.astype(np.float32) @ b.astype(np.float32), int(a.shape[1])
+    return np.where(np.arange(rows)[:, None] < np.clip(counts, 0, rows)[:, None, None], whole, 0)
 
 
 def tiled_rows(a: np.ndarray, b: np.ndarray, groups: np.ndarray, tile: int) -> np.ndarray:
@@ -125,7 +130,7 @@ TABLES: dict[str, dict[str, list[int]]] = {
     "tiled": {EMPTY: [-1] * 256, FULL: [1] * 128 + [0] * 128, RANDOM: [0] * 70 + [-1] * 58 + [1] * 128, "hostile": [7, -9] * 128},
     "aligned": {EMPTY: [0, 0, 0], FULL: [0, 128, 256], RANDOM: [0, 100, 130], "hostile": [300, -4, 7]},
 }
-FORMS: dict[str, tuple[Callable[[], tf.Fusion], Callable[..., np.ndarray]]] = {
+FORMS: dict[str, tuple[Callable[[], tf.Fusion], Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]]] = {
     "masked": (lambda: masked(tf.bfloat16, 2, 150, 128, 64), masked_rows),
     "tiled": (lambda: tiled(tf.bfloat16, 2, 256, 128, 64, 128), lambda a, b, t: tiled_rows(a, b, t, 128)),
     "aligned": (lambda: aligned(tf.bfloat16, 2, 256, 128, 64, 128), lambda a, b, t: aligned_rows(a, b, t, 128)),

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES
+from taskfuse.ir.tensor import TensorView
 from tests.ops.reference import Array, evaluated, message, numbers
 
 SHAPES = [(4, 6), (1, 5), (3, 0), (0, 4), (1, 1), (2, 3, 4)]
 
 
-def same(build: Callable[..., Any], expected: Array, *arrays: Array) -> None:
-    found = evaluated(build, *arrays)
+def same(build: Callable[[TensorView], TensorView], expected: Array, x: Array) -> None:
+    found = evaluated(build, x)
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)

@@ -1,6 +1,6 @@
 """The table of ops: what is made from it, and what it claims."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,15 @@ def test_every_public_name_of_the_ops_has_a_row_and_every_row_is_public() -> Non
 def test_no_name_of_torch_belongs_to_two_ops() -> None:
     names = [name for row in OPS.values() for name in row.torch]
     assert len(set(names)) == len(names)
+
+
+def spread(join: Callable[[Sequence[TensorView]], TensorView]) -> Callable[..., TensorView]:
+    """A function of a sequence of tensors as one of each of them."""
+
+    def joined(*tensors: TensorView) -> TensorView:
+        return join(tensors)
+
+    return joined
 
 
 def _wide(x: TensorView) -> tf.DType:
@@ -102,10 +111,10 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "nanmedian": lambda x: tf.nanmedian(x, 0)[0],
     "aminmax": lambda x: tf.aminmax(x)[0],
     "quantile": lambda x: tf.quantile(x, 0.5),
-    "hstack": lambda *x: tf.hstack(x),
-    "vstack": lambda *x: tf.vstack(x),
-    "dstack": lambda *x: tf.dstack(x),
-    "column_stack": lambda *x: tf.column_stack(x),
+    "hstack": spread(tf.hstack),
+    "vstack": spread(tf.vstack),
+    "dstack": spread(tf.dstack),
+    "column_stack": spread(tf.column_stack),
     "meshgrid": lambda x: tf.meshgrid(x[0])[0],
     "unbind": lambda x: tf.unbind(x)[0],
     "pixel_shuffle": lambda x: tf.pixel_shuffle(tf.reshape(x, [4, 1, 1]), 2),
@@ -138,6 +147,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "segment_sum": lambda x, at: tf.segment_sum(x, at[0], 3),
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
+    "scaled_matmul": lambda a, b: tf.scaled_matmul(a, b, tf.define_tensor((), dtype=float32), tf.define_tensor((), dtype=float32)),
     "grouped_matmul": lambda a, b: tf.grouped_matmul(a, tf.reshape(b, [1, 2, 2]), tf.table("offsets", 2, 2, rising=True)),
     "grouped_matmul_masked": lambda a, b: tf.grouped_matmul_masked(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2]), tf.table("counts", 1, 2)),
     "grouped_matmul_tiled": lambda a, b: tf.grouped_matmul_tiled(a, tf.reshape(b, [1, 2, 2]), tf.table("groups", 2, 0, low=-1), tile=2),
@@ -150,10 +160,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     **{name: getattr(tf, name) for name in ("cumsum", "cumprod", "cummax", "cummin")},
     **ON_ONE,
     **ON_TWO,
-    "scaled_matmul": lambda a, b: tf.scaled_matmul(a, b, tf.define_tensor((), dtype=float32), tf.define_tensor((), dtype=float32)),
     "einsum": lambda *x: tf.einsum(",".join(["ij"] * len(x)) + "->ij", *x),
-    "cat": lambda *x: tf.cat(x),
-    "stack": lambda *x: tf.stack(x),
+    "cat": spread(tf.cat),
+    "stack": spread(tf.stack),
 }
 OPERANDS = {
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce", "index_add", "index_put", "segment_sum"), 2),

@@ -1,7 +1,7 @@
 """Running totals against NumPy."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_extremes_so_far_and_where_they_are(dtype: str) -> None:
             expected = ufunc.accumulate(x, axis)
             np.testing.assert_array_equal(values, expected)
             is_extreme = (x == expected) | (x != x)
-            place = cast("Any", np.expand_dims(np.arange(x.shape[axis]), 1 - axis))
+            place = np.expand_dims(np.arange(int(x.shape[axis])), 1 - axis)
             np.testing.assert_array_equal(indices, np.maximum.accumulate(np.where(is_extreme, place, 0), axis))
 
 

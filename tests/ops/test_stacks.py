@@ -1,5 +1,7 @@
 """Stacks, grids, turns, pixels and channels, against torch."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -21,20 +23,21 @@ def test_stacks(name: str, x: np.ndarray) -> None:
 
 @pytest.mark.parametrize("indexing", ["xy", "ij"])
 def test_meshgrid(indexing: str) -> None:
-    check(lambda *x: tf.meshgrid(*x, indexing=indexing), lambda *x: torch.meshgrid(*x, indexing=indexing), V, W, V[:2])
+    check(partial(tf.meshgrid, indexing=indexing), partial(torch.meshgrid, indexing=indexing), V, W, V[:2])
 
 
 def test_slices_and_dimensions() -> None:
     check(lambda x: tf.unbind(x, 1), lambda x: torch.unbind(x, 1), M)
     for name in ("atleast_1d", "atleast_2d"):
-        check(lambda *x, name=name: [getattr(tf, name)(v) for v in x], lambda *x, name=name: getattr(torch, name)(*x), V, A, np.ones((), np.float32))
+        for array in (V, A, np.ones((), np.float32)):
+            check(getattr(tf, name), getattr(torch, name), array)
 
 
 def test_turns() -> None:
     check(tf.fliplr, torch.fliplr, M)
     check(tf.flipud, torch.flipud, M)
     for k in range(-1, 4):
-        check(lambda x, k=k: tf.rot90(x, k, (1, 2)), lambda x, k=k: torch.rot90(x, k, (1, 2)), M)
+        check(partial(tf.rot90, k=k, axes=(1, 2)), partial(torch.rot90, k=k, dims=(1, 2)), M)
 
 
 def test_pixels_and_channels() -> None:

@@ -1,8 +1,12 @@
 """Unswitch: tiles that no condition cuts make no choices; what is no such nest, or does not pay, stays."""
 
+from dataclasses import replace
+
 import pytest
 
-from taskfuse.kir import parse_kernel, verify_kernel
+from taskfuse.kir import map_stmts, parse_kernel, verify_kernel
+from taskfuse.kir import walk as statements
+from taskfuse.location import Location
 from taskfuse.passes.unswitch import Unswitch
 
 HEAD = """\
@@ -25,6 +29,13 @@ def unswitched(body: str) -> str:
     kernel = Unswitch().run(parse_kernel(HEAD + body))
     verify_kernel(kernel)
     return str(kernel).split("\n\n", 1)[1]
+
+
+def test_the_branch_comes_from_the_line_of_its_nest() -> None:
+    here = Location("model.py", 7)
+    kernel = parse_kernel(HEAD + walk("16*i + j < N"))
+    found = Unswitch().run(replace(kernel, body=map_stmts(kernel.body, lambda s: replace(s, location=here))))
+    assert {s.location for s in statements(found)} == {here}
 
 
 def walk(condition: str) -> str:

@@ -44,7 +44,7 @@ def compiled(fusion: tf.Fusion) -> Admitted:
     return run
 
 
-def agrees(run: Callable[..., tuple[Any, ...]], fusion: tf.Fusion, n: int, m: int) -> None:
+def agrees(run: Callable[[Any], tuple[Any, ...]], fusion: tf.Fusion, n: int, m: int) -> None:
     x = array(n, m)
     with np.errstate(all="ignore"):
         (found,), (wanted,) = run(x), fusion.evaluate(x)
@@ -96,7 +96,7 @@ def test_an_extent_that_is_0_or_1() -> None:
 def test_arguments_by_name_that_do_not_fit_and_pickles() -> None:
     fusion = of_matrix(MATH["softmax"])
     run = pickle.loads(pickle.dumps(compiled(fusion)))
-    agrees(lambda x: run(x=x), fusion, 2, 0)
+    agrees(lambda given: run(x=given), fusion, 2, 0)
     with pytest.raises(InputError, match="has 1 axes, not 2"):
         run(array(3))
     assert repr(run) == "Admitted('emptied', 1 others, backend='sim')"

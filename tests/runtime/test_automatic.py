@@ -16,6 +16,7 @@ from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
+from tests.calls import always
 from tests.runtime.simulated import scaled
 from tests.schedulers.fusions import tensor
 from tests.schedulers.tried import built
@@ -53,8 +54,9 @@ def test_one_kernel_and_its_schedule() -> None:
     assert make.made == ["fusion"]
     assert run.schedule is not None
     assert run.schedule.scheduler == "pointwise"
-    assert isinstance(run.schedule, Chosen)
-    assert run.schedule.count is not None  # what its kernel does was counted
+    schedule = run.schedule
+    assert isinstance(schedule, Chosen)
+    assert schedule.count is not None  # what its kernel does was counted
 
 
 def test_several_kernels_are_a_chain_of_what_was_made() -> None:
@@ -153,7 +155,7 @@ def test_machine_code_is_made_of_the_kernels_that_run(monkeypatch: pytest.Monkey
         return choose_segments(fusion, **options)
 
     monkeypatch.setattr(CompiledKernel, "check_code", check)
-    monkeypatch.setattr("taskfuse.cuda.fit.compile_ahead", lambda *_: None)
+    monkeypatch.setattr("taskfuse.cuda.fit.compile_ahead", always(None))
     monkeypatch.setattr(automatic, "choose_segments", search)
     make = maker()
     object.__setattr__(make, "backend", "cuda")

@@ -21,6 +21,7 @@ from taskfuse.runtime import automatic, decision_cache, kernel, proof, specializ
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
 from taskfuse.target import H100, H200
+from tests.calls import always
 
 
 def one(scale: float = 2.0) -> tf.Fusion:
@@ -56,7 +57,12 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     def noted(module: object, name: str) -> None:
         real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *args, **options: found.append(name) or real(*args, **options))
+
+        def call(*args: Any, **options: Any) -> Any:
+            found.append(name)
+            return real(*args, **options)
+
+        monkeypatch.setattr(module, name, call)
 
     noted(kernel, "lower")
     noted(automatic, "choose_segments")
@@ -178,7 +184,7 @@ def test_settings_that_turn_it_off(work: list[str], monkeypatch: pytest.MonkeyPa
 def test_another_state_of_the_package_remembers_nothing(work: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     tf.compile(one(), backend="sim")
     work.clear()
-    monkeypatch.setattr(decision_cache, "sources", lambda settings: Sources("another", "another"))
+    monkeypatch.setattr(decision_cache, "sources", always(Sources("another", "another")))
     tf.compile(one(), backend="sim")
     assert {"lower", "choose_segments"} <= set(work)
 
@@ -187,7 +193,7 @@ def test_a_verdict_counts_for_its_text_and_checker_alone(work: list[str], monkey
     tf.compile(one(), backend="sim")
     another_process(monkeypatch)
     work.clear()
-    monkeypatch.setattr(proof, "sources", lambda settings: Sources("any", "another"))
+    monkeypatch.setattr(proof, "sources", always(Sources("any", "another")))
     tf.compile(one(), backend="sim")
     assert "verify" in work
 

@@ -78,7 +78,10 @@ def test_compiling_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.now += 1.5
         return clock.now
 
-    monkeypatch.setattr(automatic, "Progress", lambda what: Progress(what, "1", stream, ticking))
+    def shown(what: str) -> Progress:
+        return Progress(what, "1", stream, ticking)
+
+    monkeypatch.setattr(automatic, "Progress", shown)
     with tf.Fusion("sums") as fusion:
         x = tf.define_tensor([64, 64])
         fusion.add_output(tf.sum(x, axis=0), tf.sum(tf.exp(x), axis=1))

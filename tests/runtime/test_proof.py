@@ -14,6 +14,7 @@ from taskfuse.errors import ProofError
 from taskfuse.kir import Kernel
 from taskfuse.runtime import proof
 from taskfuse.runtime.kernel import CompiledKernel
+from tests.calls import always
 
 RING = (Path(__file__).parents[1] / "kernels" / "ring.kir").read_text(encoding="utf-8")
 WITHOUT_WAIT = RING.replace("WAIT empty[p.slot] parity p.parity", "PASS")
@@ -81,7 +82,7 @@ def test_what_was_proved_is_remembered(calls: list[str], monkeypatch: pytest.Mon
 def test_a_changed_checker_has_proved_nothing(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     tf.compile(tf.parse_kernel(RING), backend="sim")
     monkeypatch.setattr(proof, "_known", {})
-    monkeypatch.setattr(proof, "sources", lambda settings: Sources("any", "another"))
+    monkeypatch.setattr(proof, "sources", always(Sources("any", "another")))
     tf.compile(tf.parse_kernel(RING), backend="sim")
     assert calls == ["ring", "ring"]
 

@@ -229,7 +229,11 @@ def test_random_cascades_that_end() -> None:
     assert sum(any(isinstance(e, Reduction) and e.ends for e in fusion.exprs()) for fusion in made) > 4
 
 
-def ends(condition: Callable[..., Any], **options: int) -> list[int] | None:
+Condition = Callable[[Any, Any, Any], Any]
+"""Which columns j of batches b and rows i are kept: a tensor of tensors, an array of arrays."""
+
+
+def ends(condition: Condition, **options: int) -> list[int] | None:
     """The chunks of 4 that walks take of which a mask leaves some of 50 columns j of each of 3 batches b and 16 rows i; ``None``: all, whatever it leaves."""
     with tf.Fusion() as fusion:
         x = tf.define_tensor([3, "M", "N"], name="x")
@@ -243,14 +247,14 @@ def ends(condition: Callable[..., Any], **options: int) -> list[int] | None:
     return None if found is None else [int(evaluate(found, {"i0": b, "i1": i, "M": 16, "N": 50})) for b in range(3) for i in range(16)]
 
 
-def needed(condition: Callable[..., Any], rows: int) -> list[int]:
+def needed(condition: Condition, rows: int) -> list[int]:
     """The chunks of which something is left for a row of each block of ``rows``."""
     b, i, j = np.mgrid[:3, :16, :50]
     last = np.where(condition(b, i, j), j + 1, 0).max(axis=2).reshape(3, -1, rows).max(axis=2)
     return (-(-np.repeat(last, rows, axis=1) // 4)).ravel().tolist()
 
 
-ALONG: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
+ALONG: dict[str, tuple[Condition, dict[str, int]]] = {
     "the rows alone": (lambda b, i, j: j < i + 1, {}),
     "rows and batches": (lambda b, i, j: j < i + b * 8, {"along": 1}),
     "batches alone": (lambda b, i, j: j < b * 8, {"along": 1}),
@@ -318,15 +322,18 @@ def test_a_refused_cascade_changes_nothing() -> None:
     assert str(fusion) == before
 
 
+TRANSFORMS: list[tuple[str, Callable[[tf.TensorView], object]]] = [
+    ("rfactor", lambda tv: tv.rfactor([2])),
+    ("chunk_reduction", lambda tv: tv.chunk_reduction(2, 2)),
+    ("split_reduction", lambda tv: tv.split_reduction(2, 2)),
+    ("recompute", lambda tv: tv.recompute([tv.uses[0].output])),
+    ("cascade", lambda tv: tf.cascade([tv], 2)),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "call"),
-    [
-        ("rfactor", lambda tv: tv.rfactor([2])),
-        ("chunk_reduction", lambda tv: tv.chunk_reduction(2, 2)),
-        ("split_reduction", lambda tv: tv.split_reduction(2, 2)),
-        ("recompute", lambda tv: tv.recompute([tv.uses[0].output])),
-        ("cascade", lambda tv: tf.cascade([tv], 2)),
-    ],
+    TRANSFORMS,
 )
 def test_terms_of_a_rescaled_sum_stay_in_order(name: str, call: Callable[[tf.TensorView], object]) -> None:
     fusion, reductions = attention()

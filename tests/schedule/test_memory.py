@@ -62,21 +62,24 @@ def test_allocation_of_given_axes() -> None:
     assert a.schedule.allocation == a.logical
 
 
+REFUSED: list[tuple[Callable[[TensorView], list[Axis | AxisRef]], str]] = [
+    (lambda a: [a.loop[0], a.loop[0]], "the axis of extent S is given twice"),
+    (lambda a: [a.loop[0], a.loop[1]], "the axis of extent 4 is missing\nhelp: give every axis of a split or swizzle, or none"),
+    (lambda a: [a.logical[1]], "logical axis 0 (extent S) is not covered\nhelp: derive the axes from the logical axes [S, 8]"),
+    (
+        lambda a: [a.logical[0], a.logical[1], a.loop[1], a.loop[2]],
+        "the axis of extent 8 is covered twice\nhelp: give an axis, or those that it was split into",
+    ),
+    (
+        lambda a: [a.logical[0], a.logical[1], a.fusion.inputs[0].logical[1]],
+        "the axis of extent 8 is not an axis of it: tv1 has no element per index of it\nhelp: derive the axes from the logical axes [S, 8]",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("axes", "text"),
-    [
-        (lambda a: [a.loop[0], a.loop[0]], "the axis of extent S is given twice"),
-        (lambda a: [a.loop[0], a.loop[1]], "the axis of extent 4 is missing\nhelp: give every axis of a split or swizzle, or none"),
-        (lambda a: [a.logical[1]], "logical axis 0 (extent S) is not covered\nhelp: derive the axes from the logical axes [S, 8]"),
-        (
-            lambda a: [a.logical[0], a.logical[1], a.loop[1], a.loop[2]],
-            "the axis of extent 8 is covered twice\nhelp: give an axis, or those that it was split into",
-        ),
-        (
-            lambda a: [a.logical[0], a.logical[1], a.fusion.inputs[0].logical[1]],
-            "the axis of extent 8 is not an axis of it: tv1 has no element per index of it\nhelp: derive the axes from the logical axes [S, 8]",
-        ),
-    ],
+    REFUSED,
 )
 def test_refused(axes: Callable[[TensorView], list[Axis | AxisRef]], text: str) -> None:
     _, a, _ = pair("S", 8)

@@ -1,5 +1,6 @@
 """pack_factors: the math stays, for layouts, dtypes, batches, shared factors, symbolic extents; kernels of it are proved; refused with a reason."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.scalar import Expr
 from taskfuse.ir.values import MODULAR
+from tests.calls import unchecked
 
 RNG = np.random.default_rng(0)
 
@@ -77,7 +80,11 @@ def test_a_factor_that_ends_early_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
     import taskfuse.schedule.pack_factors as module
 
     lt = module.lt
-    monkeypatch.setattr(module, "lt", lambda a, b: lt(a, b - 1))
+
+    def short(a: Expr, b: Expr) -> Expr:
+        return lt(a, b - 1)
+
+    monkeypatch.setattr(module, "lt", short)
     fusion, z = product(7)
     for made in z.pack_factors(2, 8):
         made.set_memory_type(tf.MemoryType.Global)
@@ -92,21 +99,24 @@ def test_products_in_tasks_keep_their_tasks() -> None:
     fusion.check()
 
 
+REFUSED: list[tuple[Callable[[tf.TensorView], object], str]] = [
+    (lambda z: z.pack_factors(0, 8), "axis 0 of tv3 is not a reduction axis"),
+    (lambda z: z.pack_factors(2, 0), "a multiple of 0"),
+    (lambda z: z.pack_factors(2, 8, [0]), "8 does not divide the axis of 7, and an operand has no zeros past its end"),
+    (lambda z: z.pack_factors(2, 8, [2]), "it has no operand 2"),
+    (lambda z: z.pack_factors(2, 8, unchecked(3)), "it has no operand 3"),
+    (lambda z: z.pack_factors(2, 8, unchecked([[0]])), "it has no operand [0]"),
+    (lambda z: z.pack_factors(2, 8, [True]), "it has no operand True"),
+    (lambda z: z.pack_factors(2, 8, unchecked(0.5)), "0.5 is not a list of operands"),
+    (lambda z: z.pack_factors(2, 8, []), "it has no operand to pack"),
+]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [
-        (lambda z: z.pack_factors(0, 8), "axis 0 of tv3 is not a reduction axis"),
-        (lambda z: z.pack_factors(2, 0), "a multiple of 0"),
-        (lambda z: z.pack_factors(2, 8, [0]), "8 does not divide the axis of 7, and an operand has no zeros past its end"),
-        (lambda z: z.pack_factors(2, 8, [2]), "it has no operand 2"),
-        (lambda z: z.pack_factors(2, 8, 3), "it has no operand 3"),
-        (lambda z: z.pack_factors(2, 8, [[0]]), "it has no operand [0]"),
-        (lambda z: z.pack_factors(2, 8, [True]), "it has no operand True"),
-        (lambda z: z.pack_factors(2, 8, 0.5), "0.5 is not a list of operands"),
-        (lambda z: z.pack_factors(2, 8, []), "it has no operand to pack"),
-    ],
+    REFUSED,
 )
-def test_what_is_refused(change: Any, reason: str) -> None:
+def test_what_is_refused(change: Callable[[tf.TensorView], object], reason: str) -> None:
     fusion, z = product(7)
     z.set_name("tv3")
     before = str(fusion)

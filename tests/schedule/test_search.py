@@ -11,6 +11,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import InputError, ScheduleError
 from taskfuse.ir.tensor import TensorView
+from tests.calls import unchecked
 
 M, TILE = 40, 16
 
@@ -83,18 +84,21 @@ def test_a_table_that_holds_something_else() -> None:
     assert all("were not written" in text for text in said)  # rows of groups that no tile is of
 
 
+REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
+    (lambda t, a: a.search_by(tf.PlaceSearch.BALLOT), "a is not a table"),
+    (lambda t, a: t.search_by(unchecked("ballot")), "'ballot' is not a kind of search"),
+    (lambda t, a: t.search_by(tf.PlaceSearch.TABLE, divisor=0), "0 rows of a tile"),
+    (lambda t, a: t.search_by(tf.PlaceSearch.TABLE, divisor=True), "True rows of a tile"),
+    (lambda t, a: t.search_by(tf.PlaceSearch.BALLOT, divisor=2), "a divisor of 2"),
+    (lambda t, a: [t.search_by(tf.PlaceSearch.TABLE, divisor=2) for _ in range(2)], "there is a table of its places in tiles of 2 rows"),
+    (lambda t, a: tf.table("one", 2, 5).search_by(tf.PlaceSearch.TABLE), "one is a table of 2 elements from 0 on"),
+    (lambda t, a: tf.table("low", 4, 5, low=-1).search_by(tf.PlaceSearch.TABLE), "low is a table of 4 elements from -1 on"),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
-    [
-        (lambda t, a: a.search_by(tf.PlaceSearch.BALLOT), "a is not a table"),
-        (lambda t, a: t.search_by("ballot"), "'ballot' is not a kind of search"),
-        (lambda t, a: t.search_by(tf.PlaceSearch.TABLE, divisor=0), "0 rows of a tile"),
-        (lambda t, a: t.search_by(tf.PlaceSearch.TABLE, divisor=True), "True rows of a tile"),
-        (lambda t, a: t.search_by(tf.PlaceSearch.BALLOT, divisor=2), "divisor=2, which searches by"),
-        (lambda t, a: [t.search_by(tf.PlaceSearch.TABLE, divisor=2) for _ in range(2)], "there is a table of its places in tiles of 2 rows"),
-        (lambda t, a: tf.table("one", 2, 5).search_by(tf.PlaceSearch.TABLE), "one is a table of 2 elements from 0 on"),
-        (lambda t, a: tf.table("low", 4, 5, low=-1).search_by(tf.PlaceSearch.TABLE), "low is a table of 4 elements from -1 on"),
-    ],
+    REFUSED,
 )
 def test_refused(call: Callable[[TensorView, TensorView], object], reason: str) -> None:
     with tf.Fusion("refused"):

@@ -1,5 +1,6 @@
 """split, merge, reorder, swizzle, rasterize."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -149,46 +150,49 @@ def test_forward_is_the_inverse_of_backward_inside_the_extents(data: st.DataObje
 # -- refusals -----------------------------------------------------------------------------------------------------------------------------
 
 
+REFUSED: list[tuple[Callable[[TensorView], object], str]] = [
+    (lambda a: a.split(3, 2), "split(tv1): axis 3 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
+    (lambda a: a.split(0, 0), "split(tv1): the factor is 0\nhelp: a factor is at least 1"),
+    (lambda a: a.split(0, -4), "split(tv1): the factor is -4\nhelp: a factor is at least 1"),
+    (
+        lambda a: a.split(1, sym("S") - 1),
+        "split(tv1): the factor S - 1 may be 0 or less\nhelp: declare facts about its dimensions: tf.dim(name, min=...)",
+    ),
+    (lambda a: a.split(1, sym("Q")), "split(tv1): the factor Q uses 'Q', which is not a dimension of the fusion\nhelp: known are: S"),
+    (lambda a: a.merge(2), "merge(tv1): axis 2 (extent 6) is the last axis: there is no next one to merge with\nhelp: give both axes"),
+    (lambda a: a.merge(1, 1), "merge(tv1): axis 1 (extent 8) is given twice"),
+    (lambda a: a.merge(0, 5), "merge(tv1): axis 5 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
+    (lambda a: a.reorder([0, 1]), "reorder(tv1): [0, 1] is not a permutation of the 3 axes\nhelp: give each axis once, or {old: new} for those that move"),
+    (
+        lambda a: a.reorder({0: 1, 2: 1}),
+        "reorder(tv1): {0: 1, 2: 1} moves two axes to one place, or one to two\nhelp: give each old and each new position once",
+    ),
+    (lambda a: a.reorder({0: 7}), "reorder(tv1): axis 7 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
+    (lambda a: a.swizzle(1, 1), "swizzle(tv1): axis 1 (extent 8) is given twice"),
+    (
+        lambda a: a.swizzle(0, 1),
+        "swizzle(tv1): axis 0 (extent S) and axis 1 (extent 8) do not have one constant power-of-two extent\nhelp: split them to equal extents such as 8",
+    ),
+    (lambda a: a.rasterize([], []), "rasterize(tv1): axes [] are not a set of one or more axes"),
+    (lambda a: a.rasterize([1, 1], [W, W]), "rasterize(tv1): axes [1, 1] are not a set of one or more axes"),
+    (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.scalar.sym("w")'),
+    (
+        lambda a: a.rasterize([1, 2], [W % 8, W // 8 + sym("q")]),
+        "rasterize(tv1): the map w//8 + q uses 'q', which is not a dimension of the fusion\nhelp: known are: S, w",
+    ),
+    (
+        lambda a: a.rasterize([1, 2], [W % 8, W // 8], extent=sym("q")),
+        "rasterize(tv1): the extent q uses 'q', which is not a dimension of the fusion\nhelp: known are: S",
+    ),
+    (lambda a: a.rasterize([1, 2], [W % 8, W // 12]), "rasterize(tv1): the maps are not a bijection: tile (0, 0) is visited 2 times"),
+    (lambda a: a.rasterize([1, 2], [W % 8, W // 8], extent=47), "rasterize(tv1): the maps are not a bijection: tile (7, 5) is visited 0 times"),
+    (lambda a: a.rasterize([1, 2], [W % 8 - 1, W // 8]), "rasterize(tv1): work item 0 has the index -1\nhelp: a tile index is at least 0"),
+]
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
-    [
-        (lambda a: a.split(3, 2), "split(tv1): axis 3 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
-        (lambda a: a.split(0, 0), "split(tv1): the factor is 0\nhelp: a factor is at least 1"),
-        (lambda a: a.split(0, -4), "split(tv1): the factor is -4\nhelp: a factor is at least 1"),
-        (
-            lambda a: a.split(1, sym("S") - 1),
-            "split(tv1): the factor S - 1 may be 0 or less\nhelp: declare facts about its dimensions: tf.dim(name, min=...)",
-        ),
-        (lambda a: a.split(1, sym("Q")), "split(tv1): the factor Q uses 'Q', which is not a dimension of the fusion\nhelp: known are: S"),
-        (lambda a: a.merge(2), "merge(tv1): axis 2 (extent 6) is the last axis: there is no next one to merge with\nhelp: give both axes"),
-        (lambda a: a.merge(1, 1), "merge(tv1): axis 1 (extent 8) is given twice"),
-        (lambda a: a.merge(0, 5), "merge(tv1): axis 5 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
-        (lambda a: a.reorder([0, 1]), "reorder(tv1): [0, 1] is not a permutation of the 3 axes\nhelp: give each axis once, or {old: new} for those that move"),
-        (
-            lambda a: a.reorder({0: 1, 2: 1}),
-            "reorder(tv1): {0: 1, 2: 1} moves two axes to one place, or one to two\nhelp: give each old and each new position once",
-        ),
-        (lambda a: a.reorder({0: 7}), "reorder(tv1): axis 7 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
-        (lambda a: a.swizzle(1, 1), "swizzle(tv1): axis 1 (extent 8) is given twice"),
-        (
-            lambda a: a.swizzle(0, 1),
-            "swizzle(tv1): axis 0 (extent S) and axis 1 (extent 8) do not have one constant power-of-two extent\nhelp: split them to equal extents such as 8",
-        ),
-        (lambda a: a.rasterize([], []), "rasterize(tv1): axes [] are not a set of one or more axes"),
-        (lambda a: a.rasterize([1, 1], [W, W]), "rasterize(tv1): axes [1, 1] are not a set of one or more axes"),
-        (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.scalar.sym("w")'),
-        (
-            lambda a: a.rasterize([1, 2], [W % 8, W // 8 + sym("q")]),
-            "rasterize(tv1): the map w//8 + q uses 'q', which is not a dimension of the fusion\nhelp: known are: S, w",
-        ),
-        (
-            lambda a: a.rasterize([1, 2], [W % 8, W // 8], extent=sym("q")),
-            "rasterize(tv1): the extent q uses 'q', which is not a dimension of the fusion\nhelp: known are: S",
-        ),
-        (lambda a: a.rasterize([1, 2], [W % 8, W // 12]), "rasterize(tv1): the maps are not a bijection: tile (0, 0) is visited 2 times"),
-        (lambda a: a.rasterize([1, 2], [W % 8, W // 8], extent=47), "rasterize(tv1): the maps are not a bijection: tile (7, 5) is visited 0 times"),
-        (lambda a: a.rasterize([1, 2], [W % 8 - 1, W // 8]), "rasterize(tv1): work item 0 has the index -1\nhelp: a tile index is at least 0"),
-    ],
+    REFUSED,
 )
 def test_refused(call: object, text: str) -> None:
     _, a, _ = pair("S", 8, 6)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -109,9 +108,14 @@ class Product:
             assert (error <= allowed).all(), f"{np.max(error)} at {np.unravel_index(np.argmax(error - allowed), out.shape)}"
 
 
+def subnormal(dtype: tf.DType) -> float:
+    """The smallest number above 0."""
+    return float(np.nextafter(np.zeros((), dtype.numpy), np.ones((), dtype.numpy)))
+
+
 def rounding(dtype: tf.DType, values: Array) -> Array:
     """What rounding to ``dtype`` may take from each value, or add to it."""
-    return np.maximum(2.0**-dtype.precision * np.abs(values), float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal) / 2)
+    return np.maximum(2.0**-dtype.precision * np.abs(values), subnormal(dtype) / 2)
 
 
 def swapped(tv: tf.TensorView) -> tf.TensorView:

@@ -1,8 +1,9 @@
 """Fusions for horizontal launches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import taskfuse as tf
+from tests.calls import Math
 from tests.proofs import proved
 
 
@@ -10,7 +11,7 @@ def lowered(fusion: tf.Fusion) -> tf.Kernel:
     return proved(tf.lower(fusion))
 
 
-def plain(math: Callable[..., tf.TensorView], *shapes: Sequence[int | str], name: str = "plain") -> tf.Fusion:
+def plain(math: Math, *shapes: Sequence[int | str], name: str = "plain") -> tf.Fusion:
     with tf.Fusion(name) as fusion:
         fusion.add_output(math(*(tf.define_tensor(s, name=f"x{k}") for k, s in enumerate(shapes))))
     return fusion

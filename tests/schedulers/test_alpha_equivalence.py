@@ -1,5 +1,7 @@
 """Equal pieces: scheduled, lowered and proved once, in the names of each."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,12 @@ def test_code_of_equal_segments_makes_their_kernels() -> None:
 def test_equal_layers_are_lowered_once_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
     lowered: list[str] = []
     real = kernel.lower
-    monkeypatch.setattr(kernel, "lower", lambda fusion, *rest: lowered.append(fusion.name) or real(fusion, *rest))
+
+    def noted(fusion: tf.Fusion, *rest: Any) -> tf.Kernel:
+        lowered.append(fusion.name)
+        return real(fusion, *rest)
+
+    monkeypatch.setattr(kernel, "lower", noted)
     few = tf.compile(layers(2), backend="sim")
     cost = len(lowered)
     fusion = layers(5)

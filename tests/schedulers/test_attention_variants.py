@@ -1,7 +1,6 @@
 """Variants of attention as math, by one schedule: proved, and compared with float64."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 import taskfuse as tf
 from taskfuse.schedulers import AttentionConfig
+from tests.calls import Of
 
 T = tf.TensorView
 Array = NDArray[Any]
@@ -29,8 +29,8 @@ class Variant:
         has_sums: the logarithms of the sums are a result.
     """
 
-    scores: Callable[..., T]
-    exact: Callable[..., Array]
+    scores: Of[T, T]
+    exact: Of[Array, Array]
     inputs: tuple[tuple[tuple[str | int, ...], tf.DType], ...] = ()
     sink: bool = False
     has_sums: bool = False
@@ -42,7 +42,8 @@ class Variant:
             k, v = (tf.define_tensor(["N", D], dtype=tf.bfloat16) for _ in range(2))
             more = [tf.define_tensor(list(shape), dtype=dtype) for shape, dtype in self.inputs]
             i, j = tf.expand_dims(tf.arange(q.shape[0]), 1), tf.expand_dims(tf.arange(k.shape[0]), 0)
-            s = self.scores(tf.matmul(q, k.T, dtype=tf.float32) * D**-0.5, i, j, *more)
+            given = [tf.matmul(q, k.T, dtype=tf.float32) * D**-0.5, i, j, *more]
+            s = self.scores(*given)
             top = tf.max(s, axis=1, keepdims=True)
             p = tf.where(tf.eq(s, -math.inf), 0.0, tf.exp(s - top))
             total = tf.sum(p, axis=1, keepdims=True)
@@ -57,7 +58,8 @@ class Variant:
     def wanted(self, q: Array, k: Array, v: Array, *more: Array) -> list[Array]:
         """The results in float64."""
         i, j = np.arange(len(q))[:, None], np.arange(len(k))[None]
-        s = self.exact(q.astype(np.float64) @ k.astype(np.float64).T * D**-0.5, i, j, *more)
+        given: list[Array] = [q.astype(np.float64) @ k.astype(np.float64).T * D**-0.5, i, j, *more]
+        s = self.exact(*given)
         every = np.concatenate([s, np.broadcast_to(more[0], (len(q), 1))], 1) if self.sink else s
         top = every.max(1, keepdims=True)
         with np.errstate(invalid="ignore", divide="ignore"):

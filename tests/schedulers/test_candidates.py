@@ -14,6 +14,7 @@ from taskfuse.schedulers.auto import candidates as auto_candidates
 from taskfuse.schedulers.candidates import BETTER, INTERNAL, MOST_ASIDE, MOST_PARAMETERS, Candidates, failure, tried
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, refuse
 from taskfuse.target import DEFAULT
+from tests.calls import always
 from tests.schedulers.fusions import tensor
 from tests.schedulers.tried import built
 
@@ -150,9 +151,9 @@ def test_what_comes_of_a_trial() -> None:
     chosen = scheduler("a", 2.0)(fusion())
     made = counted(7.0)
     assert tried(None, fusion(), chosen) == (chosen, "")
-    assert tried(lambda *_: None, fusion(), chosen, 1.0).schedule.count is None
-    assert tried(lambda *_: made, fusion(), chosen, 0.5) == (chosen.counted(made, 0.5), "")
-    assert tried(lambda *_: made, fusion(), chosen).schedule.count is None  # nobody asked for the bound
+    assert tried(always(None), fusion(), chosen, 1.0).schedule.count is None
+    assert tried(always(made), fusion(), chosen, 0.5) == (chosen.counted(made, 0.5), "")
+    assert tried(always(made), fusion(), chosen).schedule.count is None  # nobody asked for the bound
 
     def failing(*_: object) -> None:
         raise LoweringError(what="a kernel", reason="too large")

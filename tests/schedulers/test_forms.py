@@ -18,6 +18,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.target import DEFAULT
+from tests.calls import always
 from tests.schedulers.fusions import tensor
 from tests.schedulers.oracle import array
 from tests.schedulers.tried import arguments, built
@@ -105,7 +106,10 @@ def test_the_reason_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_bound_of_a_form_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "gathered", lambda fusion: Script(tf.copy_fusion(fusion)[0]))
+    def copied(fusion: tf.Fusion) -> Script:
+        return Script(tf.copy_fusion(fusion)[0])
+
+    monkeypatch.setattr(forms, "gathered", copied)
     monkeypatch.setattr(forms, "roofline", planted(lambda: KeyError("planted")))
     assert "no form in gather form: internal error" in chosen(built(two_steps)).explain()
 
@@ -134,7 +138,7 @@ def test_schedulers_that_always_fail_are_passed_over(monkeypatch: pytest.MonkeyP
     for fails, scheduler in zip(broken, others, strict=True):
         fails.__name__ = scheduler.__name__
     monkeypatch.setattr(AUTO, "SCHEDULERS", (*broken, last))
-    monkeypatch.setattr(AUTO, "_offers", lambda lowers: {})
+    monkeypatch.setattr(AUTO, "_offers", always(dict[str, object]()))
     assert {step.schedule.scheduler for step in chosen(built(two_steps)).steps} == {"fallback"}
 
 

@@ -1,6 +1,5 @@
 """Reductions of a function of pairs on the CUDA cores: found by their axes, proved, equal to the reference; refused where they are of another kind."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import SimtGemmConfig, pairs
 from taskfuse.schedulers.script import Script
 from taskfuse.sim import simulate
+from tests.calls import Math
 from tests.proofs import proved
 
 T = tf.define_tensor
@@ -18,7 +18,7 @@ SMALL = SimtGemmConfig(2, 2)
 RNG = np.random.default_rng(0)
 
 
-def squares(x: Any, y: Any) -> Any:
+def squares(x: tf.TensorView, y: tf.TensorView) -> tf.TensorView:
     return tf.sum(tf.square(x[:, None] - y[None]), 2)
 
 
@@ -38,13 +38,13 @@ def narrow(x: Any, y: Any) -> Any:
     return tf.sum(tf.square(tf.cast(x[:, None], tf.float32) - tf.cast(y[None], tf.float32)), 2)
 
 
-def made(math: Callable[..., Any], *shapes: list[int], dtype: tf.DType = tf.float32) -> tf.Fusion:
+def made(math: Math, *shapes: list[int], dtype: tf.DType = tf.float32) -> tf.Fusion:
     with tf.Fusion("pairs") as fusion:
         fusion.add_output(math(*(T(list(shape), dtype=dtype, name=name) for shape, name in zip(shapes, "xyz", strict=False))))
     return fusion
 
 
-CASES: list[tuple[Any, ...]] = [
+CASES: list[tuple[Math, tuple[list[int], ...], tf.DType, int]] = [
     (squares, ([36, 24], [33, 24]), tf.float32, 2),
     (absolute, ([20, 9], [17, 9]), tf.float32, 3),
     (tropical, ([32, 16], [32, 16]), tf.int32, 2),
@@ -55,7 +55,7 @@ CASES: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize(("math", "shapes", "dtype", "instructions"), CASES)
-def test_any_function(math: Callable[..., Any], shapes: Any, dtype: tf.DType, instructions: int) -> None:
+def test_any_function(math: Math, shapes: tuple[list[int], ...], dtype: tf.DType, instructions: int) -> None:
     """Both factors come in tiles; the body is computed in registers, for each pair once."""
     fusion = made(math, *shapes, dtype=dtype)
     plain, _ = tf.copy_fusion(fusion)
@@ -84,8 +84,8 @@ def test_the_axes_are_those_of_the_inputs() -> None:
     assert (product.instructions, product.inner, product.a.is_whole) == (1, (), True)
 
 
-REFUSED: list[tuple[Callable[..., Any], tuple[list[int], ...], str]] = [
-    (lambda x, y, z: tf.sum(tf.square(x[:, None] - y[None]) * z[None, None], 2), ([32, 8], [32, 8], [8]), "reads elements of inputs at 3 places"),
+REFUSED: list[tuple[Math, tuple[list[int], ...], str]] = [
+    (lambda x, y, z: tf.sum(tf.square(x[:, None] - y[None]) * z[None, None], 2), ([32, 8], [32, 8], [8]), "reads elements of inputs in 3 places"),
     (lambda x, y: tf.sum(tf.square(x - y), 1), ([32, 8], [32, 8]), "has no rows or no columns"),
     (lambda x, y: tf.sum(tf.square(x[:, None] - y[None]), 2) + x[0, 0], ([32, 8], [32, 8]), "the factor x is computed, or read elsewhere, too"),
     (lambda x, y: tf.sum(tf.exp(x)[:, None] - y[None], 2), ([32, 8], [32, 8]), "at points other than its own"),
@@ -93,7 +93,7 @@ REFUSED: list[tuple[Callable[..., Any], tuple[list[int], ...], str]] = [
 
 
 @pytest.mark.parametrize(("math", "shapes", "reason"), REFUSED)
-def test_refusals(math: Callable[..., Any], shapes: tuple[list[int], ...], reason: str) -> None:
+def test_refusals(math: Math, shapes: tuple[list[int], ...], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         pairs.find(made(math, *shapes))
 

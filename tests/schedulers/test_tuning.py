@@ -83,7 +83,11 @@ def search(clock: Clock, **more: Any) -> Tuned:
 def test_the_fastest_is_taken_in_the_order_of_the_model() -> None:
     clock = Clock()
     seen: list[tuple[Trial, int, int]] = []
-    tuned = search(clock, progress=lambda *trial: seen.append(trial))
+
+    def noted(trial: Trial, done: int, of: int) -> None:
+        seen.append((trial, done, of))
+
+    tuned = search(clock, progress=noted)
     assert clock.asked == [(256,), (128,), (64,), (32,), (64, 256, 128)]
     assert [t.config for t in tuned.trials] == [Threads(t) for t in (64, 256, 128, 32)]
     assert tuned.schedule.config == Threads(64)

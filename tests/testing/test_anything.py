@@ -11,6 +11,7 @@ from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing import anything
 from taskfuse.testing.anything import SYMBOLIC, case, check, check_extents, main
 from taskfuse.testing.signatures import NOT_DRAWN, drawn, patterns
+from tests.calls import always
 
 
 def test_all_kinds_of_ops_are_drawn() -> None:
@@ -44,7 +45,7 @@ def test_what_is_wrong_at_an_extent_of_0_is_found(monkeypatch: pytest.MonkeyPatc
         def __call__(self, *args: Any) -> list[Any]:
             return [x + 1 if 0 in np.shape(args[0]) else x for x in found.fusion.evaluate(*args)]
 
-    monkeypatch.setattr(tf, "compile", lambda *_, **__: Wrong())
+    monkeypatch.setattr(tf, "compile", always(Wrong()))
     with pytest.raises(AssertionError, match="is wrong at"):
         check_extents(found)
 

@@ -8,6 +8,7 @@ import pytest
 
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.testing import lists
+from tests.calls import always
 
 
 def test_one_seed_is_one_list() -> None:
@@ -22,11 +23,11 @@ def test_a_list_is_one_fusion_with_an_output_for_each() -> None:
 
 
 def test_the_command_tells_what_is_not_proved(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(lists, "draw_shapes", lambda rng: [(64, 64, 64), (64, 64, 64)])
+    monkeypatch.setattr(lists, "draw_shapes", always([(64, 64, 64), (64, 64, 64)]))
     assert lists.main(["--seeds", "3", "4"]) == 0
     assert capsys.readouterr().out == "1 lists, 0 failures\n"
     kernel = lists.list_kernel([(64, 64, 64), (64, 64, 64)])
-    monkeypatch.setattr(lists, "list_kernel", lambda shapes: _broken(kernel))
+    monkeypatch.setattr(lists, "list_kernel", always(_broken(kernel)))
     assert lists.main(["--seeds", "3", "4"]) == 1
     assert capsys.readouterr().out.startswith("FAILED python -m taskfuse.testing.lists --seeds 3 4\n")
 

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskfuse.tiles import Half, Problem, WorkItem, WorkList, sort_problems
+from tests.strategies import built
 
 TEXT = tuple(Problem(m, n, k) for m, n, k in ((1152, 768, 128), (1152, 768, 1024), (768, 1152, 128), (768, 1152, 1024)))
 PROBLEMS = st.lists(
     st.builds(Problem, st.integers(1, 300), st.integers(1, 300), st.integers(0, 500), st.integers(1, 2))
-    | st.builds(lambda n, k, half: Problem(n, n, k, half=half), st.integers(1, 300), st.integers(0, 500), st.sampled_from(Half)),
+    | built(lambda n, k, half: Problem(n, n, k, half=half), st.integers(1, 300), st.integers(0, 500), st.sampled_from(Half)),
     min_size=1,
     max_size=5,
 )

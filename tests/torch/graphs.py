@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from taskfuse.torch.compilation import GraphReport, listeners, program_of
 from taskfuse.torch.dynamo import backend
 from taskfuse.torch.settings import Settings
+from tests.calls import Of
 
 
 @torch.library.custom_op("taskfuse_test::foreign", mutates_args=())
@@ -27,17 +27,17 @@ def _(x: Any) -> Any:
 REFERENCE = Settings(strict=True, run="reference", cache=False)
 
 
-def traced(function: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> Any:
+def traced(function: Of[Any, Any], *inputs: Any, symbolic: bool = False) -> Any:
     """The functional graph of a function, with torch's metadata; its results are a list, as AOTAutograd has them."""
 
     def listed(*args: Any) -> list[Any]:
         found = function(*args)
-        return list(found) if isinstance(found, tuple | list) else [found]
+        return [*found] if isinstance(found, tuple | list) else [found]
 
     return make_fx(torch.func.functionalize(listed), tracing_mode="symbolic" if symbolic else "fake")(*inputs)
 
 
-def report(function: Callable[..., Any], *inputs: Any, symbolic: bool = False, settings: Settings = REFERENCE) -> GraphReport:
+def report(function: Of[Any, Any], *inputs: Any, symbolic: bool = False, settings: Settings = REFERENCE) -> GraphReport:
     """What the compiler makes of a function."""
     found: list[GraphReport] = []
     listeners.append(found.append)
@@ -48,12 +48,13 @@ def report(function: Callable[..., Any], *inputs: Any, symbolic: bool = False, s
     return found[0]
 
 
-def check(function: Callable[..., Any], *inputs: Any, symbolic: bool = False, settings: Settings = REFERENCE, fusions: int | None = None) -> GraphReport:
+def check(function: Of[Any, Any], *inputs: Any, symbolic: bool = False, settings: Settings = REFERENCE, fusions: int | None = None) -> GraphReport:
     """Compile a function, run it, and compare with torch: values, dtypes, strides. ``fusions``: how many there must be."""
     found = report(function, *inputs, symbolic=symbolic, settings=settings)
     got = found.program([x.clone() if isinstance(x, torch.Tensor) else x for x in inputs])
-    want = function(*inputs)
-    for a, b in zip(got, want if isinstance(want, tuple | list) else [want], strict=True):
+    found_by_torch = function(*inputs)
+    want: list[Any] = [*found_by_torch] if isinstance(found_by_torch, tuple | list) else [found_by_torch]
+    for a, b in zip(got, want, strict=True):
         assert a.dtype == b.dtype
         assert a.stride() == b.stride()
         torch.testing.assert_close(a, b, equal_nan=True)
@@ -62,6 +63,6 @@ def check(function: Callable[..., Any], *inputs: Any, symbolic: bool = False, se
     return found
 
 
-def compiled(model: Any, **options: Any) -> Any:
+def compiled(model: Of[Any, Any], **options: Any) -> Any:
     """``torch.compile`` with the reference in place of kernels, and errors raised."""
     return torch.compile(model, backend=backend, options={"strict": True, "run": "reference", "cache": False, **options})

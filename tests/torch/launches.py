@@ -85,9 +85,12 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Watched:
         found.last = emitted(*args)
         return found.last
 
+    def packed(text: str, *rest: object, **more: object) -> Binary:
+        return Binary(text.encode(), "", None, ())
+
     kinds = Kinds(found)
     monkeypatch.setattr(code, "emitted", noted)
-    monkeypatch.setattr(code, "compiled", lambda text, *rest, **more: Binary(text.encode(), "", None, ()))
+    monkeypatch.setattr(code, "compiled", packed)
     monkeypatch.setattr(arrays, "Torch", HostTorch)
     monkeypatch.setattr(arrays, "kinds", lambda: kinds)
     monkeypatch.setattr(Settings, "device", property(lambda self: "cpu"))

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.calls import Of
+
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch.aliases import Alias, aliases
 from tests.torch.graphs import check, foreign, traced
 
 
-def views(function: Any, *inputs: Any, symbols: tuple[str, ...] = (), symbolic: bool = False) -> dict[str, Alias]:
+def views(function: Of[Any, Any], *inputs: Any, symbols: tuple[str, ...] = (), symbolic: bool = False) -> dict[str, Alias]:
     return {node.name: alias for node, alias in aliases(traced(function, *inputs, symbolic=symbolic).graph, symbols).items()}
 
 

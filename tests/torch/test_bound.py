@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.calls import Of
+
 torch = pytest.importorskip("torch")
 
 import taskfuse as tf
@@ -25,7 +27,7 @@ def two_sums(x: Any) -> list[Any]:
     return [(y / (y.sum(0) + 1)).t()]
 
 
-def compiled(function: Any, *inputs: Any, **more: Any) -> tuple[Any, Compiled]:
+def compiled(function: Of[Any, Any], *inputs: Any, **more: Any) -> tuple[Any, Compiled]:
     found = report(function, *inputs, settings=KERNELS, **more)
     (run,) = found.program.fusions
     return found.program, run

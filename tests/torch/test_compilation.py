@@ -1,5 +1,6 @@
 """Graphs to programs: equal fusions once, fusions that do not compile left to torch."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,11 @@ def test_equal_fusions_are_one() -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_fusion_that_does_not_compile(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     error = UnsupportedError(what="it", reason="of the test")
-    monkeypatch.setattr(compilation, "_made", lambda fusions, settings: [error] * len(fusions))
+
+    def failed(fusions: Sequence[object], settings: object) -> list[UnsupportedError]:
+        return [error] * len(fusions)
+
+    monkeypatch.setattr(compilation, "_made", failed)
     settings = replace(REFERENCE, strict=strict, budget=1.0 + strict)
     if strict:
         with pytest.raises(UnsupportedError, match="of the test"):

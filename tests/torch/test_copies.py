@@ -14,7 +14,11 @@ copy: Any = torch.ops.aten.copy_.default
 
 def source_of(function: Any, *inputs: Any) -> Any:
     """The program of a function that writes to its arguments, which functionalization leaves alone."""
-    graph = traced(lambda *x: [x[0] * 1.0], *inputs)
+
+    def first(*tensors: Any) -> list[Any]:
+        return [tensors[0] * 1.0]
+
+    graph = traced(first, *inputs)
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     output = next(n for n in graph.graph.nodes if n.op == "output")
     with graph.graph.inserting_before(output):

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+import torch
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError

@@ -1,6 +1,7 @@
 """The table of decompositions keeps what rules take whole."""
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_batch_norm_in_training() -> None:
     theirs = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.ReLU())
     ours = copy.deepcopy(theirs)
     x = torch.randn(2, 3, 4, 5)
-    results = []
+    results: list[list[Any]] = []
     for model, run in ((theirs, theirs), (ours, compiled(ours))):
         y = run(x)
         results.append([y, *torch.autograd.grad(y.square().sum(), list(model.parameters())), *model.buffers()])

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from taskfuse.torch.compilation import listeners
+import torch
+from torch import nn
+
+from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
 from tests.torch.graphs import compiled
 
@@ -23,7 +26,7 @@ def fresh():
     torch._dynamo.reset()
 
 
-class MLP(torch.nn.Module):
+class MLP(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.up, self.down = torch.nn.LayerNorm(8), torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
@@ -107,7 +110,7 @@ def test_a_changing_float_is_a_number_on_the_host() -> None:
 
 
 def test_one_graph_serves_many_extents() -> None:
-    found = []
+    found: list[GraphReport] = []
     listeners.append(found.append)
     options = {"strict": True, "run": "reference", "cache": False}
     run = torch.compile(lambda x: torch.softmax(x * 2, -1) + x.shape[0], backend=backend, dynamic=True, options=options)
@@ -174,7 +177,7 @@ def test_what_goes_wrong_is_raised_or_left_to_torch(monkeypatch: pytest.MonkeyPa
 
 
 def test_tensors_on_the_host_are_left_to_torch() -> None:
-    found = []
+    found: list[GraphReport] = []
     listeners.append(found.append)
     x = torch.randn(3)
     torch.testing.assert_close(torch.compile(lambda x: x.exp() + 1, backend=backend, options={"strict": True, "cache": False})(x), x.exp() + 1)

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.calls import Of
+
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, is_ordered, mutates, op_name
@@ -12,7 +14,7 @@ from tests.torch.graphs import traced
 aten: Any = torch.ops.aten
 
 
-def last(function: Any, *inputs: Any) -> Any:
+def last(function: Of[Any, Any], *inputs: Any) -> Any:
     """The last node of a function's graph that computes a tensor."""
     return [n for n in traced(function, *inputs).graph.nodes if n.op == "call_function" and "aten" in str(n.target)][-1]
 

@@ -145,7 +145,7 @@ def test_only_what_is_read_outside_leaves_a_region() -> None:
 
 def test_time_is_linear_in_the_graph() -> None:
     graphs = [traced(random_function(1, size), torch.randn(3, 3)).graph for size in (60, 480)]
-    seconds = []
+    seconds: list[float] = []
     for graph in graphs:
         start = time.process_time()
         plan = planned(graph, HOST)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.calls import Of
 
 torch = pytest.importorskip("torch")
 
@@ -21,7 +22,7 @@ def half(*shape: int) -> Any:
     return torch.empty(1, dtype=torch.bfloat16).expand(shape).clone(memory_format=torch.contiguous_format)
 
 
-def plan(function: Callable[..., Any], *inputs: Any) -> GraphPartition:
+def plan(function: Of[Any, Any], *inputs: Any) -> GraphPartition:
     """The partition of a function's graph."""
     return planned(traced(function, *inputs).graph, PartitionLimits("cpu"))
 
@@ -41,7 +42,7 @@ def last(*shape: int) -> Any:
     return half(*shape).to(memory_format=torch.channels_last)
 
 
-CONVOLUTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
+CONVOLUTIONS: dict[str, tuple[Of[Any, Any], tuple[Any, ...], list[str]]] = {
     "bias": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), (last(32, 64, 56, 56), last(64, 64, 3, 3), half(64)), ["convolution", "relu"]),
     "residual": (
         lambda x, w, r: F.relu(F.conv2d(x, w, None, 1, 1) + r),

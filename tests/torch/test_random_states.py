@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.calls import always
+
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch import product_groups
@@ -26,7 +28,7 @@ def operands() -> list[Any]:
 
 @pytest.mark.parametrize("is_fused", [False, True])
 def test_states_are_zeros_where_attention_is_fused(is_fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0) if is_fused else (2.0, 1.0))
+    monkeypatch.setattr(product_groups, "attention_times", always((1.0, 2.0) if is_fused else (2.0, 1.0)))
     q, k, v = operands()
     found = report(attended, q, k, v)
     line = next(line for line in found.ops if "attention" in line[1])

@@ -1,5 +1,7 @@
 """What became of a model, in words."""
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -22,6 +24,9 @@ def test_a_report() -> None:
 
 
 def test_a_model_without_gradients() -> None:
-    found = explain(lambda x: {"y": x.exp() + 1}, torch.randn(3), options={"run": "reference"})
+    def model(x: Any) -> dict[str, Any]:
+        return {"y": x.exp() + 1}
+
+    found = explain(model, torch.randn(3), options={"run": "reference"})
     assert [g.kind for g in found.graphs] == ["inference"]
     assert found.coverage == 1

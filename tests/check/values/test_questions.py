@@ -10,6 +10,7 @@ from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.ir.scalar import Expr, const, evaluate, parse_expr, sym
+from tests.strategies import built
 from tests.visits import KNOWN
 
 CONDITIONS = ("i < j", "i + j < 4", "i//2 == j", "2*i + j < N", "i % 2 == 1", "i != j", "N >= 2", "N % 2 == 0", "i >= N - 1")
@@ -27,9 +28,7 @@ def points(conditions: list[str]) -> list[dict[str, int]]:
     return [p for p in found if all(evaluate(parse_expr(c), p) for c in conditions)]
 
 
-FORMS = st.builds(
-    lambda a, k, b, c: parse_expr(f"{a} + {k}*({b}) + {c}"), st.sampled_from(TERMS), st.integers(-3, 3), st.sampled_from(TERMS), st.integers(-4, 4)
-)
+FORMS = built(lambda a, k, b, c: parse_expr(f"{a} + {k}*({b}) + {c}"), st.sampled_from(TERMS), st.integers(-3, 3), st.sampled_from(TERMS), st.integers(-4, 4))
 
 
 @settings(max_examples=40)

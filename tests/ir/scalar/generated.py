@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from hypothesis import strategies as st
 
 from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, le, lt, maximum, minimum, ne, not_, or_, select, sym, table, xor
+from tests.strategies import built
 
 NAMES = ("i0", "i1", "threadIdx.x", "S", "T")
 
@@ -14,17 +13,17 @@ NAMES = ("i0", "i1", "threadIdx.x", "S", "T")
 def combine(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     small = st.integers(-9, 9)
     divisors = st.one_of(st.sampled_from([2, 3, 4, 8, -4]).map(const), st.sampled_from(["S", "T"]).map(sym), st.just(4 * sym("S")))
-    conditions = cast("st.SearchStrategy[Expr]", st.builds(lambda make, a, b: make(a, b), st.sampled_from([lt, le, eq, ne]), inner, inner))
+    conditions = built(lambda make, a, b: make(a, b), st.sampled_from([lt, le, eq, ne]), inner, inner)
     return st.one_of(
-        st.builds(lambda a, b: a + b, inner, inner),
-        st.builds(lambda a, b: a - b, inner, inner),
-        st.builds(lambda a, k: a * k, inner, small),
-        st.builds(lambda a, k: a + k, inner, small),
-        st.builds(lambda a, b: a * b, inner, inner),
-        st.builds(lambda a, b: a // b, inner, divisors),
-        st.builds(lambda a, b: a % b, inner, divisors),
-        st.builds(lambda a, b: a.ceildiv(b), inner, divisors),
-        st.builds(lambda a, b: (a // b) * b + a % b, inner, divisors),
+        built(lambda a, b: a + b, inner, inner),
+        built(lambda a, b: a - b, inner, inner),
+        built(lambda a, k: a * k, inner, small),
+        built(lambda a, k: a + k, inner, small),
+        built(lambda a, b: a * b, inner, inner),
+        built(lambda a, b: a // b, inner, divisors),
+        built(lambda a, b: a % b, inner, divisors),
+        built(lambda a, b: a.ceildiv(b), inner, divisors),
+        built(lambda a, b: (a // b) * b + a % b, inner, divisors),
         st.builds(minimum, inner, inner),
         st.builds(maximum, inner, inner),
         st.builds(xor, inner, inner),
@@ -33,7 +32,7 @@ def combine(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(or_, conditions, conditions),
         st.builds(not_, inner),
         st.builds(select, conditions, inner, inner),
-        st.builds(lambda a: table([3, -1, 4, 1, 5], a % 5), inner),
+        built(lambda a: table([3, -1, 4, 1, 5], a % 5), inner),
     )
 
 
@@ -62,11 +61,8 @@ def nest_points(draw: st.DrawFn) -> dict[str, int]:
 
 
 NEST_POINTS = st.lists(nest_points(), min_size=8, max_size=8)
-INDICES = cast(
-    "st.SearchStrategy[Expr]",
-    st.recursive(
-        st.sampled_from(NAMES).map(sym),
-        lambda inner: st.builds(lambda a, b, k: a * k + b, inner, inner, st.sampled_from([1, 2, 4, sym("S"), sym("T")])),
-        max_leaves=4,
-    ),
+INDICES: st.SearchStrategy[Expr] = st.recursive(
+    st.sampled_from(NAMES).map(sym),
+    lambda inner: built(lambda a, b, k: a * k + b, inner, inner, st.sampled_from([1, 2, 4, sym("S"), sym("T")])),
+    max_leaves=4,
 )

@@ -126,13 +126,16 @@ INIT b[0] count 32
 INITS = "	mbarrier.init.shared::cta.b64 [%r1], 32;\n	mov.u32 %r2, {};\n	mbarrier.init.shared::cta.b64 [%r2], 32;\n"
 
 
+DISTANCES: list[tuple[str, Callable[[str | None], bool]]] = [
+    ("shared_b", lambda d: d is None),
+    ("shared", lambda d: "a and b overlap" in str(d)),
+    ("1027", lambda d: "no multiple of 8" in str(d) or "overlap" in str(d)),
+]
+
+
 @pytest.mark.parametrize(
     ("second", "check"),
-    [
-        ("shared_b", lambda d: d is None),
-        ("shared", lambda d: "a and b overlap" in d),
-        ("1027", lambda d: "no multiple of 8" in d or "overlap" in d),
-    ],
+    DISTANCES,
 )
 def test_arrays_of_mbarriers_may_lie_anywhere_apart(second: str, check: Callable[[str | None], bool]) -> None:
     kernel = parse_kernel(RING)

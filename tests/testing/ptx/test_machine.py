@@ -61,7 +61,7 @@ def truncated(a: int, b: int) -> int:
 
 
 EDGES = (0, 1, 2, 3, 7, 31, 32, 33, 2**31 - 1, -1, -2, -7, -(2**31))
-OPERATIONS: dict[str, Callable[..., int]] = {
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "add.s32 %r9, %r1, %r2;": lambda a, b: a + b,
     "sub.s32 %r9, %r1, %r2;": lambda a, b: a - b,
     "mul.lo.s32 %r9, %r1, %r2;": lambda a, b: a * b,

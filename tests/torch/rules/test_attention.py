@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.calls import Of, always
+
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch import product_groups
@@ -20,7 +22,7 @@ def half(*shape: int) -> Any:
     return (torch.randn(shape) * 4).round().div(4).to(torch.bfloat16)
 
 
-def reason(function: Any, *inputs: Any) -> str | None:
+def reason(function: Of[Any, Any], *inputs: Any) -> str | None:
     """Why the attention of a function has no fusion."""
     node = next(n for n in traced(function, *inputs).graph.nodes if n.target is flash)
     return refusal(node, {})
@@ -28,7 +30,7 @@ def reason(function: Any, *inputs: Any) -> str | None:
 
 @pytest.mark.parametrize("mask", [False, True])
 def test_values_are_those_of_torch(mask: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))  # of so few elements torch's is faster
+    monkeypatch.setattr(product_groups, "attention_times", always((1.0, 2.0)))  # of so few elements torch's is faster
     torch.manual_seed(0)
     q, k, v = half(1, 2, 64, 32), half(1, 2, 96, 32), half(1, 2, 96, 32)
     inputs = [q, k, v, torch.where(torch.rand(64, 96) > 0.3, 0.0, -torch.inf).to(torch.bfloat16)][: 3 + mask]
@@ -52,7 +54,7 @@ def test_scores_that_are_not_kept_in_registers_are_torchs() -> None:
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_logarithms_of_sums_that_gradients_need(is_causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(product_groups, "attention_times", always((1.0, 2.0)))
     torch.manual_seed(0)
     inputs = [half(1, 2, 64, 32), half(1, 2, 96, 32), half(1, 2, 96, 32)]
 
@@ -68,7 +70,7 @@ def test_logarithms_of_sums_that_gradients_need(is_causal: bool, monkeypatch: py
 
 def test_training_goes_through_a_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward by a fusion, gradients by torch's op from what it has made."""
-    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(product_groups, "attention_times", always((1.0, 2.0)))
     torch.manual_seed(0)
     inputs = [half(1, 2, 64, 32) for _ in range(3)]
 
@@ -103,14 +105,14 @@ backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backw
 
 @pytest.mark.parametrize(("queries", "keys", "is_causal", "mask"), [(64, 96, False, False), (96, 96, True, False), (64, 96, False, True)])
 def test_gradients_are_those_of_torch(queries: int, keys: int, is_causal: bool, mask: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_groups, "gradient_times", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(product_groups, "gradient_times", always((1.0, 2.0)))
     torch.manual_seed(0)
     inputs = [half(1, 2, queries, 32), half(1, 2, queries, 32), half(1, 2, keys, 32), half(1, 2, keys, 32)]
     bias = [torch.where(torch.rand(queries, keys) > 0.3, 0.0, -torch.inf).to(torch.bfloat16)] * mask
     out, sums = flash(*inputs[1:], is_causal=is_causal, attn_mask=bias[0] if mask else None)
 
-    def function(g: Any, q: Any, k: Any, v: Any, o: Any, sums: Any, bias: Any = None) -> Any:
-        return list(backward(g, q, k, v, o, sums, 0.0, is_causal, attn_mask=bias))
+    def function(*args: Any) -> Any:
+        return list(backward(*args[:6], 0.0, is_causal, attn_mask=args[6] if mask else None))
 
     args = [*inputs, out, sums, *bias]
     found = report(function, *args)
@@ -131,8 +133,8 @@ def test_gradients_that_are_torchs() -> None:
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_training_goes_through_fusions(is_causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward and gradients."""
-    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
-    monkeypatch.setattr(product_groups, "gradient_times", lambda *_: (1.0, 2.0))
+    monkeypatch.setattr(product_groups, "attention_times", always((1.0, 2.0)))
+    monkeypatch.setattr(product_groups, "gradient_times", always((1.0, 2.0)))
     torch.manual_seed(0)
     inputs = [half(1, 2, 64, 32) for _ in range(3)]
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -90,5 +91,5 @@ def test_values_that_are_no_usual_numbers() -> None:
                 found = report(function, *args, settings=ALONE)
                 tried += bool(found.fusions)
                 got = found.program(list(args))[0]
-                torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}")
+                torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, equal_nan=True, msg=partial("{}: {}".format, name))
     assert tried > 60
