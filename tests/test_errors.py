@@ -176,7 +176,7 @@ CALLS_OF_AUTOMATIC_SCHEDULES: list[tuple[Callable[[Chain], object], str]] = [
     (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
     (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
     (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is another tensor\nhelp: it is at 0"),
-    (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
+    (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 is given without its reader\nhelp: give reader= as well"),
     (
         lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
         "fusion 'chain': tv1 is not a view with strides\nhelp: name slices, and reshaped or permuted tensors",
