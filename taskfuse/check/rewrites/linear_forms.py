@@ -354,7 +354,8 @@ class LinearForms:
                 return True
             if reference(inner) is reference(by) and depth and self._is_term(form, inner, facts, depth - 1, free, every):
                 return True
-            if any(c.form.terms and not c.form.narrowed and self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in self.cases(operand, inside)):
+            exact = (c for c in self.cases(operand, inside) if c.form.terms and not c.form.narrowed)
+            if any(self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in exact):
                 return True
         return False
 

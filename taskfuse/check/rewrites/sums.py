@@ -132,8 +132,8 @@ class CombineForm:
     def may_be(self, dtype: DType) -> bool:
         """True if partial results of a dtype give the same result.
 
-        Floats may be rounded to the result's dtype; where nothing else rounds, as in maxima, only if what is too large for it becomes infinite. Integers may wrap
-        where their lowest bits say those of the result. No other conversion and function commute.
+        Floats may be rounded to the result's dtype; where nothing else rounds, as in maxima, only if what is too large for it becomes infinite. Integers may
+        wrap where their lowest bits say those of the result. No other conversion and function commute.
         """
         if dtype not in (self.wide, self.dtype):
             return False
@@ -222,7 +222,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         for value, conditions in each_value(cases, inside):
             yield from _expanded(replace(part, conditions=(*part.conditions, *conditions), operands=(value,)), form, elements, facts)
         return
-    if d is None or (d.tensor in form.atoms and not is_outer) or not form.may_be(d.dtype):
+    if d is None or (d.tensor in form.atoms and not is_outer) or not (form.may_be(d.dtype) or (is_outer and d.dtype is form.dtype)):
         yield part
         return
     match d.rule:

@@ -186,7 +186,7 @@ class ExecutedLanes:
         return ExecutedLanes(self.launch, self.ids[where], own, stack, self.waits)
 
     def in_iterations(self, var: str, values: Ints) -> ExecutedLanes:
-        """Each of them in each of some iterations of a loop, which follow each other: of what one thread writes at a place several times, the last one is left."""
+        """Each of them in each of some iterations of a loop, one after another: of what a thread writes at one place, the last one is left."""
         found = self.some(np.repeat(np.arange(len(self.ids)), len(values)))
         found.own[var] = np.tile(values, len(self.ids))
         return found
