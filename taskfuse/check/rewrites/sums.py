@@ -175,6 +175,8 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
     """
     d = at.side.defined(at.operand)
     init: float = form.combine.neutral(form.wide)
+    if not contains(form.wide, form.dtype) and not _is_combined(d, form):
+        raise Different(f"it is {form.dtype}, which {form.combine.name} in {form.wide} would round")
     if isinstance(d, Definition):
         if d.dtype is not form.dtype:
             raise Different(f"{d.tensor} is {d.dtype}, not {form.dtype}")
@@ -190,6 +192,19 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
             case _:
                 pass
     return TermSet(form.combine, form.wide, form.dtype, init, tuple(terms_of(at, form, elements, facts)))
+
+
+def _is_combined(d: Definition | None, form: CombineForm) -> bool:
+    """True if an element is computed in the dtype in which terms are combined."""
+    match d:
+        case Definition(rule=Reduce(combine=combine, dtype=dtype) | Accumulate(combine=combine, dtype=dtype)):
+            return combine is form.combine and dtype is form.wide
+        case Definition(rule=Iterate(op=op, dtype=dtype)):
+            return op is form.combine.op and dtype is form.wide
+        case Definition(rule=Apply(dtype=dtype)):
+            return dtype is form.wide
+        case _:
+            return False
 
 
 def terms_of(whole: At | TermPart, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:

@@ -84,16 +84,17 @@ class Reductions:
         self.rescaling = Rescaling(writes)
         self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
-        self._changes: dict[str, list[Node]] = {}
+        self._changes: dict[str, list[Place]] = {}
         self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
         """A statement that starts, adds to, or joins accumulators."""
         stmt = node.stmt
+        changed = self.instructions.written(node, holds)
+        self._changes.setdefault(changed.buffer, []).append(changed)
         for access in accesses(stmt)[0]:
             self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
-            self._changes.setdefault(access.buffer, []).append(node)
         match holds.content:
             case Content.START:
                 place = self.instructions.written(node, holds)
@@ -184,9 +185,9 @@ class Reductions:
     def _unchanged(self, want: Place, made: Collection[Node]) -> None:
         """A reader in a loop finds in each iteration what some statements in front of the loop made: nothing in the loop, and behind the reader, changes it."""
         again = [n for n in want.node.loops if not any(n in m.loops for m in made)]
-        for node in self._changes.get(want.buffer, ()) if again else ():
-            if any(n in node.loops for n in again) and touches(node, want):
-                raise Open("an accumulator is changed in a loop in which it is read", node, want.node)
+        for change in self._changes.get(want.buffer, ()) if again else ():
+            if any(n in change.node.loops for n in again) and not disjoint(change, want):
+                raise Open("an accumulator is changed in a loop in which it is read", change.node, want.node)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
         """The terms before a reader that are taken after the accumulator was last set. Copies of a loop use it one after another."""

@@ -70,6 +70,13 @@ MUSEUM = {
         *_parts("minimum", "float8_e4m3", "float32", "inf", "float32"),
         _parts("minimum", "float8_e4m3", "float32", "inf")[1],
     ),
+    "one term, combined in a narrow type": Exhibit(
+        "x: float64[1]",
+        "y: float64[]",
+        "y: float64[] over (1) at () = reduce maximum of copy(x[i0]) from -inf",
+        "y: float64[] = copy(x[0])",
+        "y: float64[] over (1) at () = reduce maximum of copy.float16(x[i0]) from -inf",
+    ),
     "a clamped integer": Exhibit(
         "x: int32[8]",
         "y: int8[8]",
