@@ -12,7 +12,6 @@ from taskfuse.ir.atoms import Atom
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.testing.case import Case, Outcome, seeded_case
 from taskfuse.testing.options import OPTIONS, Mix
-from tests.random_cases import random_case_of
 
 MATH = "math: drawn by taskfuse/testing/graphs.py"
 READS = "says what there is, and changes nothing"
@@ -104,10 +103,10 @@ def test_every_scheduling_call_is_drawn_or_left_out_for_a_reason(monkeypatch: py
     assert not [n for n in NOT_DRAWN if n not in wanted], "there is no such call"
     left = wanted - NOT_DRAWN.keys()
     assert len(left) > 50
+    monkeypatch.setattr("taskfuse.testing.case._lowered", unlowered)
     for seed in range(EACH):
         for mix in OPTIONS:
-            left -= set(drawn(random_case_of(seed, mix)))
-    monkeypatch.setattr("taskfuse.testing.case._lowered", unlowered)
+            left -= set(drawn(seeded_case(seed, mix)))
     rare = ((mix, seed) for seed in range(EACH, MOST) for mix in (Mix.AUTOMATIC, Mix.PRODUCTS, Mix.REWRITES))  # which have most to choose from
     for mix, seed in rare:
         if not left:

@@ -62,6 +62,7 @@ class ElementPairs:
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
+        self._asked: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._symbols = 0
         self._count = 0
         self._depth = 0
@@ -100,10 +101,13 @@ class ElementPairs:
             return
         if key in self._failed:
             raise self._failed[key]
+        if key in self._asked:
+            raise Different("its comparison rests on itself")
         self._count += 1
         if self._count > LIMIT or self._depth == DEPTH:
             raise Different("its comparison takes too many steps")
         self._depth += 1
+        self._asked.add(key)
         try:
             a, b = self._seen(a, facts), self._seen(b, facts)
             if is_converted and a.side.dtype(a.operand) is not b.side.dtype(b.operand):
@@ -115,6 +119,7 @@ class ElementPairs:
             raise
         finally:
             self._depth -= 1
+            self._asked.remove(key)
         self._equal.add(key)
 
     def _seen(self, at: At, facts: Facts) -> At:

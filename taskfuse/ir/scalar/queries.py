@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taskfuse.ir.scalar import search
 from taskfuse.ir.scalar.arithmetic import mod
-from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, FloorDiv, IntLike, Mod, children, wrap
+from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Expr, FloorDiv, IntLike, Mod, Not, Or, children, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import as_boolean, ge
+from taskfuse.ir.scalar.logic import as_boolean, ge, not_
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
 
 NO_FACTS = Facts()
@@ -33,7 +35,27 @@ def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
 
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
     """True only if ``cond`` holds wherever the facts do. False means "not proved", not "false"."""
-    return simplify(as_boolean(cond), facts) is TRUE
+    condition = as_boolean(cond)
+    match condition:
+        case And(args):
+            return all(prove(arg, facts) for arg in args)
+        case Or(args):
+            return _one_holds(args, facts)
+        case Not(And(args)):
+            return _one_holds(tuple(map(not_, args)), facts)
+        case Not(Or(args)):
+            return all(prove(not_(arg), facts) for arg in args)
+        case _:
+            return simplify(condition, facts) is TRUE
+
+
+def _one_holds(conditions: Sequence[Expr], facts: Facts) -> bool:
+    """True only if one of some conditions always holds: one does where those before it do not."""
+    for condition in conditions:
+        if prove(condition, facts):
+            return True
+        facts = facts.with_assumption(not_(condition))
+    return False
 
 
 def bounds(e: IntLike, facts: Facts = NO_FACTS) -> Interval:
