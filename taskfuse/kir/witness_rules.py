@@ -235,6 +235,21 @@ def values_are_integers(d: Definition, above: Above) -> str | None:
     return None
 
 
+def elements_keep_their_dtype(d: Definition, above: Above) -> str | None:
+    """An element that is found, and one of a part, is itself, and not converted."""
+    match d.rule:
+        case Find(source=source):
+            names: tuple[str, ...] = (source.buffer,)
+        case Whole(parts=parts):
+            names = parts
+        case Send(operand=Access(buffer=name)):
+            names = (name,)
+        case _:
+            return None
+    other = next((name for name in names if name in above.tensors and above.tensors[name].dtype is not d.dtype), None)
+    return None if other is None else f"'{d.tensor}' is {d.dtype}, and has elements of '{other}', which is {above.tensors[other].dtype}"
+
+
 def parts_fit(d: Definition, above: Above) -> str | None:
     """Every part has a place for each of its elements."""
     if not isinstance(d.rule, Whole):
@@ -304,6 +319,7 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
     operands_exist,
     symbols_have_a_meaning,
     values_are_integers,
+    elements_keep_their_dtype,
     parts_fit,
     parts_have_one_place,
 )

@@ -49,6 +49,7 @@ class _KernelCompiler:
         self._stmt: Stmt | None = None
         self._label: str | None = None
         self._path: list[tuple[CompiledExpr, bool]] = []
+        self._cursors: frozenset[str] = frozenset()
 
     def run(self) -> SimulatedKernel:
         """The compiled kernel."""
@@ -83,6 +84,7 @@ class _KernelCompiler:
                 exprs = (*stmt.semaphore.index, stmt.phases)
                 self._agreeing(exprs, lambda: semaphores.acquire(self.compiled, stmt), point=True, guard=semaphores.may_acquire(self.compiled, stmt))
             case CursorInit():
+                self._cursors = self._cursors.union(Cursor(stmt.name).symbols)
                 self._emit(_cursor_init(stmt, stmt.name in self._phased))
             case Advance():
                 phased = stmt.cursor in self._phased
@@ -137,14 +139,15 @@ class _KernelCompiler:
     def _if(self, stmt: If) -> None:
         end = Label()
         inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
-        depth = len(self._path)
+        depth, around = len(self._path), self._cursors
         label = self._label
         for branch in stmt.branches:
             self._label = label if branch.label is None else branch.label
             self._branch(branch, end, inline)
         self._label = label
         del self._path[depth:]
-        self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
+        self._join(end, self._cursors - around)
+        self._cursors = around
 
     def _branch(self, branch: Branch, end: Label, inline: bool) -> None:
         cond = self.compiled.expr(branch.cond)
@@ -284,11 +287,6 @@ class _KernelCompiler:
 def _waits(stmt: Stmt) -> bool:
     """True for statements before or after which threads of one agent may be at different places or in different states."""
     return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
-
-
-def _defines(stmt: Stmt) -> tuple[str, ...]:
-    """The symbols that a statement brings into scope."""
-    return Cursor(stmt.name).symbols if isinstance(stmt, CursorInit) else ()
 
 
 def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:

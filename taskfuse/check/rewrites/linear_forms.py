@@ -246,12 +246,18 @@ class LinearForms:
                 return any(form is not None and len(form.terms) <= 1 for form in (self.only(p, facts) for (p,) in powers))
         return False
 
-    def operands(self, at: At, name: str) -> Iterator[tuple[At, ...]]:
-        """The operands of a function of floats with that name, in both orders if it is commutative; empty for other elements."""
+    def operands(self, at: At, name: str, *, is_exact: bool = False) -> Iterator[tuple[At, ...]]:
+        """The operands of a function of floats with that name, in both orders if it is commutative; empty for other elements.
+
+        Args:
+            is_exact: only if the function computes in a dtype that has all of their values.
+        """
         d = self.defined(at)
         match d:
             case Definition(rule=Apply(op=op, operands=given, dtype=dtype)) if op.name == name and dtype.is_float and isinstance(at.operand, Access):
                 operands = tuple(at.side.at(o, points(at.operand.index)) for o in given)
+                if is_exact and not all(contains(dtype, o.side.dtype(o.operand)) for o in operands):
+                    return
                 yield operands
                 if op.commutative:
                     yield operands[::-1]
@@ -268,20 +274,34 @@ class LinearForms:
             case _:
                 return None
         name = op.name
-        if name in ("isfinite", "isinf", "isnan"):
-            guards = self._of_references(operands[0], facts)
-            return None if guards is None else (guards, name == "isfinite")
+        if name == "isfinite":
+            guards = self._of_references(operands[0], dtype, facts)
+            return None if guards is None else (guards, True)
+        if name == "isinf":
+            guards = self._of_references(operands[0], dtype, facts, (inf, -inf))
+            return None if guards is None else (guards, False)
         if name in ("eq", "ne"):
             for one, other in ((operands[0], operands[1]), (operands[1], operands[0])):
-                if isinstance(number(other), float):
-                    guards = self._of_references(one, facts)
+                value = number(other)
+                if isinstance(value, float):
+                    guards = self._of_references(one, dtype, facts, (value,))
                     return None if guards is None else (guards, name == "ne")
         return None
 
-    def _of_references(self, at: At, facts: Facts) -> frozenset[Guard] | None:
-        """The references of which an element is a sum, if it is; they are finite where it is."""
+    def _of_references(self, at: At, computed: DType, facts: Facts, nothing: Sequence[float] = ()) -> frozenset[Guard] | None:
+        """The references of which an element is a sum, if it is; they are finite where it is.
+
+        Args:
+            computed: the dtype in which the element is asked about: one that is too narrow for it has infinities of its own.
+            nothing: infinities, one of which the element must be where one of them is of nothing; without them it may be anything that is not finite.
+        """
         form = self.only(at, facts)
         if form is None or not form.terms or any(reference(a) is None for a, _ in form.terms):
+            return None
+        if form.narrowed or not contains(computed, at.side.dtype(at.operand)):
+            return None
+        infinities = {nothing_of(a) * (1 if q > 0 else -1) for a, q in form.terms}
+        if nothing and (len(infinities) > 1 or not infinities <= {*nothing}):
             return None
         return form.guards | {Guard(a) for a, _ in form.terms}
 
@@ -313,15 +333,14 @@ class LinearForms:
                 inside = inside.with_range(v.name, 0, n - 1)
             for case in self.cases(operand, assuming(inside, conditions)):
                 here = assuming(inside, (*conditions, *case.conditions))
-                if not case.form.terms and not self._is_nothing(case.form, by):
+                if case.form.narrowed or (not case.form.terms and not self._is_nothing(case.form, by)):
                     return False
                 if case.form.terms and not self.is_bounded(case.form, by, here, depth - 1):
                     return False
         return True
 
     def _is_nothing(self, form: LinearForm, by: At) -> bool:
-        combine = reference(by)
-        return combine is not None and not form.terms and form.constant == (-inf if combine is COMBINES["maximum"] else inf)
+        return reference(by) is not None and not form.terms and form.constant == nothing_of(by)
 
     def _is_term(self, form: LinearForm, by: At, facts: Facts, depth: int, unknown: tuple[tuple[Sym, Expr], ...] = (), known: tuple[Expr, ...] = ()) -> bool:
         """True if a form is one of what a reference combines, at some values of its variables."""
@@ -335,7 +354,8 @@ class LinearForms:
                 return True
             if reference(inner) is reference(by) and depth and self._is_term(form, inner, facts, depth - 1, free, every):
                 return True
-            if any(c.form.terms and self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in self.cases(operand, inside)):
+            exact = (c for c in self.cases(operand, inside) if c.form.terms and not c.form.narrowed)
+            if any(self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in exact):
                 return True
         return False
 
@@ -384,14 +404,22 @@ class LinearForms:
 
 
 def reference(at: At) -> object | None:
-    """The combining function of a reference; ``None`` for another element."""
+    """The combining function of a reference; ``None`` for another element, and for one that is rounded, which bounds nothing."""
     match at.side.defined(at.operand):
-        case Definition(rule=Reduce(combine=combine, body=body, rescaled=None, init=init, dtype=dtype)) if combine in REFERENCES and body in CONVERSIONS:
-            return combine if is_same_number(init.value, combine.neutral(dtype)) and dtype.is_float else None
-        case Definition(rule=Accumulate(combine=combine, dtype=dtype)) if combine in REFERENCES and dtype.is_float:
-            return combine
+        case Definition(rule=Reduce(combine=combine, body=body, operands=(one,), rescaled=None, init=init, dtype=dtype), dtype=result) if body in CONVERSIONS:
+            operand, starts = one, is_same_number(init.value, combine.neutral(dtype))
+        case Definition(rule=Accumulate(combine=combine, operand=operand, dtype=dtype), dtype=result):
+            starts = True
         case _:
             return None
+    source = at.side.dtype(operand)
+    is_exact = dtype.is_float and result.is_float and contains(dtype, source) and contains(result, source)
+    return combine if combine in REFERENCES and starts and is_exact else None
+
+
+def nothing_of(at: At) -> float:
+    """The value of a reference that combines no element."""
+    return -inf if reference(at) is COMBINES["maximum"] else inf
 
 
 def is_one(a: At, b: At, facts: Facts) -> bool:

@@ -27,9 +27,14 @@ ANY = 7
 
 
 class Inputs:
-    """The contents of inputs and scalar arguments of a kernel at some extents: floats in -2..2, integers slightly beyond their axes."""
+    """The contents of inputs and scalar arguments of a kernel at some extents: floats in -2..2, integers slightly beyond their axes.
 
-    def __init__(self, kernel: Kernel, extents: Mapping[str, int]) -> None:
+    Args:
+        draw: each number has other values; except for 0, integers that are not used as indices take all values of their dtype, so that their sums wrap.
+    """
+
+    def __init__(self, kernel: Kernel, extents: Mapping[str, int], draw: int = 0) -> None:
+        self._draw = draw
         self.tables = drawn_tables(kernel, extents)
         self.dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
         self.shapes = {p.name: tuple(int(evaluate(n, extents)) for n in p.shape) for p in kernel.inputs}
@@ -50,11 +55,13 @@ class Inputs:
         dtype = self.dtypes[name]
         if name in self.tables:
             return self.tables[name][places].astype(dtype.numpy)
-        words = mix(hash_words(name) ^ places.astype(WORD))
+        words = mix(hash_words(name if not self._draw else f"{name} {self._draw}") ^ places.astype(WORD))
         if dtype.is_bool:
             return np.asarray(words % 2 == 1)
         if dtype.is_float:
             return np.asarray((words >> np.uint64(11)) * 2.0**-51 - 2.0).astype(dtype.numpy)
+        if self._draw and name not in self._places:
+            return words.astype(dtype.numpy)
         extent = self._places.get(name, ANY)
         least = 0 if dtype.kind is DTypeKind.UINT else max(-extent - 2, int(dtype.min_value))
         most = min(extent + 2, int(dtype.max_value))

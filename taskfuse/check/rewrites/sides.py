@@ -166,9 +166,13 @@ class Definitions:
         return at
 
     def keeps(self, operand: Operand, computed: DType, result: DType, *, is_converted: bool = False) -> bool:
-        """True if an operand keeps its number when converted to the compute dtype and then to the result's dtype; and its dtype, unless readers convert it."""
+        """True if an operand keeps its number when converted to the compute dtype and then to the result's dtype; and its dtype, unless readers convert it.
+
+        A reader's conversion depends on whether the number is a float: conversions of floats to integers clamp, those of integers wrap.
+        """
         source = self.dtype(operand)
-        return converts_once(computed, source, result) and (source is result or (is_converted and contains(result, source)))
+        is_alike = source.is_float == result.is_float or source.is_bool
+        return converts_once(computed, source, result) and (source is result or (is_converted and is_alike and contains(result, source)))
 
     def open_cases(self, found: Access, facts: Facts) -> Iterator[ChoiceOf]:
         """The cases that the facts leave open, up to the first that they decide."""
@@ -253,12 +257,19 @@ def condition_of(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
             parts = [at.side.at(o, points(index)) for o in operands]
             if op in CONNECTIVES:
                 return CONNECTIVES[op](*(condition_of(p, integer_of) for p in parts))
-            if op in COMPARISONS and dtype.is_integer:
+            if op in COMPARISONS and all(_is_kept(p, dtype) for p in parts):
                 sides = [_integer(p, integer_of) for p in parts]
                 return COMPARISONS[op](*sides)
         case _:
             pass
     raise Different("a condition is no comparison of integers")
+
+
+def _is_kept(at: At, dtype: DType) -> bool:
+    """True if an integer is the same number in the dtype that a function computes in."""
+    if isinstance(at.operand, Immediate):
+        return at.operand.dtype.is_integer and dtype.is_integer and dtype.holds(at.operand.value)
+    return dtype.is_integer and contains(dtype, at.side.dtype(at.operand))
 
 
 def _integer(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
@@ -274,7 +285,10 @@ def _integer(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
         return found
     match at.operand, at.side.defined(at.operand):
         case Access(index=index), Definition(rule=Apply(op=op, operands=operands, dtype=dtype), dtype=result) if dtype is result is int64:
-            parts = [_integer(at.side.at(o, points(index)), integer_of) for o in operands]
+            found_at = [at.side.at(o, points(index)) for o in operands]
+            if not all(_is_kept(p, dtype) for p in found_at):
+                raise Different("a condition is about an integer that is converted")
+            parts = [_integer(p, integer_of) for p in found_at]
             match op.name, parts:
                 case (("copy" | "cast"), [a]):
                     return a

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_value, is_neutral, moved_to, points
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -106,6 +106,10 @@ class TermSet:
     parts: tuple[TermPart, ...]
 
 
+WRAPPING = ("add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor")
+"""Functions of integers whose lowest bits are those of their operands' lowest bits."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CombineForm:
     """The common properties of a set's terms.
@@ -120,10 +124,24 @@ class CombineForm:
     atoms: frozenset[str] = frozenset()
 
     def is_neutral(self, at: At) -> bool:
-        """True for the neutral element."""
+        """True for the neutral element: for floats also that of the result's dtype, to which partial results may be rounded."""
         if isinstance(at.operand, Immediate) and is_same_number(at.operand.value, self.combine.neutral(self.wide)):
             return True
-        return is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
+        return self.dtype.is_float and is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
+
+    def may_be(self, dtype: DType) -> bool:
+        """True if partial results of a dtype give the same result.
+
+        Floats may be rounded to the result's dtype; where nothing else rounds, as in maxima, only if what is too large for it becomes infinite. Integers may
+        wrap where their lowest bits say those of the result. No other conversion and function commute.
+        """
+        if dtype not in (self.wide, self.dtype):
+            return False
+        if contains(dtype, self.wide):
+            return True
+        if dtype.is_float and self.wide.is_float:
+            return dtype.has_infinity or not self.combine.idempotent
+        return dtype.is_integer and self.wide.is_integer and self.combine.name in WRAPPING
 
     def starts_neutral(self, rule: Reduce | Iterate) -> bool:
         """True if a reduction adds nothing of its own."""
@@ -157,6 +175,8 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
     """
     d = at.side.defined(at.operand)
     init: float = form.combine.neutral(form.wide)
+    if not contains(form.wide, form.dtype) and not _is_combined(d, form):
+        raise Different(f"it is {form.dtype}, which {form.combine.name} in {form.wide} would round")
     if isinstance(d, Definition):
         if d.dtype is not form.dtype:
             raise Different(f"{d.tensor} is {d.dtype}, not {form.dtype}")
@@ -172,6 +192,19 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
             case _:
                 pass
     return TermSet(form.combine, form.wide, form.dtype, init, tuple(terms_of(at, form, elements, facts)))
+
+
+def _is_combined(d: Definition | None, form: CombineForm) -> bool:
+    """True if an element is computed in the dtype in which terms are combined."""
+    match d:
+        case Definition(rule=Reduce(combine=combine, dtype=dtype) | Accumulate(combine=combine, dtype=dtype)):
+            return combine is form.combine and dtype is form.wide
+        case Definition(rule=Iterate(op=op, dtype=dtype)):
+            return op is form.combine.op and dtype is form.wide
+        case Definition(rule=Apply(dtype=dtype)):
+            return dtype is form.wide
+        case _:
+            return False
 
 
 def terms_of(whole: At | TermPart, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
@@ -204,7 +237,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         for value, conditions in each_value(cases, inside):
             yield from _expanded(replace(part, conditions=(*part.conditions, *conditions), operands=(value,)), form, elements, facts)
         return
-    if d is None or (d.tensor in form.atoms and not is_outer) or d.dtype not in (form.dtype, form.wide):
+    if d is None or (d.tensor in form.atoms and not is_outer) or not (form.may_be(d.dtype) or (is_outer and d.dtype is form.dtype)):
         yield part
         return
     match d.rule:

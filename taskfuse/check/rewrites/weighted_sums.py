@@ -43,12 +43,13 @@ class Monomial:
     """A product.
 
     Attributes:
-        coefficient: a number. Terms with coefficient 0 are kept if they contain references without a guard, which may be infinite.
+        coefficient: a number. Terms with coefficient 0 are kept if they contain references without a guard, which may be infinite, or the constant 0.
         factors: elements, each with its integer exponent.
         products: factors that are themselves products of elements, as sets of terms.
         exponents: by exponential function, its argument.
         narrowed: narrower types to which it, or a factor, is rounded.
         guards, raw: references, as in linear forms.
+        has_zero: true if a factor is the constant 0, not an exponential: 0 times an infinite element is not 0.
     """
 
     coefficient: Fraction = ONE
@@ -58,6 +59,7 @@ class Monomial:
     narrowed: frozenset[DType] = frozenset()
     guards: frozenset[Guard] = frozenset()
     raw: frozenset[Guard] = frozenset()
+    has_zero: bool = False
 
     def __mul__(self, other: Monomial) -> Monomial:
         exponents = dict(self.exponents)
@@ -71,7 +73,13 @@ class Monomial:
             self.narrowed | other.narrowed,
             self.guards | other.guards,
             self.raw | other.raw,
+            (self.has_zero and (other.has_zero or other.coefficient != 0)) or (other.has_zero and self.coefficient != 0),
         )
+
+    @property
+    def is_left_out(self) -> bool:
+        """True if it adds nothing: a 0 that is not multiplied by elements, but for divisors, none of which is 0."""
+        return not self.coefficient and not (self.has_zero and (self.products or any(n > 0 for _, n in self.factors)))
 
     def inverse(self) -> Monomial:
         """Its reciprocal.
@@ -195,7 +203,7 @@ class WeightedSums:
         """
         found = self._known.get((at, facts))
         if found is None:
-            found = tuple(t for t in self._terms(at, facts) if t.monomial.coefficient or t.monomial.raw)
+            found = tuple(t for t in self._terms(at, facts) if t.monomial.coefficient or t.monomial.raw or t.monomial.has_zero)
             if len(found) > MOST:
                 raise Different("a sum has too many parts")
             self._known[at, facts] = found
@@ -209,7 +217,7 @@ class WeightedSums:
         if value is not None:
             if isinstance(value, float):
                 raise Different("a term is infinite")
-            yield WeightedTerms((), (), Monomial(Fraction(value)))
+            yield WeightedTerms((), (), Monomial(Fraction(value), has_zero=not value))
             return
         d = self.forms.defined(at)
         chosen = list(at.side.open_cases(at.operand, facts)) if d is not None and isinstance(at.operand, Access) else []
@@ -339,7 +347,7 @@ class WeightedSums:
         """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
         if number(value) == 1:
             found = self._exponential(other, facts)
-            for a, b in self.forms.operands(condition.side.seen(condition, facts), "eq") if found is not None else ():
+            for a, b in self.forms.operands(condition.side.seen(condition, facts), "eq", is_exact=True) if found is not None else ():
                 difference = self._difference(a, b, facts)
                 if found is not None and difference is not None and _is_multiple(found[2], difference):
                     return (found[0],)
@@ -353,7 +361,7 @@ class WeightedSums:
 
     def _difference(self, a: At, b: At, facts: Facts) -> LinearForm | None:
         one, other = self.forms.only(a, facts), self.forms.only(b, facts)
-        return None if one is None or other is None else one + other.times(-ONE)
+        return None if one is None or other is None or one.narrowed or other.narrowed else one + other.times(-ONE)
 
     # -- sums -----------------------------------------------------------------------------------------------------------------------
 
@@ -568,7 +576,7 @@ def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[
     for t in now:  # also those that are 0
         sums.check_guards(t, [At(b.side, at.operand) for at in finite if _is_shared(at, known)], facts)
     elements.finite |= {at.operand.buffer for at in finite if isinstance(at.operand, Access)}
-    return [sums.part(t) for t in written if t.monomial.coefficient], [sums.part(t) for t in now if t.monomial.coefficient]
+    return [sums.part(t) for t in written if not t.monomial.is_left_out], [sums.part(t) for t in now if not t.monomial.is_left_out]
 
 
 def _is_pointwise(d: Definition | None) -> bool:

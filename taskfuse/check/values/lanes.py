@@ -186,9 +186,9 @@ class ExecutedLanes:
         return ExecutedLanes(self.launch, self.ids[where], own, stack, self.waits)
 
     def in_iterations(self, var: str, values: Ints) -> ExecutedLanes:
-        """Each of them in each of some iterations of a loop, one iteration after another."""
-        found = self.some(np.tile(np.arange(len(self.ids)), len(values)))
-        found.own[var] = np.repeat(values, len(self.ids))
+        """Each of them in each of some iterations of a loop, one after another: of what a thread writes at one place, the last one is left."""
+        found = self.some(np.repeat(np.arange(len(self.ids)), len(values)))
+        found.own[var] = np.tile(values, len(self.ids))
         return found
 
     def part(self, key: tuple[int, int], where: Bools) -> ExecutedLanes:

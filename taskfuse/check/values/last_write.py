@@ -19,7 +19,7 @@ from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import W, Writing
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr, and_, const, eq, ge, not_, substitute, sym
+from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Content
@@ -126,7 +126,10 @@ class LastWrite:
             if n in loops or not isinstance(s, For) or s.step is not const(1):
                 continue
             values = {m.stmt.var: e for m, e in loops.items() if isinstance(m.stmt, For)}
-            loops[n] = substitute(s.stop, values) - 1
+            start, stop = substitute(s.start, values), substitute(s.stop, values)
+            if not proves(constraints, lt(start, stop)):  # it may have no iteration
+                break
+            loops[n] = stop - 1
             try:
                 found = self._match(claim, want, Look((), loops, look.skip), constraints, among, past=past)
             except Open:

@@ -305,10 +305,13 @@ class LaunchExecution:
                     start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
                     if self._alone[id(stmt)] and isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step > 0:
                         trips = np.arange(start, stop, step)
-                        some = max(1, WIDE // max(1, len(lanes)))
-                        for first in range(0, len(trips), some):
-                            self._list(body, lanes.in_iterations(var, trips[first : first + some]))
-                        return
+                        inside = self._executions(body, lanes, frozenset((var,)))
+                        some = 0 if inside is None else WIDE // max(1, len(lanes) * inside)
+                        if some or inside == 1:  # else one iteration after another, each of them in parts
+                            some = max(1, some)
+                            for first in range(0, len(trips), some):
+                                self._list(body, lanes.in_iterations(var, trips[first : first + some]))
+                            return
                     at: Number = start
                     while True:
                         active = at < stop
@@ -326,6 +329,25 @@ class LaunchExecution:
                     self.execute(stmt, lanes)
         except Refuted as found:
             raise found.quoting(stmt_text(stmt, self.kernel)) from None
+
+    def _executions(self, body: tuple[Stmt, ...], lanes: ExecutedLanes, around: frozenset[str]) -> int | None:
+        """How often the one statement of a body is executed in an iteration of the loops around it; ``None`` if that depends on threads or on these loops.
+
+        Args:
+            around: the variables of the loops around.
+        """
+        (stmt,) = body
+        inner = bodies(stmt)
+        if not isinstance(stmt, For):
+            return self._executions(inner[0], lanes, around) if inner else 1
+        bounds = (stmt.start, stmt.stop, stmt.step)
+        if any(not e.free.isdisjoint(around) for e in bounds):
+            return None
+        start, stop, step = (lanes.value(e) for e in bounds)
+        inside = self._executions(stmt.body, lanes, around | {stmt.var})
+        if inside is None or not (isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)) or step < 1:
+            return None
+        return len(range(start, stop, step)) * inside
 
     def _list(self, body: tuple[Stmt, ...], lanes: ExecutedLanes) -> None:
         for stmt in body:

@@ -84,12 +84,15 @@ class Reductions:
         self.rescaling = Rescaling(writes)
         self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
+        self._changes: dict[str, list[Place]] = {}
         self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
         """Add a statement that starts, adds to, or joins accumulators."""
         stmt = node.stmt
+        changed = self.instructions.written(node, holds)
+        self._changes.setdefault(changed.buffer, []).append(changed)
         for access in accesses(stmt)[0]:
             self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
         match holds.content:
@@ -141,6 +144,7 @@ class Reductions:
             return
         terms = self.terms.get(want.buffer, [])
         if not terms:
+            self._unchanged(want, [s.node for s in self.starts.places.get(want.buffer, [])])
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []))
             return
         if any(t.place.tensor != want.tensor for t in terms):
@@ -162,7 +166,10 @@ class Reductions:
                 break
             among = found.rest
         else:
+            self._unchanged(want, [s.node for s in self.starts.places.get(want.buffer, [])])
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
+        for group in hits:
+            self._unchanged(want, [t.node for t in group])
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
@@ -174,6 +181,13 @@ class Reductions:
         elif setting:  # also those that take no term
             self.starts.set_before(setting, want, given, "it is read")
         self._apart(groups, hits)
+
+    def _unchanged(self, want: Place, made: Collection[Node]) -> None:
+        """A reader in a loop finds in each iteration what some statements in front of the loop made: nothing in the loop, and behind the reader, changes it."""
+        again = [n for n in want.node.loops if not any(n in m.loops for m in made)]
+        for change in self._changes.get(want.buffer, ()) if again else ():
+            if any(n in change.node.loops for n in again) and not disjoint(change, want):
+                raise Open("an accumulator is changed in a loop in which it is read", change.node, want.node)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
         """The terms before a reader that are taken after the accumulator was last set. Copies of a loop use it one after another."""
