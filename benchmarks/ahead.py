@@ -81,10 +81,10 @@ class Ahead:
 
     def __init__(self, jobs: Iterable[Job], processes: int | None = None) -> None:
         self.pool = ProcessPoolExecutor(processes or os.cpu_count(), mp_context=multiprocessing.get_context("fork"))
-        self.found: dict[Job, Future[Ready]] = {job: self.pool.submit(ready, job) for job in jobs}
+        self.found: list[tuple[Job, Future[Ready]]] = [(job, self.pool.submit(ready, job)) for job in jobs]
 
     def wait(self) -> list[str]:
         """Lines: what became of each job."""
-        lines = [f"{job.name:46} {found.result()}" for job, found in self.found.items()]
+        lines = [f"{job.name:46} {found.result()}" for job, found in self.found]
         self.pool.shutdown()
         return lines
