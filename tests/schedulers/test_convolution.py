@@ -82,6 +82,17 @@ def test_chosen_tiles_are_proved(shape: Convolution) -> None:
     tf.lower(segments.steps[0].fusion).verify().require()
 
 
+@pytest.mark.parametrize("window, stride, out", [((7, 7), 2, 64), ((16, 16), 16, 768)])
+def test_few_channels(window: tuple[int, int], stride: int, out: int) -> None:
+    """Of images of three colors: kernels copy rows of windows, or whole ones, and weights; tensor cores multiply these."""
+    *copies, product = choose_segments(Convolution(32, 3, out, (224, 224), window, stride=stride, padding=window[0] % 2 * 3, dtype=tf.bfloat16).fusion()).steps
+    assert [part.schedule.scheduler for step in copies for part in step.parts] == ["pointwise", "pointwise"]
+    assert product.schedule.scheduler == "matmul"
+    kernel = tf.lower(product.fusion)
+    kernel.verify().require()
+    assert not any(isinstance(s, AsyncCopy) for s in walk(kernel))
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_any_extents(stride: int) -> None:
     """One kernel for all batches and images is proved; windows at the ends begin in the padding, or in images."""
