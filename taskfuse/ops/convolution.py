@@ -151,10 +151,14 @@ def _convolution(
             if any(t.places is not ONE for t in taps) and not _has_channels_last(weight):
                 weight = permute(copy(permute(weight, [0, *range(2, dims + 2), 1])), [0, dims + 1, *range(1, dims + 1)])
         made = _sums(lying, weight, taps, number_of_groups, last)
+        of_channels = made.shape[1 + dims :] if last else made.shape[1 : made.ndim - dims]
         if bias is not None:
-            term = cast_tensor(bias, made.dtype)
-            made = add(made, term if last else expand_dims(term, tuple(range(1, dims + 1))))
+            term = cast_tensor(reshape(bias, list(of_channels)) if len(of_channels) > 1 else bias, made.dtype)
+            made = add(made, term if last else expand_dims(term, tuple(range(term.ndim, term.ndim + dims))))
         made = cast_tensor(made, dtype)
+        if len(of_channels) > 1:
+            places = [t.number for t in taps]
+            made = reshape(made, [made.shape[0], *places, weight.shape[0]] if last else [made.shape[0], weight.shape[0], *places])
         made = permute(made, [0, dims + 1, *range(1, dims + 1)]) if last else made
         return made if x.ndim == dims + 2 else squeeze(made, 0)
 
@@ -291,7 +295,7 @@ def _stored(x: TensorView, shape: tuple[Expr, ...], index: tuple[Expr, ...], val
 
 
 def _sums(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: int, last: bool) -> TensorView:
-    """The sums for ``x [N, .., C]``: ``[N, .., O]``, or ``[N, O, ..]`` unless ``last``.
+    """The sums for ``x [N, .., C]``: ``[N, .., (group,) O]``, or ``[N, (group,) O, ..]`` unless ``last``.
 
     The iteration space is [n, places of the result, (group,) channel of the result], in the order of the result, then [places of a window, channel].
     """
@@ -313,10 +317,7 @@ def _sums(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: int,
     left = Read(windows, (n, *o, *taken[: len(wide)], *([group] if is_grouped else []), *taken[len(wide) :]))
     right = Read(weight, (group * outputs + output, taken[-1] if is_deep else ZERO, *inside))
     dtype = result_type(x.dtype, weight.dtype).compute
-    made = sum_of_products(x.fusion, kept, summed, (left, right), dtype)
-    if len(channels) == 1:
-        return made
-    return reshape(made, [batch, *places, weight.shape[0]] if last else [batch, weight.shape[0], *places])
+    return sum_of_products(x.fusion, kept, summed, (left, right), dtype)
 
 
 def _windows(x: TensorView, taps: Sequence[_Taps], wide: Sequence[int], groups: int, is_deep: bool) -> TensorView:
