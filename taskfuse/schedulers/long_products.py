@@ -1,8 +1,8 @@
 """Products of few tiles and long sums (split-K): the sums are split into chunks, which fill the GPU, and a second kernel adds the partial sums.
 
 A result of few tiles occupies few multiprocessors, each of which loops over all of k. Chunks of k, as a batch axis of the product, make more tiles; their
-partial sums go through memory once more, in a kernel that is short if the result is small. The cost models of products decide whether that is faster. Of several
-axes, as a convolution sums over, the last one is cut.
+partial sums go through memory once more, in a kernel that is short if the result is small. The cost models of products decide whether that is faster. Of
+several axes, as a convolution sums over, the last one is cut.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def test_planted_mistakes(op: Any, stride: int) -> None:
         Convolution(32, 64, 64, (56, 56), (3, 3), padding=1, epilogue="bias relu"),
         Convolution(32, 128, 128, (56, 56), (3, 3), stride=2, padding=1),
         Convolution(32, 512, 512, (7, 7), (3, 3), padding=1),
-        Convolution(2, 1280, 1280, (16, 16), (3, 3), padding=1, epilogue="bias"),
+        Convolution(8, 320, 320, (32, 32), (3, 3), padding=1, epilogue="bias"),
         Convolution(32, 96, 192, (56, 56), (2, 2), stride=2),
         Convolution(32, 256, 512, (56, 56), (1, 1), stride=2),
     ],
