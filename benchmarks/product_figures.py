@@ -102,13 +102,14 @@ def check(program: str, args: Sequence[torch.Tensor], out: torch.Tensor) -> None
 
 
 def bits(n: int, k: int) -> tf.Fusion:
-    """One row by weights of 4 bits from -8 to 7, two in a byte, the first one in its low bits, with a scale of each 128."""
+    """A vector by weights of 4 bits from -8 to 7, two in a byte, the first one in its low bits, with a scale of each 128."""
     with tf.Fusion("bits") as fusion:
-        x = tf.define_tensor((1, k), tf.bfloat16, name="x")
+        x = tf.define_tensor((k,), tf.bfloat16, name="x")
         w, scales = tf.define_tensor((n, k // 2), tf.uint8, name="w"), tf.define_tensor((n, k // GROUP), tf.bfloat16, name="scales")
-        halves = tf.stack([tf.bitwise_and(w, 15), tf.right_shift(w, 4)], 2)
-        weights = tf.reshape(tf.cast(halves, tf.float32) - 8.0, [n, k // GROUP, GROUP]) * scales[:, :, None]
-        fusion.add_output(tf.cast(tf.matmul(tf.cast(x, tf.float32), tf.reshape(weights, [n, k]).T), tf.bfloat16))
+        both, given = tf.reshape(w, [n, k // GROUP, GROUP // 2]), tf.reshape(tf.cast(x, tf.float32), [k // GROUP, GROUP // 2, 2])
+        low, high = (tf.cast(half, tf.float32) - 8.0 for half in (tf.bitwise_and(both, 15), tf.right_shift(both, 4)))
+        sums = tf.sum(low * given[:, :, 0] + high * given[:, :, 1], 2) * tf.cast(scales, tf.float32)
+        fusion.add_output(tf.cast(tf.sum(sums, 1), tf.bfloat16))
     return fusion
 
 
@@ -214,19 +215,19 @@ class Figures:
         for n, k in WEIGHTS:
             run: Any = tf.compile(bits(n, k), backend="cuda")
             size = n * k // 2 + 2 * n * k // GROUP
-            x, wide = torch.randn(1, k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+            x, wide = torch.randn(k, device="cuda", dtype=torch.bfloat16), torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
             sets = [
                 (torch.randint(256, (n, k // 2), device="cuda", dtype=torch.uint8), torch.rand(n, k // GROUP, device="cuda").bfloat16())
                 for _ in range(2 * L2_BYTES // size + 2)
             ]
-            out = torch.full((1, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+            out = torch.full((n,), float("nan"), device="cuda", dtype=torch.bfloat16)
             for w, scales in sets[:2]:
                 run(x, w, scales, out=(out,))
                 weights = torch.stack([w & 15, w >> 4], 2).view(n, k).double().sub(8) * scales.double().repeat_interleave(GROUP, 1)
-                wanted, terms = x.double() @ weights.T, x.double().abs() @ weights.abs().T
+                wanted, terms = weights @ x.double(), weights.abs() @ x.double().abs()
                 if not bool(((out.double() - wanted).abs() <= wanted.abs() * 2**-8 + terms * 2**-20).all()):
                     sys.exit(f"4 bits {n} {k}: wrong")
-            ours, cublas = in_turn([in_order(partial(run, x, w, s, out=(out,)) for w, s in sets), partial(torch.mm, x, wide.T)])
+            ours, cublas = in_turn([in_order(partial(run, x, w, s, out=(out,)) for w, s in sets), partial(torch.mm, x[None], wide.T)])
             rate = (size + 2 * k + 2 * n) / ours * 1e6
             shares = f"{rate / 1e12:6.2f} {rate / self.copies():9.0%} {cublas / ours:8.2f}"
             lines.append(_shown(f"  {n:5} {k:5} {ours:9.2f} {run.schedule.us:8.1f} {shares}  {words_of(run.schedule)}"))
