@@ -1,7 +1,7 @@
 """Kernels that other processes schedule, prove and compile before anything runs on the GPU: what they find stays on disk, for the scripts that time many.
 
-A script adds builders of fusions and runs ``tf.compile`` of the same fusions later, which then takes milliseconds. The processes are forks, so this module must
-be used before torch touches the GPU.
+A script adds builders of fusions and runs ``tf.compile`` of the same fusions with the same options later, which then takes milliseconds. The processes are
+forks, so this module must be used before torch touches the GPU.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import taskfuse as tf
+from taskfuse.cuda.present import present
 from taskfuse.errors import TaskfuseError
 from taskfuse.reports.certificate import Verdict
-from taskfuse.target import H200
-
-TARGET = H200
-"""Without a GPU; it is what the scripts are for."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A fusion to compile: ``build(*arguments)``, named for lists."""
+    """A fusion to compile: ``build(*arguments)``, named for lists, with the options of ``tf.compile``; by default it is for the backend ``"cuda"``."""
 
     name: str
     build: Callable[..., tf.Fusion]
@@ -61,7 +58,8 @@ def ready(job: Job) -> Ready:
     """Compile a job as ``tf.compile`` does. An error is a result, too."""
     start = time.monotonic()
     try:
-        run = tf.compile(job.build(*job.arguments), "sim", target=TARGET, **dict(job.options))
+        options: dict[str, Any] = {"backend": "cuda", **dict(job.options)}
+        run = tf.compile(job.build(*job.arguments), **options)
         for kernel in run.kernels:
             kernel.cubin()
     except TaskfuseError as error:
@@ -80,6 +78,7 @@ class Ahead:
     """
 
     def __init__(self, jobs: Iterable[Job], processes: int | None = None) -> None:
+        present()  # once, for all processes
         self.pool = ProcessPoolExecutor(processes or os.cpu_count(), mp_context=multiprocessing.get_context("fork"))
         self.found: list[tuple[Job, Future[Ready]]] = [(job, self.pool.submit(ready, job)) for job in jobs]
 

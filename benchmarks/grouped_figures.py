@@ -274,7 +274,7 @@ def jobs(parts: Sequence[str]) -> list[Job]:
         found += [Job(f"eight {form} {shape}", eight_bits, (form, *shape)) for shape in EIGHT for form in FORMS]
         found += [Job(f"eight, beside {shape}", grouped_matmul.ragged, (shape,)) for shape in EIGHT]
     if "layer" in parts:
-        options = (("specialize", False), ("budget", 10.0))
+        options = (("specialize", False), ("budget", 10))
         for tokens, width, inside, experts in moe.SHAPES:
             found.append(Job(f"routing {tokens} {width} {experts}", routing, (tokens, width, experts), options))
             found.append(Job(f"mixture {tokens} {width} {inside} {experts}", mixture, (tokens, width, inside, experts), options))

@@ -155,7 +155,7 @@ class Figures:
         cases = {"alignment": precisions.alignment, "bytes": precisions.of_bytes, "double": precisions.double, "float": precisions.of_floats}
         for part in parts:
             for case in cases[part]() if part in cases else ():
-                found.append(Job(f"{part} {case}", case.fusion, (), (("float32_products", case.products),)))
+                found.append(Job(f"{part} {case}", case.fusion, (), (("backend", "auto"), ("float32_products", case.products))))
         found += [Job(f"tf32 {size}", as_tf32, size) for size in SQUARES if "float" in parts]
         for program in (*programs.ALIKE, *programs.BIG):
             if "programs" in parts and program.build.__name__ in PROGRAMS:
