@@ -102,6 +102,10 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        """A copy is the dtype itself: dtypes are compared by identity."""
+        return as_dtype, (self.name,)
+
 
 def _float(name: str, scalar: type[np.generic]) -> DType:
     dtype = np.dtype(scalar)

@@ -292,8 +292,8 @@ class TensorView(ArrayMethods):
         return scheduling().unroll_reduction(self)
 
     def drop_axes(self) -> TensorView:
-        """Compute a reduction, which has no schedule yet, without the axes that its terms do not depend on. This tensor is then a view of the new one, which
-        is returned, or a copy if it is an output."""
+        """Compute a reduction or an elementwise tensor, which has no schedule yet, without the axes that its elements do not depend on. This tensor is then
+        a view of the new one, which is returned, or a copy if it is an output."""
         return scheduling().drop_axes(self)
 
     def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:

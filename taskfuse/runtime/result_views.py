@@ -14,12 +14,12 @@ from taskfuse.cuda.arrays import Unfit, is_on_host
 from taskfuse.cuda.layout import row_major
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import bind_shapes
-from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Read, View
+from taskfuse.ir.axes import iteration_point, iteration_symbol
+from taskfuse.ir.expr import Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove
-from taskfuse.ir.storage import Strided, resolve, strided
+from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove, substitute
+from taskfuse.ir.storage import Strided, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
 from taskfuse.runtime.executable import Executable, ResultAdapter
@@ -68,8 +68,7 @@ def bases(fusion: Fusion) -> Bases | None:
     """The fusion that stores the tensors behind views instead of copying them; ``None`` if no result is such a view.
 
     A view of an input is one if no result is written into that input. A view of another tensor is one if that tensor is a result, too, or has at most as many
-    elements
-    as all views of it together, so that storing it costs no more.
+    elements as all views of it together, so that storing it costs no more. Elementwise tensors between two permutations are stored in the order of their sources.
     """
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
@@ -80,7 +79,7 @@ def bases(fusion: Fusion) -> Bases | None:
         outputs = list(whole.outputs)
         whole.outputs[:] = [o for o in outputs if o is not tv]
         place = strided(whole, tv, repeats=True)
-        if place is None or not _may_share(whole, place.tensor):
+        if place is None or not _may_share(whole, place.tensor) or _lies_as_its_sources(whole, tv, place.tensor):
             whole.outputs[:] = outputs
         else:
             found[tv] = place
@@ -116,6 +115,34 @@ def _may_share(fusion: Fusion, base: TensorView) -> bool:
         return all(r.is_plain for r in fusion.results if r.tensor is base)
     changed = [r.into for r in fusion.results if r.into is not None]
     return all(tv is not base and getattr(strided(fusion, tv), "tensor", None) is not base for tv in changed)
+
+
+def _lies_as_its_sources(fusion: Fusion, tv: TensorView, base: TensorView) -> bool:
+    """Whether a view has elements in the order of what its elementwise base is computed of, which that reads in another one: channels last again, after math
+    on channels first."""
+    if not isinstance(fusion.definition(base), Pointwise) or among(base, fusion.outputs):
+        return False
+    seen = resolve(fusion, Read(tv, iteration_point(tv.ndim)))
+    at = {str(iteration_symbol(k)): e for k, e in enumerate(seen.index)}
+    own = iteration_point(base.ndim)
+    sources = [r for r in _sources(fusion, base) if len(r.index) == base.ndim and all(e.free for e in r.index)]
+    return any(r.index != own for r in sources) and all(tuple(substitute(e, at) for e in r.index) == iteration_point(tv.ndim) for r in sources)
+
+
+def _sources(fusion: Fusion, tv: TensorView) -> list[Read]:
+    """What elementwise math before a tensor reads at its points: other tensors, and those read in another order."""
+    found: list[Read] = []
+    seen, stack = {tv}, [tv]
+    while stack:
+        definition = fusion.definition(stack.pop())
+        assert definition is not None
+        for read in storage_reads(fusion, definition):
+            if read.index != iteration_point(tv.ndim) or not isinstance(fusion.definition(read.tensor), Pointwise):
+                found.append(read)
+            elif read.tensor not in seen:
+                seen.add(read.tensor)
+                stack.append(read.tensor)
+    return found
 
 
 def _size(tv: TensorView) -> Expr:

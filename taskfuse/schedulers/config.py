@@ -271,6 +271,7 @@ class MatmulConfig(Parameters):
         blocks: BlockCounts | None = None,
         counts: ProductCounts = ALONE,
         is_computed: bool = False,
+        longest_step: int | None = None,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
 
@@ -284,6 +285,7 @@ class MatmulConfig(Parameters):
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
             is_computed: the factor with the rows is computed in registers.
+            longest_step: the most elements of a step of k, where that must not end behind k.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
@@ -306,9 +308,11 @@ class MatmulConfig(Parameters):
         if self.tile_k * itemsize % SPAN:
             help = f"use multiples of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
-        if (blocks is not None or is_computed) and self.spans(itemsize) > 1:
-            whose = "products of blocks are summed" if blocks is not None else "a factor is computed in registers"
-            raise self.error(f"tile_k = {self.tile_k}, and {whose} for each {SPAN} bytes", f"use {SPAN // itemsize}")
+        if blocks is not None and self.spans(itemsize) > 1:
+            raise self.error(f"tile_k = {self.tile_k}, and products of blocks are summed for each {SPAN} bytes", f"use {SPAN // itemsize}")
+        if longest_step is not None and self.tile_k > longest_step:
+            reason = f"tile_k = {self.tile_k}, which does not divide k: a factor is computed, of zeros behind its end, too"
+            raise self.error(reason, f"use {longest_step}")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
             raise self.error(
                 f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"

@@ -132,6 +132,7 @@ class MatmulProblem:
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
         box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
+        longest_step: the most elements of a step of k that divide k, where a factor is computed: behind k it is computed of zeros, and need not be zero.
     """
 
     m: int
@@ -162,6 +163,7 @@ class MatmulProblem:
     is_swapped: bool = False
     walks: int = 1
     box_of: tuple[int, ...] = ()
+    longest_step: int | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -463,10 +465,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        may_be_long = problem.blocks is None and problem.prologue is None and problem.ragged is None
+        may_be_long = problem.blocks is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
-        steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
+        longest = problem.k if problem.longest_step is None else min(problem.k, problem.longest_step + 1)
+        steps = [*rings(config, [problem], room, longest if may_be_long else 0)]
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]

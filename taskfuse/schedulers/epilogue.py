@@ -95,7 +95,7 @@ def behind(
         products: the contractions that the epilogue reads.
     """
     multiplied = [r.tensor for e in products for r in storage_reads(fusion, e)]
-    factors_made = [tv for tv in multiplied if padded_source(fusion, tv) is not None]
+    factors_made = [tv for tv in multiplied if padded_source(fusion, tv, whole=False) is not None]
     factors_made += [made for tv in multiplied for made in prologue_of(fusion, tv)]
     results = [e.output for e in products]
     epilogue: list[TensorView] = []

@@ -191,8 +191,12 @@ def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
     return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
 
 
-def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
-    """The input of a padded tensor that threads can copy in vectors: whether elements exist does not depend on the last axis."""
+def padded_source(fusion: Fusion, tv: TensorView, *, whole: bool = True) -> TensorView | None:
+    """The input of a padded tensor that threads can copy in vectors: whether elements exist does not depend on the last axis.
+
+    Args:
+        whole: a row of the tensor is a row of the input; otherwise it may be a part of one, such as the channels of a group.
+    """
     padded = padded_read(fusion.definition(tv))
     if padded is None or tv.is_output:
         return None
@@ -200,7 +204,8 @@ def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
     facts = fusion.facts()
     is_copied = read.tensor.is_input and copy_bytes(read.tensor, facts) > read.tensor.dtype.itemsize
     is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
-    return read.tensor if is_copied and is_row and str(last) not in read.valid.free else None
+    is_part = not whole and str(last) not in simplify(read.index[-1] - last, facts).free
+    return read.tensor if is_copied and (is_row or is_part) and str(last) not in read.valid.free else None
 
 
 def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:

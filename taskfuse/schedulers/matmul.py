@@ -15,11 +15,12 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
+from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
-from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
+from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
-from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
+from taskfuse.schedulers.cost import SPANS, Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
@@ -83,6 +84,7 @@ def matmul(
         blocks=problem.blocks,
         counts=problem.counts,
         is_computed=problem.prologue is not None,
+        longest_step=problem.longest_step,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
@@ -287,7 +289,14 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
+        longest_step=_longest_step(fusion, product) if product.a.prologue else None,
     )
+
+
+def _longest_step(fusion: Fusion, product: MatrixProduct) -> int:
+    """The most elements of a step of k that divide k."""
+    steps = [spans * SPAN // product.a.tensor.dtype.itemsize for spans in SPANS]
+    return max(step for step in steps if step == steps[0] or is_multiple(product.axes.extent(product.axes.k), step, fusion.facts()))
 
 
 def _access(factors: Sequence[Operand]) -> int:
