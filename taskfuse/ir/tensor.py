@@ -314,6 +314,15 @@ class TensorView(ArrayMethods):
         """
         scheduling().split_reduction(self, axis, inner)
 
+    def tile_windows(self, axis: int, tile: int) -> TensorView:
+        """For a tensor that has the elements of windows of another one, as convolutions and pooling read them: a tensor with the elements of each tile of
+        ``tile`` windows along ``axis``, of which this one becomes a view.
+
+        Windows overlap; the new tensor has each element once per tile: it has tiles in place of the windows, and in place of their places as many elements as the
+        windows of a tile reach over. It has no schedule. An axis of tiles of a reader, made by ``split(axis, tile)``, is its axis of tiles. Returns the new tensor.
+        """
+        return scheduling().tile_windows(self, axis, tile)
+
     def split_fold(self, parts: int) -> tuple[TensorView, ...]:
         """For a fold: parts of its axis, each with a state of its own, are folded independently; this tensor joins them. Returns the new tensors.
 

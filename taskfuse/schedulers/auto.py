@@ -38,12 +38,14 @@ from taskfuse.schedulers.schedule import Chosen, Memo, Scheduler, Sizes
 from taskfuse.schedulers.simt_gemm import offer as simt_gemm_offer
 from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
+from taskfuse.schedulers.windows import offer as windows_offer
+from taskfuse.schedulers.windows import windows
 from taskfuse.target import DEFAULT, Target
 
 PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, products, mma_gemm, simt_gemm)
 """Schedulers of matrix products."""
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, windows, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
 
@@ -104,6 +106,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
         online: partial(online_offer, memo=memo, lowers=lowers),
         normalization: partial(normalization_offer, memo=memo, lowers=lowers),
+        windows: windows_offer,
         pointwise: pointwise_offer,
         fallback: fallback_offer,
     }
