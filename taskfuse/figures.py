@@ -195,6 +195,9 @@ class TorchFigures:
             "FlashAttention-3", arXiv:2407.08608, figure 6); ``benchmarks/attention_backward.py`` measures them.
         unaligned_factor: times the time of a product of 16-bit floats whose rows are not multiples of 16 bytes: 6.6 ms against 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100.
+        windows: of the rate of multiply-adds of CUDA cores, what depthwise convolutions reach. Derived, of 7 x 7 windows in [32, 384, 28, 28] of bfloat16 on
+            an H200: what the time of a ConvNeXt (``benchmarks/results/torch_models.txt``) leaves for them is 440 us with torch, 180 with Inductor, which has
+            channels last, of 16 at that rate. ``benchmarks/depthwise.py`` measures it.
     """
 
     products: float = 0.85
@@ -203,6 +206,7 @@ class TorchFigures:
     flash_gradients: float = 0.33
     cudnn_gradients: float = 0.58
     unaligned_factor: float = 5.0
+    windows: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

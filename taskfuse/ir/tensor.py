@@ -318,8 +318,11 @@ class TensorView(ArrayMethods):
         """For a tensor that has the elements of windows of another one, as convolutions and pooling read them: a tensor with the elements of each tile of
         ``tile`` windows along ``axis``, of which this one becomes a view.
 
-        Windows overlap; the new tensor has each element once per tile: it has tiles in place of the windows, and in place of their places as many elements as the
-        windows of a tile reach over. It has no schedule. An axis of tiles of a reader, made by ``split(axis, tile)``, is its axis of tiles. Returns the new tensor.
+        Windows overlap; the new tensor has each element once per tile: in place of the windows it has tiles, and in place of their places as many elements as
+        the windows of a tile reach over. It has no schedule. Where a reader's axis of windows is split by ``tile``, both share the loop over tiles.
+
+        Returns:
+            The new tensor.
         """
         return scheduling().tile_windows(self, axis, tile)
 

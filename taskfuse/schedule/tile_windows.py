@@ -80,7 +80,8 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
     definition = fusion.definition(tv)
     read = windowed_read(definition)
     if windows is None or definition is None or read is None:
-        raise call.error(f"its axis {k} is none of windows", "tile a tensor of windows, whose index is w * stride + j * step + start, one of both steps being 1")
+        help = "tile a tensor of windows, whose index is w * stride + j * step + start, where stride or step is 1"
+        raise call.error(f"its axis {k} is none of windows", help)
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call tile_windows before split, merge and reorder")
     call.check_not_inlined()
