@@ -21,6 +21,7 @@ from io import BufferedRWPair
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from taskfuse.cuda.nvrtc import installed_version
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
@@ -150,6 +151,7 @@ def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], pro
 
 def _serve(ends: Sequence[int]) -> None:
     """Fork into a process for each end of a stream, and wait for them."""
+    installed_version()  # NVRTC is loaded once for all
     gc.freeze()
     for end in ends:
         if not os.fork():

@@ -251,16 +251,17 @@ def _refused(fusion: Fusion, reason: str) -> UnsupportedError:
 def _options(p: _Problem, extent: Sizes) -> list[Option[WindowsConfig]]:
     """All parameters with their estimates, the fastest first."""
     shape = [extent(e) for e in p.extents]
-    lanes = next((n for n in (8, 16) if n >= shape[p.kept - 1]), WARP)
-    length = shape[p.places]
+    last, length = shape[p.kept - 1], shape[p.places]
+    even = max((n for n in range(1, 2 * WARP + 1) if last % n == 0), default=WARP)  # no lane is idle, whichever rows a warp has
     found: list[Option[WindowsConfig]] = []
     for tile in range(2, max(2, min(shape[p.axis], MOST_CODE // length, 32)) + 1):
         if tile > 2 and ceil(shape[p.axis] / tile) == ceil(shape[p.axis] / (tile - 1)):
             continue  # as many tiles as with shorter ones
         many = ceil(shape[p.axis] / tile) if p.rows == p.axis else shape[p.rows]
-        rows = min(THREADS // lanes, many)
-        rows = max((r for r in range(1, rows + 1) if 2 * r >= rows and many % r == 0), default=rows)
-        found.append(_option(p, WindowsConfig(tile, lanes, rows), extent))
+        for lanes in dict.fromkeys((WARP, *([even] if 2 * even > WARP or even == last else []))):
+            rows = min(THREADS // lanes, many)
+            rows = max((r for r in range(1, rows + 1) if 2 * r >= rows and many % r == 0), default=rows)
+            found.append(_option(p, WindowsConfig(tile, lanes, rows), extent))
     return sorted(found, key=lambda option: option.us)
 
 
