@@ -17,12 +17,13 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BufferedRWPair
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from taskfuse.cuda.nvrtc import installed_version
-from taskfuse.errors import TaskfuseError
+from taskfuse.cuda.nvrtc import version
+from taskfuse.errors import CudaUnavailableError, TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.options import set_variables, variables
@@ -151,7 +152,8 @@ def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], pro
 
 def _serve(ends: Sequence[int]) -> None:
     """Fork into a process for each end of a stream, and wait for them."""
-    installed_version()  # NVRTC is loaded once for all
+    with suppress(CudaUnavailableError):
+        version()  # loads NVRTC, once for all
     gc.freeze()
     for end in ends:
         if not os.fork():

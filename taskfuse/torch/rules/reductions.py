@@ -46,7 +46,7 @@ def variance(call: AtenCall) -> Made:
     if call.overload not in ("correction", "correction_names"):
         raise Refused("its correction is a bool")
     given = call["correction"]
-    correction = 1 if given is None else given
+    correction = 1 if given is None else int(given) if isinstance(given, float) and given.is_integer() else given
     if not isinstance(correction, int):
         raise Refused(f"its correction is {correction}")
     axes, keep = call.axes("dim", x), bool(call["keepdim"])
