@@ -26,6 +26,7 @@ KEPT = frozenset(
 
 ADDED = (
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional cudnn_batch_norm",
+    "_native_batch_norm_legit_no_training",
     "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward",
 )
 """Ops that torch can take apart, and core ATen keeps: what is left are sums of which fusions are made, with what reads the result."""

@@ -46,6 +46,18 @@ def test_gradients_of_convolutions(form: tuple[int, int, int, int]) -> None:
     assert ("aten.convolution.default" in ops) is (groups == 6 and stride == 1)
 
 
+def test_batch_norm_in_inference_is_math() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.ReLU()).eval()
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    x = torch.randn(2, 3, 4, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x))
+    listeners.remove(found.append)
+    assert len(found[0].fusions) == 1
+    assert all(where != "left to torch" for _, _, where, _ in found[0].ops)
+
+
 def test_batch_norm_in_training() -> None:
     torch.manual_seed(0)
     theirs = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.ReLU())

@@ -236,6 +236,27 @@ def scattered(call: AtenCall) -> Made:
     return function(x, call.axis("dim", len(x.shape)), call.tensor("index"), value)
 
 
+@rule("masked_scatter")
+def masked_scattered(call: AtenCall) -> Made:
+    """The elements of ``source``, one after another, where a mask is true."""
+    x, mask = call.tensor("self"), call.tensor("mask")
+    source = ops.reshape(call.tensor("source", x.dtype), [-1])
+    whole = ops.broadcast_to(mask, list(call.out.shape))
+    place = ops.reshape(ops.cumsum(ops.cast(ops.reshape(whole, [-1]), int64), 0), list(call.out.shape)) - 1
+    taken = ops.take(source, ops.maximum(ops.minimum(place, source.shape[0] - 1), 0))
+    return ops.where(whole, taken, ops.broadcast_to(x, list(call.out.shape)))
+
+
+@rule("_cdist_forward")
+def distances(call: AtenCall) -> Made:
+    """Of all pairs of rows; torch may compute those of order 2 by a matrix product."""
+    call.passed -= {"compute_mode"}
+    p = float(call["p"])
+    if p <= 0:
+        raise Refused(f"the norm of order {p}")
+    return ops.cdist(call.tensor("x1"), call.tensor("x2"), p)
+
+
 @rule("scatter_reduce")
 def scatter_combined(call: AtenCall) -> Made:
     """Elements combined with others that go to indices along a dimension."""

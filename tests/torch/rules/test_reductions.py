@@ -27,6 +27,8 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "gather": lambda x, i: x.gather(1, i.expand(2, 3, 3)),
     "index": lambda x, i: x[:, i[0, :, 0]],
     "scatter": lambda x, i: (x.scatter(1, i, 1.5), x.scatter_add(1, i, x[:, :3])),
+    "masked_scatter": lambda x, i: torch.masked_scatter(x, x[:, :1] > 0, x.exp()),
+    "cdist": lambda x, i: (torch.cdist(x.float(), x[:, :3].float()), torch.cdist(x.float(), x[:, :3].float(), 1)),
     "index_put": lambda x, i: torch.ops.aten.index_put(x, [None, i[0, :, 0]], x[:, :3], True),
     "embedding": lambda x, i: torch.nn.functional.embedding(i, x[0]),
 }
