@@ -208,6 +208,9 @@ class TorchFigures:
             and 473 for causal attention (``benchmarks/results/attention_backward.txt``).
         unaligned_factor: factor of the time of a 16-bit product whose rows are not multiples of 16 bytes: 6.6 ms instead of 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 instead of 1.3 for its gradients, on an H100.
+        windows: share of the CUDA cores' rate of multiply-adds that depthwise convolutions reach. Derived for 7 x 7 windows in [32, 384, 28, 28] of bfloat16 on
+            an H200: the time of a ConvNeXt (``benchmarks/results/torch_models.txt``) leaves 440 us for them with torch, and 180 with Inductor, which has
+            channels last; at that rate they would take 16. ``benchmarks/depthwise.py`` measures it.
     """
 
     products: float = 0.85
@@ -216,6 +219,7 @@ class TorchFigures:
     flash_gradients: float = 0.29
     cudnn_gradients: float = 0.59
     unaligned_factor: float = 5.0
+    windows: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
