@@ -53,7 +53,7 @@ def attention(
 ) -> Chosen[AttentionConfig]:
     """Schedule ``softmax(q @ k.T) @ v`` and its kin as a warp-specialized kernel for Hopper (sm_90a) without scores in memory.
 
-    The fusion has two products of 16-bit factors with float32 sums. The first one's factors are inputs, ``[..., M, D]`` and ``[..., N, D]`` as it reads them.
+    The fusion has two products of 16-bit factors with float32 sums; the first one's may have 8 bits. These are inputs, ``[..., M, D]`` and ``[..., N, D]`` as it reads them.
     The second one sums over N what elementwise math and reductions over N make of the first, times an input ``[..., N, C]``. The reductions form a cascade
     (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which keys and values
     may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
@@ -109,9 +109,10 @@ def find(fusion: Fusion) -> Attention:
     if not depends(fusion, second.output, (first.output,)):
         raise refuse(fusion, "attention", f"{second.output.name} does not depend on {first.output.name}")
     for e in products:
+        sizes, kind = ((1, ITEMSIZE), "8-bit or 16-bit") if e is first else ((ITEMSIZE,), "16-bit")
         for o in e.operands:
-            if isinstance(o, Read) and (o.tensor.dtype.itemsize != ITEMSIZE or not o.tensor.dtype.is_float or e.output.dtype is not float32):
-                raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of 16-bit floats", "cast the factors; dtype=tf.float32")
+            if isinstance(o, Read) and (o.tensor.dtype.itemsize not in sizes or not o.tensor.dtype.is_float or e.output.dtype is not float32):
+                raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of {kind} floats", "cast the factors; dtype=tf.float32")
     one, two = matrices(fusion, first), matrices(fusion, second)
     assert one is not None
     assert two is not None
@@ -155,7 +156,8 @@ def find(fusion: Fusion) -> Attention:
         raise refuse(fusion, "attention", f"{run} keys of {other.b.tensor.name} lie side by side", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if m in used else ""
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)
+    itemsize = sides.a.tensor.dtype.itemsize
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run, itemsize)
 
 
 def _divisors(e: Expr, name: str) -> Iterator[int]:
@@ -199,7 +201,7 @@ class _Walk:
         self._registers()
         script.comment("products, from Shared memory and from registers")
         for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
-            multiply(script, tv, self.head + 2, columns)
+            multiply(script, tv, self.head + 2, columns, found.itemsize if tv is self.scores else ITEMSIZE)
         self._rings()
         script.comment("which loops are shared")
         self._share()

@@ -29,7 +29,7 @@ from taskfuse.target import Target
 
 WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 ITEMSIZE = 2
-"""Bytes of an element of the factors."""
+"""Bytes of an element of the factors, but for queries and keys of 8 bits."""
 STEP = 16
 """Terms of an instruction."""
 OTHERS = 24
@@ -94,9 +94,14 @@ class AttentionConfig(Parameters):
         """Rows of a block."""
         return self.warpgroups * WGMMA_ROWS
 
-    def shared_bytes(self, depth: int, columns: int, claimed: int = 0) -> int:
-        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim."""
-        tiles = ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
+    def shared_bytes(self, row: int, value: int, claimed: int = 0) -> int:
+        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim.
+
+        Args:
+            row: bytes of a query, and of a key.
+            value: bytes of a value.
+        """
+        tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value)
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
@@ -124,6 +129,7 @@ class Attention:
         end: the key from which on a mask leaves nothing, over the symbols of a row and of batch axes; ``None``: no such key is known.
         row: the symbol of a row, if the end depends on it.
         run: of which multiples the keys lie side by side, as those of a page do; 0: all do.
+        itemsize: bytes of an element of the queries and of the keys.
     """
 
     scores: TensorView
@@ -139,6 +145,7 @@ class Attention:
     end: Expr | None
     row: str
     run: int
+    itemsize: int
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -226,7 +233,7 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     registers = config.registers(found.columns, masks)
     if registers > REGISTERS[config.warpgroups]:
         return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
-    shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
+    shared = config.shared_bytes(depth * found.itemsize, found.columns * ITEMSIZE, _claimed(found, config))
     return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
 
 
@@ -251,7 +258,7 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes."""
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
-    products = scores * (walk.depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
+    products = scores * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
     cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]

@@ -63,18 +63,24 @@ def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
     """
     extent = tv.schedule.loop[-1].extent
     assert isinstance(extent, Const)
-    span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
+    size = tv.dtype.itemsize
+    span = next(s for s in (128, 64, 32) if extent.value * size % s == 0)
     call = script.on(tv)
-    call.split(-1, span // ITEMSIZE).reorder({-2: -3})
+    call.split(-1, span // size).reorder({-2: -3})
     call.bind(-3, P.Unroll)
     if run is not None:
         call.split(-2, run).bind(-3, P.Unroll)
     return call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
 
 
-def multiply(script: Script, tv: TensorView, m: int, columns: int) -> None:
-    """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16], with the 64 rows at ``m``, as wgmma."""
+def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int = ITEMSIZE) -> None:
+    """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16], with the 64 rows at ``m``, as wgmma.
+
+    Args:
+        itemsize: bytes of an element of the factors: of 8 bits an instruction multiplies 32 terms.
+    """
+    step = STEP * ITEMSIZE // itemsize
     call = script.on(tv)
-    call.split(-1, STEP).reorder({m + 2: m})
-    call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
+    call.split(-1, step).reorder({m + 2: m})
+    call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, step), (m + 1, m + 2, m + 3))
     call.bind(m, P.Unroll)

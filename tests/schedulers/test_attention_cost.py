@@ -18,7 +18,7 @@ from tests.schedulers.attentions import attention
 def test_registers_and_shared_memory_bound_the_chunks() -> None:
     for d in (32, 64, 128, 256):
         options = tf.schedulers.attention(attention(d)).alternatives
-        assert all(o.config.registers(d, masks=1) <= 240 and o.config.shared_bytes(d, d) < 232448 for o in options)
+        assert all(o.config.registers(d, masks=1) <= 240 and o.config.shared_bytes(2 * d, 2 * d) < 232448 for o in options)
     with pytest.raises(UnsupportedError, match="registers"):
         tf.schedulers.attention(attention(256), AttentionConfig(3, 128, 2))
     with pytest.raises(UnsupportedError, match="Shared memory"):
@@ -42,7 +42,7 @@ def test_tiles_that_blocks_claim_take_shared_memory() -> None:
 
     chosen = tf.schedulers.attention(causal())
     assert chosen.config.blocks  # they claim
-    for option in chosen.alternatives[:3]:
+    for option in chosen.alternatives[:1]:
         fusion = causal()
         tf.schedulers.attention(fusion, option.config)
         assert tf.lower(fusion).resources().shared_bytes <= H200.limits.block_shared
