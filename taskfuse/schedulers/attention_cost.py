@@ -32,18 +32,26 @@ ITEMSIZE = 2
 """Bytes of an element of the factors, but for queries and keys of 8 bits."""
 STEP = 16
 """Terms of an instruction."""
+PIECE = 64
+"""Columns of results that the copy engine stores at once: the longest rows that it swizzles."""
 OTHERS = 24
 """Registers of a thread for other values than tiles."""
 ROUNDED = 16
 """Of so many exponentials one is rounded, and still there before."""
 TURN = 6
 """Registers of a thread for the place of rows that blocks take in turn."""
+STAGING = 6
+"""Registers of a thread for the places of staged results."""
 MASK = 8
 """Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
+STAGED = 2
+"""Staged pieces of results that are tried: one is filled while the other is stored."""
 CLUSTERS = (1, 2)
 """Blocks that may share keys and values."""
+SHARED_COLUMNS = 256
+"""Columns from which on it pays that two blocks load keys and values once for both: of fewer it was slower."""
 KEYS = 128
 """Of a chunk, for which the target has figures."""
 SAMPLES = 8
@@ -63,15 +71,17 @@ class AttentionConfig(Parameters):
         cluster: blocks, of neighboring rows, that share one copy of keys and values.
         blocks: that take rows in turn, so that loads run ahead into the next ones; or claim them, if walks are unequally long; 0: a block for each.
         query_stages: rows of queries in Shared memory, if blocks take them in turn.
+        staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
     """
 
-    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
+    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0, "staged": 0}
     warpgroups: int = 3
     chunk: int = 128
     stages: int = 2
     cluster: int = 1
     blocks: int = 0
     query_stages: int = 1
+    staged: int = 0
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -87,7 +97,8 @@ class AttentionConfig(Parameters):
         """The parameters as readable text."""
         found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
-        return f"{found}, {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else found
+        found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
+        return f"{found}, {self.staged} staged pieces of results" if self.staged else found
 
     @property
     def rows(self) -> int:
@@ -101,7 +112,7 @@ class AttentionConfig(Parameters):
             row: bytes of a query, and of a key.
             value: bytes of a value.
         """
-        tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value)
+        tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value) + self.staged * self.rows * PIECE * ITEMSIZE
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
@@ -111,7 +122,7 @@ class AttentionConfig(Parameters):
             columns: of the sums.
             masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
         """
-        more = MASK * masks + (TURN if self.blocks else 0)
+        more = MASK * masks + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + more
 
 
@@ -130,6 +141,7 @@ class Attention:
         row: the symbol of a row, if the end depends on it.
         run: of which multiples the keys lie side by side, as those of a page do; 0: all do.
         itemsize: bytes of an element of the queries and of the keys.
+        has_bulk_results: the copy engine can store all results that have columns, in pieces.
     """
 
     scores: TensorView
@@ -146,6 +158,7 @@ class Attention:
     row: str
     run: int
     itemsize: int
+    has_bulk_results: bool
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -215,7 +228,10 @@ class WalkExtents:
 def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     """Parameters that may be tried."""
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
+    every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
+    if found.end is None and found.columns >= SHARED_COLUMNS:
+        every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
+    return every + [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
 
 
 def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> str | None:
@@ -224,6 +240,8 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return "the walks of a cluster's blocks end at their own rows"
     if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
         return "blocks that claim rows, as walks are unequally long, have one stage of queries, and the number of rows is constant"
+    if config.staged and not found.has_bulk_results:
+        return f"the copy engine stores 16-bit results of multiples of {PIECE} columns whose rows are inputs' rows"
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
     if found.is_padded and not is_whole:
         return "chunks of keys that are padded end with steps of their walks"
@@ -262,17 +280,19 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
     cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
+    cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += 0 if found.end is None else figures.masked_cycles
     tiles = -(-walk.m // config.rows)
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
     each += 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
+    stored = config.warpgroups * found.columns / PIECE * figures.piece_cycles if config.staged else 0
     waves = walk.batch * tiles / (config.blocks or target.sms)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
         turn = figures.turn_cycles[config.query_stages - 1] if found.end is None else figures.claimed_cycles
-        total = figures.block_cycles + waves * (each + turn)
+        total = figures.block_cycles + waves * (each + turn - stored)
     else:
-        total = waves * (each + figures.block_cycles)
+        total = waves * (each + figures.block_cycles - stored)
     return target.kernel_us(total / target.clock_mhz, target.dram_us(walk.moved))
 
 

@@ -23,6 +23,8 @@ def test_registers_and_shared_memory_bound_the_chunks() -> None:
         tf.schedulers.attention(attention(256), AttentionConfig(3, 128, 2))
     with pytest.raises(UnsupportedError, match="Shared memory"):
         tf.schedulers.attention(attention(256), AttentionConfig(1, 128, 3))
+    with pytest.raises(UnsupportedError, match="the copy engine stores 16-bit results of multiples of 64 columns"):
+        tf.schedulers.attention(attention(32), AttentionConfig(1, 32, 2, staged=1))
 
 
 def test_what_the_blocks_of_causal_walks_cannot() -> None:
@@ -57,6 +59,19 @@ def test_tiles_that_blocks_claim_take_shared_memory() -> None:
 def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         AttentionConfig(*fields)
+
+
+def test_results_that_the_copy_engine_stores_take_less_time() -> None:
+    options = {o.config: o.us for o in tf.schedulers.attention(attention(128), sizes={"M": 512, "N": 512}).alternatives}
+    both = [(options[replace(c, staged=0)], us) for c, us in options.items() if c.staged]
+    assert both
+    assert all(staged < by_threads for by_threads, staged in both)
+
+
+def test_wide_keys_may_be_loaded_once_for_two_blocks() -> None:
+    for d in (128, 256):
+        options = tf.schedulers.attention(attention(d, heads=(4, 8))).alternatives
+        assert any(o.config.cluster == 2 for o in options) == (d == 256)
 
 
 def test_causal_walks_cost_what_they_walk() -> None:
