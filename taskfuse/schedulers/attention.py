@@ -80,7 +80,7 @@ def attention(
     extent = Sizes(fusion, sizes, target)
     alternatives = planned(fusion, found, extent)
     chosen = alternatives[0].config if config is None else config
-    check_fits(fusion, found, chosen, extent.room)
+    check_fits(fusion, found, chosen, extent)
     try:
         _Walk(script, found, chosen).apply()
     except ScheduleError as error:
@@ -195,6 +195,8 @@ class _Walk:
     def apply(self) -> None:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
+        if config.residents > 1:
+            script.resident_blocks(config.residents)
         self._spread()
         script.comment("one walk over the keys")
         keys = Keys(fusion)

@@ -21,11 +21,11 @@ from taskfuse.ir.scalar import Const, Expr, evaluate, integers_of, is_multiple
 from taskfuse.ir.tables import places
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.declarations import CLAIM_BYTES
-from taskfuse.schedulers.config import BARRIER_BYTES
+from taskfuse.schedulers.config import BARRIER_BYTES, shared_room
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
-from taskfuse.target import Target
+from taskfuse.target import WARPGROUP, Target, launch_registers
 
 WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 ITEMSIZE = 2
@@ -45,7 +45,9 @@ STAGING = 6
 MASK = 8
 """Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
-"""Registers of a thread that multiplies, by warpgroups."""
+"""Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
+LOADING = 24
+"""Registers of a thread that loads."""
 STAGED = 2
 """Staged pieces of results that are tried: one is filled while the other is stored."""
 CLUSTERS = (1, 2)
@@ -72,6 +74,7 @@ class AttentionConfig(Parameters):
         blocks: that take rows in turn, so that loads run ahead into the next ones; or claim them, if walks are unequally long; 0: a block for each.
         query_stages: rows of queries in Shared memory, if blocks take them in turn.
         staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
+        residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
     LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0, "staged": 0}
@@ -82,6 +85,7 @@ class AttentionConfig(Parameters):
     blocks: int = 0
     query_stages: int = 1
     staged: int = 0
+    residents: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -91,6 +95,8 @@ class AttentionConfig(Parameters):
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
         if self.cluster not in CLUSTERS:
             raise self.error(f"clusters of {self.cluster} blocks", f"use one of {', '.join(map(str, CLUSTERS))}")
+        if self.cluster > 1 and self.residents > 1:
+            raise self.error(f"{self.residents} blocks of a multiprocessor, in clusters", "use residents=1")
 
     @property
     def words(self) -> str:
@@ -98,12 +104,21 @@ class AttentionConfig(Parameters):
         found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
-        return f"{found}, {self.staged} staged pieces of results" if self.staged else found
+        found += f", {self.staged} staged pieces of results" if self.staged else ""
+        return f"{found}, {self.residents} on a multiprocessor" if self.residents > 1 else found
 
     @property
     def rows(self) -> int:
         """Rows of a block."""
         return self.warpgroups * WGMMA_ROWS
+
+    @property
+    def register_room(self) -> int:
+        """Registers of a thread that multiplies, at most."""
+        if self.residents == 1:
+            return REGISTERS[self.warpgroups]
+        at_launch = launch_registers((1 + self.warpgroups) * WARPGROUP * self.residents)
+        return max(0, at_launch * (1 + self.warpgroups) - LOADING) // self.warpgroups // 8 * 8
 
     def shared_bytes(self, row: int, value: int, claimed: int = 0) -> int:
         """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim.
@@ -172,7 +187,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     if not target.has(WGMMA_ARCH, feature=True):
         raise refuse(fusion, "attention", f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}")
     walk = WalkExtents.of(fusion, found, extent)
-    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent.room) is None]
+    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent) is None]
     options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)
     if not options:
         raise refuse(fusion, "attention", f"tiles of {walk.depth} and {found.columns} columns do not fit a multiprocessor")
@@ -185,7 +200,7 @@ def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], exte
     Copy engines fill short chunks with zeros past the end of a tensor; where keys end elsewhere, as in pages, chunks divide them.
     """
     whole = WalkExtents.of(fusion, found, extent)
-    fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent.room, is_whole=True) is None]
+    fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent, is_whole=True) is None]
     made: dict[int, Option[AttentionConfig]] = {}
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
@@ -234,8 +249,8 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     return every + [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
 
 
-def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> str | None:
-    """Why parameters do not fit in ``room`` bytes of Shared memory; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, extent: Sizes, *, is_whole: bool = False) -> str | None:
+    """Why parameters do not fit a multiprocessor; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
     if config.cluster > 1 and found.end is not None:
         return "the walks of a cluster's blocks end at their own rows"
     if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
@@ -249,8 +264,9 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return "the number of keys in pages is a multiple of a chunk"
     masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
     registers = config.registers(found.columns, masks)
-    if registers > REGISTERS[config.warpgroups]:
-        return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
+    if registers > config.register_room:
+        return f"{registers} registers of a thread, of {config.register_room}"
+    room = extent.room - extent.target.limits.block_shared + shared_room(extent.target, config.residents)
     shared = config.shared_bytes(depth * found.itemsize, found.columns * ITEMSIZE, _claimed(found, config))
     return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
 
@@ -263,30 +279,36 @@ def _claimed(found: Attention, config: AttentionConfig) -> int:
     return prod(map(int, batch)) * -(-int(rows) // config.rows)
 
 
-def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, room: int) -> None:
+def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, extent: Sizes) -> None:
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     depth = found.scores.root[found.d].extent
     assert isinstance(depth, Const)
-    problem = _problem(fusion, found, config, depth.value, room)
+    problem = _problem(fusion, found, config, depth.value, extent)
     if problem is not None:
         raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
 
 
 def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Sizes) -> float:
-    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes."""
+    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes.
+
+    Of several blocks of a multiprocessor the products of a chunk of each come after one another, and all else at once.
+    """
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
     products = scores * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
-    exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
-    cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
+    beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
+    if config.residents > 1:  # what one block waits for its keys is in the figures
+        products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
+    exposed = figures.exposed[beside] * config.chunk / KEYS
+    cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += 0 if found.end is None else figures.masked_cycles
     tiles = -(-walk.m // config.rows)
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
-    each += 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
+    each += 0 if found.end is None else figures.diagonal * config.residents * products * config.rows / config.chunk
     stored = config.warpgroups * found.columns / PIECE * figures.piece_cycles if config.staged else 0
-    waves = walk.batch * tiles / (config.blocks or target.sms)
+    waves = walk.batch * tiles / (config.blocks or target.sms * config.residents)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
         turn = figures.turn_cycles[config.query_stages - 1] if found.end is None else figures.claimed_cycles

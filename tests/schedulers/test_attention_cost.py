@@ -54,11 +54,30 @@ def test_tiles_that_blocks_claim_take_shared_memory() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")],
+    [
+        ((4, 64, 2), "4 warpgroups"),
+        ((1, 40, 2), "chunks of 40"),
+        ((1, 64, 0), "stages is 0"),
+        ((1, 64, 2, 3), "clusters of 3"),
+        ((1, 64, 2, 2, 0, 1, 0, 2), "2 blocks of a multiprocessor, in clusters"),
+    ],
 )
-def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
+def test_parameters(fields: tuple[int, ...], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         AttentionConfig(*fields)
+
+
+def test_blocks_of_a_multiprocessor_share_what_it_has() -> None:
+    assert [AttentionConfig(1, 64, 2, residents=r).register_room for r in (1, 2, 3)] == [240, 232, 136]
+    fusion = attention(64)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 128, 2, residents=2))
+    kernel = tf.lower(fusion)
+    assert kernel.residents == 2
+    assert "SETMAXNREG 232" in str(kernel)
+    with pytest.raises(UnsupportedError, match="registers of a thread, of 136"):
+        tf.schedulers.attention(attention(64), AttentionConfig(1, 256, 2, residents=3))
+    with pytest.raises(UnsupportedError, match="bytes of Shared memory, of"):
+        tf.schedulers.attention(attention(128), AttentionConfig(1, 128, 2, residents=2))
 
 
 def test_results_that_the_copy_engine_stores_take_less_time() -> None:
@@ -98,7 +117,7 @@ def test_causal_rows_are_claimed_where_blocks_have_many() -> None:
         tf.schedulers.attention(attention(128, heads=(4, 16), sizes=(m, m), is_causal=True), sizes={"M": 4096} if m == "M" else {}).config
         for m in (4096, 128, "M")
     )
-    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132)
+    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132, staged=many.staged)
     assert few.blocks == any_number.blocks == 0
 
 
