@@ -188,7 +188,7 @@ def long_rows() -> list[tf.TensorView]:
     return [tf.sum(tensor("x", 64, 4096), axis=1)]
 
 
-@pytest.mark.parametrize("losing", [0, 1, 2, 99])
+@pytest.mark.parametrize("losing", [0, 2, 99])
 def test_a_kernel_that_loses_registers_gives_way_to_other_parameters(monkeypatch: pytest.MonkeyPatch, losing: int) -> None:
     """To the first that keeps theirs; where none does, or none is expected to be nearly as fast, the kernel stays."""
     asked: list[Kernel] = []
