@@ -258,7 +258,7 @@ def _options(p: _Problem, extent: Sizes) -> list[Option[WindowsConfig]]:
         if tile > 2 and ceil(shape[p.axis] / tile) == ceil(shape[p.axis] / (tile - 1)):
             continue  # as many tiles as with shorter ones
         many = ceil(shape[p.axis] / tile) if p.rows == p.axis else shape[p.rows]
-        for lanes in dict.fromkeys((WARP, *([even] if 2 * even > WARP or even == last else []))):
+        for lanes in (WARP, even) if even != WARP and (2 * even > WARP or even == last) else (WARP,):
             rows = min(THREADS // lanes, many)
             rows = max((r for r in range(1, rows + 1) if 2 * r >= rows and many % r == 0), default=rows)
             found.append(_option(p, WindowsConfig(tile, lanes, rows), extent))
