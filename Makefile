@@ -46,7 +46,7 @@ fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints
 	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
 
 work: $(VENV)/.dev ## N=10000 random cases whose work data decides: tables, triangles, lists of products (JOBS=2, SEED=1); goes on where it was stopped
-	$(PY) -m taskfuse.testing.fuzz --mix work --prove --cases $(N) --seed $(SEED) --jobs $(JOBS) --log build/work.jsonl --resume
+	$(PY) -m taskfuse.testing.fuzz --mix work --prove --interleavings 1 --cases $(N) --seed $(SEED) --jobs $(JOBS) --log build/work.jsonl --resume
 
 anything: $(VENV)/.dev ## tf.compile of N=10000 random fusions of all ops: kernels are made, proved, and right
 	$(PY) -m taskfuse.testing.anything --seeds 0 $(N)

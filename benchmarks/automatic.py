@@ -1,7 +1,7 @@
 """Automatic schedules against torch, run op by op and compiled, beside the time that the bytes take at the bandwidth of a copy.
 
 ``python benchmarks/automatic.py [--write] [--only NAME]``. Inputs are random; every call of a round has inputs and outputs of its own, which together
-exceed the second-level cache; outputs are poisoned before, and checked against torch in float64 after. Medians of 30 rounds, by CUDA events, all
+exceed the L2 cache; outputs are poisoned before, and checked against torch in float64 after. Medians of 30 rounds, by CUDA events, all
 runners of a case in one process. A case is a row of ``CASES``.
 """
 

@@ -1,10 +1,12 @@
 """Convolutions on tensor cores, as one kernel of ``tf.schedulers.matmul``, beside torch (cuDNN, channels last, ``benchmark=True``).
 
-``python benchmarks/conv.py [--write] [--seconds S] [--kinds] [NAME ...]``. Shapes are those of ResNet-50 (batch 32), ConvNeXt (batch 32) and a diffusion UNet
-(batch 2), in bfloat16, some in float16 (``h``); NAME: only those whose names begin so. Columns: ours and cuDNN's of the convolution alone; then with a bias
-and relu: ours, one kernel, and torch's, eager. Kernels are built in parallel before anything is measured. A time is that of one of 10 calls in a CUDA graph,
-the median of 20 replays; ours and theirs are replayed in turn. Outputs are poisoned with NaN, then compared with float32: an element may be off by 2**-6 of
-itself and 2**-7 of the magnitudes of its terms. ``--kinds`` measures the first candidate of the cost model for other tiles, too: whether it chose well.
+``python benchmarks/conv.py [--write] [--seconds S] [--kinds] [--compiled] [NAME ...]``. Shapes are those of ResNet-50 (batch 32), ConvNeXt (batch 32) and a
+diffusion UNet (batch 2), in bfloat16, some in float16 (``h``); NAME: only those whose names begin so. Columns: ours and cuDNN's of the convolution alone; then
+with a bias and relu: ours, one kernel, and torch's, eager. Kernels are built in parallel before anything is measured. A time is that of one of 10 calls in a
+CUDA graph, the median of 20 replays; ours and theirs are replayed in turn. Outputs are poisoned with NaN, then compared with float32: an element may be off
+by 2**-6 of itself and 2**-7 of the magnitudes of its terms.
+``--kinds`` measures the first candidate of the cost model for other tiles, too: whether it chose well.
+``--compiled``: as ``tf.compile`` schedules them, where a convolution may be several kernels: of few channels, of groups, of small images with many channels.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import ahead
 import torch
 import torch.nn.functional as F
+from ahead import Ahead
 from built import Built, built
 from reporting import in_turn, parser, publish
 
@@ -32,7 +37,7 @@ TARGET = DEFAULT
 
 @dataclass(frozen=True)
 class Job:
-    """A convolution of square images ``[n, size, size, channels]`` with windows ``[out, window, window, channels]``."""
+    """A convolution of square images ``[n, size, size, channels]`` with windows ``[out, window, window, channels of a group]``."""
 
     name: str
     n: int
@@ -46,6 +51,7 @@ class Job:
     half: bool = False
     ends: bool = False
     config: MatmulConfig | None = None
+    groups: int = 1
 
     @property
     def dtype(self) -> torch.dtype:
@@ -62,16 +68,16 @@ class Job:
     def flops(self) -> float:
         """Operations, of multiplications and additions."""
         n, h, w, out = self.result
-        return 2.0 * n * h * w * out * self.window**2 * self.channels
+        return 2.0 * n * h * w * out * self.window**2 * (self.channels // self.groups)
 
     def fusion(self) -> tf.Fusion:
         """The math, channels last; with bias and relu if it ``ends`` so."""
         kind = tf.float16 if self.half else tf.bfloat16
         with tf.Fusion("conv") as fusion:
             x = tf.define_tensor([self.n, self.size, self.size, self.channels], kind, "x")
-            w = tf.define_tensor([self.out, self.window, self.window, self.channels], kind, "w")
+            w = tf.define_tensor([self.out, self.window, self.window, self.channels // self.groups], kind, "w")
             b = tf.define_tensor([self.out], kind, "b") if self.ends else None
-            y = tf.conv2d(tf.permute(x, [0, 3, 1, 2]), tf.permute(w, [0, 3, 1, 2]), b, self.stride, self.padding, self.dilation)
+            y = tf.conv2d(tf.permute(x, [0, 3, 1, 2]), tf.permute(w, [0, 3, 1, 2]), b, self.stride, self.padding, self.dilation, self.groups)
             fusion.add_output(tf.permute(tf.relu(y) if self.ends else y, [0, 2, 3, 1]))
         return fusion
 
@@ -106,6 +112,26 @@ JOBS = (
     Job("dilated.256", 8, 256, 256, 64, 3, 1, 2, 2),
 )
 
+COMPILED = (
+    Job("stem.7x7", 32, 3, 64, 224, 7, 2, 3),
+    Job("stem.3x3", 32, 3, 32, 224, 3, 2, 1),
+    Job("patches.16", 32, 3, 768, 224, 16, 16),
+    Job("patches.14", 32, 3, 1024, 224, 14, 14),
+    Job("patches.4", 32, 3, 96, 224, 4, 4),
+    Job("groups.2", 32, 256, 256, 28, 3, 1, 1, groups=2),
+    Job("groups.8", 32, 512, 512, 14, 3, 1, 1, groups=8),
+    Job("resnext.128", 32, 128, 128, 56, 3, 1, 1, groups=32),
+    Job("resnext.512", 32, 512, 512, 14, 3, 1, 1, groups=32),
+    Job("resnet.3x3.512.b1", 1, 512, 512, 7, 3, 1, 1),
+    Job("resnet.3x3.256.b1", 1, 256, 256, 14, 3, 1, 1),
+    Job("unet.1280", 2, 1280, 1280, 16, 3, 1, 1),
+    Job("unet.1280.small", 2, 1280, 1280, 8, 3, 1, 1),
+    Job("unet.2560", 2, 2560, 1280, 16, 3, 1, 1),
+    Job("unet.in", 2, 4, 320, 64, 3, 1, 1),
+    Job("unet.out", 2, 320, 4, 64, 3, 1, 1),
+)
+"""As ``tf.compile`` schedules them."""
+
 
 def build(job: Job) -> Built:
     """Schedule, lower and compile a job."""
@@ -123,8 +149,9 @@ def kinds_of(job: Job) -> list[Job]:
 
 def arguments(job: Job) -> list[torch.Tensor]:
     """Random ones: input, weights, bias, channels last."""
-    scale = (job.window**2 * job.channels) ** -0.5
-    shapes = (job.n, job.size, job.size, job.channels), (job.out, job.window, job.window, job.channels), (job.out,)
+    own = job.channels // job.groups
+    scale = (job.window**2 * own) ** -0.5
+    shapes = (job.n, job.size, job.size, job.channels), (job.out, job.window, job.window, own), (job.out,)
     x, w, b = (torch.randn(s, device="cuda", dtype=job.dtype) for s in shapes)
     return [x, w * scale, b]
 
@@ -133,8 +160,8 @@ def torch_call(job: Job, args: list[torch.Tensor]) -> Callable[[], torch.Tensor]
     """torch's of the same memory: channels-last tensors."""
     x, w, b = args[0].permute(0, 3, 1, 2), args[1].permute(0, 3, 1, 2), args[2]
     if job.ends:
-        return lambda: torch.relu_(F.conv2d(x, w, b, job.stride, job.padding, job.dilation))
-    return lambda: F.conv2d(x, w, None, job.stride, job.padding, job.dilation)
+        return lambda: torch.relu_(F.conv2d(x, w, b, job.stride, job.padding, job.dilation, job.groups))
+    return lambda: F.conv2d(x, w, None, job.stride, job.padding, job.dilation, job.groups)
 
 
 def check(job: Job, args: list[torch.Tensor], out: torch.Tensor) -> None:
@@ -142,17 +169,49 @@ def check(job: Job, args: list[torch.Tensor], out: torch.Tensor) -> None:
     x, w, b = (a.float() for a in args)
     x, w = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
     given = b if job.ends else None
-    wanted = F.conv2d(x, w, given, job.stride, job.padding, job.dilation)
-    terms = F.conv2d(x.abs(), w.abs(), given.abs() if given is not None else None, job.stride, job.padding, job.dilation)
+    wanted = F.conv2d(x, w, given, job.stride, job.padding, job.dilation, job.groups)
+    terms = F.conv2d(x.abs(), w.abs(), given.abs() if given is not None else None, job.stride, job.padding, job.dilation, job.groups)
     wanted = wanted.relu() if job.ends else wanted
     error = (out.permute(0, 3, 1, 2).float() - wanted).abs()
     if not bool((error <= wanted.abs() * 2**-6 + terms * 2**-7).all()):
         sys.exit(f"{job}: differs by {float(torch.nan_to_num(error, nan=float('inf')).max()):g}")
 
 
+def compiled(jobs: Sequence[Job], seconds: float) -> list[str]:
+    """Lines: convolutions as ``tf.compile`` schedules them, alone, then with a bias and relu."""
+    end = time.monotonic() + seconds
+    made = Ahead([ahead.Job(f"{job} {'bias relu' * job.ends}", job.fusion) for one in jobs for job in (one, replace(one, ends=True))])
+    print("\n".join(line for line in made.wait() if "Error" in line), flush=True)
+    columns = f"{'ours us':>9} {'model us':>9} {'cuDNN us':>9} {'x':>6}"
+    lines = [f"  {'name n c o size window':42} {columns} {'fused us':>9} {'model us':>9} {'torch us':>9} {'x':>6}  kernels"]
+    ratios: list[list[float]] = []
+    for one in jobs:
+        if time.monotonic() > end:
+            break
+        args, line, words, found = arguments(one), f"  {one!s:42}", "", list[float]()
+        for job in (one, replace(one, ends=True)):
+            run: Any = tf.compile(job.fusion(), backend="cuda")
+            mine = args if job.ends else args[:2]
+            out = torch.full(job.result, float("nan"), device="cuda", dtype=job.dtype)
+            run(*mine, out=(out,))
+            check(job, args, out)
+            ours, theirs = in_turn([partial(run, *mine, out=(out,)), torch_call(job, args)])
+            check(job, args, out)
+            found.append(theirs / ours)
+            line += f" {ours:9.2f} {run.schedule.us:9.1f} {theirs:9.2f} {theirs / ours:6.3f}"
+            words += f" {len(run.kernels)}"
+        ratios.append(found)
+        lines.append(line + words)
+        print(lines[-1], file=sys.stderr, flush=True)
+    for what, each in zip(("beside cuDNN", "with bias and relu, beside eager"), zip(*ratios, strict=True), strict=False):
+        lines.append(f"  {what}: {len(each)} shapes: geometric mean {statistics.geometric_mean(each):.3f}, worst {min(each):.3f}")
+    return lines
+
+
 def main() -> None:
     """Measure, print and, if asked, store."""
     options_parser = parser(__doc__)
+    options_parser.add_argument("--compiled", action="store_true")
     options_parser.add_argument("names", nargs="*")
     options_parser.add_argument("--seconds", type=float, default=150.0)
     options_parser.add_argument("--kinds", action="store_true")
@@ -160,6 +219,10 @@ def main() -> None:
     end = time.monotonic() + options.seconds
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    if options.compiled:
+        named = [job for job in COMPILED if not options.names or any(job.name.startswith(name) for name in options.names)]
+        publish("conv_compiled", compiled(named, options.seconds), options)
+        return
     chosen = [job for job in JOBS if not options.names or any(job.name.startswith(name) for name in options.names)]
     asked = [(job, replace(job, ends=True), kinds_of(job) if options.kinds else []) for job in chosen]
     with ProcessPoolExecutor(os.cpu_count()) as pool:

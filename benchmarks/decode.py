@@ -1,7 +1,7 @@
 """Attention of few queries over many keys (``tf.scaled_dot_product_attention`` by ``tf.compile``) beside torch's: cuDNN, and flash.
 
 ``python benchmarks/decode.py [--write] [--only NAME ...] [--chunks N ...] [--configs PARAMETERS ...]``. Random bfloat16 inputs, several sets of them in
-turn, which together are larger than the second-level cache; poisoned outputs, compared with float64: the error may be twice that of torch's best. Medians of
+turn, which together are larger than the L2 cache; poisoned outputs, compared with float64: the error may be twice that of torch's best. Medians of
 20 replays of CUDA graphs of 10 calls, all runners of a case replayed in turn. Bandwidth is that of queries, keys, values and results, each moved once. The
 heads that have keys together are rows of one product. Kernels are built with ``fast_math``, as the others are. Runners are one walk over the keys
 (``tf.schedulers.attention``), the choice of ``tf.compile``, and with ``--chunks`` two kernels of these numbers of chunks (:func:`taskfuse.chunk_cascade`),

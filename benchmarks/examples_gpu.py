@@ -1,7 +1,7 @@
 """Time of every example on the GPU, beside the time that its bytes take at the bandwidth of a copy, and beside torch, run op by op.
 
 ``python benchmarks/examples_gpu.py [--write] [--compiled]``. Inputs are random; each launch of a round has inputs and outputs of its own, which
-together exceed the second-level cache; outputs are poisoned before, and checked against torch after. Medians of 30 rounds, by CUDA events.
+together exceed the L2 cache; outputs are poisoned before, and checked against torch after. Medians of 30 rounds, by CUDA events.
 ``--compiled`` also runs torch.compile, which takes a minute.
 """
 

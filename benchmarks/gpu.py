@@ -55,6 +55,8 @@ PARTS = {
     "horizontal": Part(["benchmarks/horizontal.py", "--host"], 150, stores=True),
     "examples_gpu": Part(["benchmarks/examples_gpu.py"], 90, stores=True),
     "matmul": Part(["benchmarks/matmul.py", "--seconds", "300"], 330, stores=True),
+    "product_figures": Part(["benchmarks/product_figures.py"], 330, stores=True),
+    "grouped_figures": Part(["benchmarks/grouped_figures.py"], 360, stores=True),
     "norms": Part(["benchmarks/norms.py"], 150, stores=True),
     "automatic": Part(["benchmarks/automatic.py"], 120, stores=True),
     "programs": Part(["benchmarks/programs.py"], 150, stores=True),
@@ -63,8 +65,9 @@ PARTS = {
     "scans": Part(["benchmarks/scans.py"], 90, stores=True),
     "ulp": Part(["benchmarks/ulp.py"], 150, stores=True),
 }
-DEFAULT = tuple(name for name in PARTS if name not in ("first", "ulp"))
-"""Without ``first``, which is a part of ``tests`` to begin with, and ``ulp``, which is long."""
+LEFT_OUT = ("first", "ulp", "product_figures", "grouped_figures")
+DEFAULT = tuple(name for name in PARTS if name not in LEFT_OUT)
+"""Without ``first``, which is a part of ``tests`` to begin with, ``ulp``, which is long, and the figures of products, which other scripts have in parts."""
 
 
 def run(name: str, part: Part, folder: Path, write: bool) -> tuple[str, float, str]:

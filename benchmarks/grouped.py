@@ -103,12 +103,16 @@ def depth() -> list[str]:
     return lines
 
 
+def drawn(count: int, seed: int) -> list[tuple[Shape, ...]]:
+    """Shapes of random lists of products."""
+    rng = random.Random(seed)
+    return [tuple(draw_shapes(rng)) for _ in range(count)]
+
+
 def draws(count: int, seed: int) -> list[str]:
     """Random lists of products."""
-    rng = random.Random(seed)
     lines, ratios = ["random lists   products  gflop   ours  expected  cuBLAS  ratio"], list[float]()
-    for case in range(count):
-        shapes = draw_shapes(rng)
+    for case, shapes in enumerate(drawn(count, seed)):
         products = Products(shapes, seed + case)
         call, chosen = products.kernel(None)
         ours, theirs = in_turn([call, products.cublas])

@@ -276,6 +276,18 @@ def by_halves() -> list[str]:
     return lines
 
 
+def gated(shape: Shape) -> tf.Fusion:
+    """Two products of the same groups and a gated activation."""
+    groups, rows, columns, terms = shape
+    with tf.Fusion("gated") as fusion:
+        x = tf.define_tensor((rows, terms), tf.bfloat16, name="x")
+        gate, up = (tf.define_tensor((groups, terms, columns), tf.bfloat16, name=name) for name in ("gate", "up"))
+        cuts = tf.table("offsets", groups + 1, rows, rising=True)
+        both = (tf.grouped_matmul(x, w, cuts, tf.float32) for w in (gate, up))
+        fusion.add_output(tf.cast(tf.silu(next(both)) * next(both), tf.bfloat16))
+    return fusion
+
+
 def by_gates() -> list[str]:
     """Two products of the same groups and a gated activation: one kernel, beside torch's products and its activation."""
     lines = ["groups   rows     n     k  one kernel  expected  torch  torch / ours; microseconds"]
@@ -286,12 +298,7 @@ def by_gates() -> list[str]:
         )
         table = torch.tensor(offsets("random", groups, rows), device="cuda", dtype=torch.int32)
         ends, out = table[1:].contiguous(), torch.empty(rows, columns, device="cuda", dtype=torch.bfloat16)
-        with tf.Fusion("gated") as fusion:
-            x = tf.define_tensor((rows, terms), tf.bfloat16, name="x")
-            gate, up = (tf.define_tensor((groups, terms, columns), tf.bfloat16, name=name) for name in ("gate", "up"))
-            cuts = tf.table("offsets", groups + 1, rows, rising=True)
-            both = (tf.grouped_matmul(x, w, cuts, tf.float32) for w in (gate, up))
-            fusion.add_output(tf.cast(tf.silu(next(both)) * next(both), tf.bfloat16))
+        fusion = gated((groups, rows, columns, terms))
         run, _, us = compiled(fusion, None)
         by_name = {"x": a, "gate": b, "up": c, "offsets": table}
         given = [by_name[tv.name] for tv in fusion.inputs]

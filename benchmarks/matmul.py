@@ -116,7 +116,7 @@ def build(job: Job) -> Built:
 
 def warm(job: Job) -> None:
     """Have ``tf.compile`` schedule, prove and compile a job; what it finds stays on disk."""
-    for kernel in tf.compile(job.fusion(), "sim", target=COMPILED_FOR).kernels:
+    for kernel in tf.compile(job.fusion(), "cuda", target=COMPILED_FOR).kernels:
         kernel.cubin()
 
 

@@ -40,9 +40,8 @@ def agreement(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((difference <= 3e-2 * wanted.float().abs().amax(1) + 1e-3).float().mean())
 
 
-def main() -> None:
-    """All shapes."""
-    options = parser(__doc__).parse_args()
+def measured() -> list[str]:
+    """All shapes, a line each."""
     head = f"{'tokens':>6} {'width':>5} {'inside':>6} {'experts':>7}  {'ours':>8} {'eager':>8} {'compile':>8}"
     lines = [head + "  us; theirs / ours; kernels; tokens that agree; replayed"]
     for tokens, width, inside, experts in SHAPES:
@@ -68,7 +67,13 @@ def main() -> None:
             f"{tokens:6} {width:5} {inside:6} {experts:7}  {ours:8.0f} {theirs[0]:8.0f} {theirs[1]:8.0f}  {ratios}; {kernels}; {agreed:.4f}; {again:.4f}"
         )
         print(lines[-1], flush=True)
-    publish("moe", lines, options)
+    return lines
+
+
+def main() -> None:
+    """Measure, print and, if asked, store."""
+    options = parser(__doc__).parse_args()
+    publish("moe", measured(), options)
 
 
 if __name__ == "__main__":

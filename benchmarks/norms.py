@@ -1,7 +1,7 @@
 """Normalizations of ``tf.schedulers.normalization`` beside torch eager and torch.compile, bf16.
 
 ``python benchmarks/norms.py [--write] [--seconds S] [--sweep] [--seed N]``. softmax, rms_norm and layer_norm at three sizes. A time is that of one of
-the calls in a CUDA graph, which takes sets of arguments in turn that together are larger than the second-level cache (50 MB); ours and theirs
+the calls in a CUDA graph, which takes sets of arguments in turn that together are larger than the L2 cache (50 MB); ours and theirs
 are replayed in turn, so that throttling hits all. Outputs are poisoned with NaN, then compared with float64: an element may be off by one unit in
 the last place of bf16. ``--sweep`` measures the candidates of the cost model, too, the best of each first, and prints what refits it.
 """
@@ -24,7 +24,7 @@ from taskfuse.schedulers import Chosen, RowConfig
 
 SIZES = ((8192, 4096), (16384, 1024), (2048, 16384))
 ROTATED_BYTES = 200 * 2**20
-"""Of the sets of arguments together: four times the second-level cache."""
+"""Of the sets of arguments together: four times the L2 cache."""
 Function = Callable[..., torch.Tensor]
 
 

@@ -1,7 +1,7 @@
 """Rows in one walk (``tf.schedulers.online``) beside rows in passes (``tf.schedulers.normalization``) and torch.compile.
 
 ``python benchmarks/online.py [--write] [--only NAME ...] [--sweep N]``. Softmax, log-sum-exp and cross-entropy over rows that do not fit registers, or along a
-middle axis. Inputs are random, outputs poisoned, and compared with float64 afterwards. Arguments exceed the second-level cache. Medians of 20 replays of CUDA
+middle axis. Inputs are random, outputs poisoned, and compared with float64 afterwards. Arguments exceed the L2 cache. Medians of 20 replays of CUDA
 graphs, all runners of a case replayed in turn. ``--sweep N`` measures N further candidates of the cost model,
 each with another number of threads.
 """

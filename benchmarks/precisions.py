@@ -157,7 +157,7 @@ def error(case: Case, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> fl
 
 def compiled(case: Case) -> Any:
     """Our function; of float32 by the way that is asked for."""
-    return tf.compile(case.fusion(), backend="auto", float32_products=case.products, cache=False)
+    return tf.compile(case.fusion(), backend="auto", float32_products=case.products)
 
 
 def named(run: Any) -> str:

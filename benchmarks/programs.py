@@ -1,7 +1,7 @@
 """Programs as people write them, scheduled automatically, against torch: run op by op and compiled.
 
 ``python benchmarks/programs.py [--write] [--only NAME ...]``. The programs are those of ``tests/schedulers/programs.py``, at their large extents, with the
-same math in torch here. Inputs are random; every call of a round has inputs and outputs of its own, which together exceed the second-level cache;
+same math in torch here. Inputs are random; every call of a round has inputs and outputs of its own, which together exceed the L2 cache;
 outputs are poisoned before, and checked after against torch in float64. Medians of 30 rounds, by CUDA events, all runners of a program in one process.
 """
 

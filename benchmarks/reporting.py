@@ -16,7 +16,7 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 CALLS, ROUNDS = 10, 20
-L2_BYTES = 64 << 20  # larger than the second-level cache of any GPU that these scripts have run on
+L2_BYTES = 64 << 20  # larger than the L2 cache of any GPU that these scripts have run on
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -80,7 +80,7 @@ def gpu_median(runs: Sequence[Callable[[], object]], rounds: int = 30) -> float:
     """Median time of one of ``runs`` on the GPU, in microseconds.
 
     A round enqueues all of them, one after another, between two events; they should touch different memory, together more than the
-    second-level cache holds. The GPU is kept busy while they are enqueued, for twice as long as that has taken at most before, so that no gap of the host is
+    L2 cache holds. The GPU is kept busy while they are enqueued, for twice as long as that has taken at most before, so that no gap of the host is
     measured.
     """
     for run in runs:

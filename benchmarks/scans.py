@@ -1,6 +1,6 @@
 """Scans across threads against torch, beside the time that their bytes take at the bandwidth of a copy.
 
-``python benchmarks/scans.py [--write] [--sweep]``. Every call of a round has arrays of its own, which together exceed the second-level cache. Medians of 30
+``python benchmarks/scans.py [--write] [--sweep]``. Every call of a round has arrays of its own, which together exceed the L2 cache. Medians of 30
 rounds, by CUDA events; results are checked. ``--sweep`` measures every chunk and number of rows per block, not only what the scheduler chooses.
 """
 

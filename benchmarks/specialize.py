@@ -1,7 +1,7 @@
 """What fusions of unknown extents gain from being specialized at the call.
 
 ``python benchmarks/specialize.py [--write] [--only NAME]``. Each case runs three ways: as the kernel for all extents, specialized, and with its
-extents declared as constants. Every call of a round has inputs and outputs of its own, which together exceed the second-level cache. Medians of 30
+extents declared as constants. Every call of a round has inputs and outputs of its own, which together exceed the L2 cache. Medians of 30
 rounds, by CUDA events; results are checked against torch in float64. ``first`` is what the first call of a shape costs more: schedule, proof, code.
 """
 

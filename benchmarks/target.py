@@ -14,7 +14,7 @@ from reporting import in_turn, parser, publish
 import taskfuse as tf
 from taskfuse.cuda.present import present
 
-ELEMENTS = 1 << 29  # of 2 bytes: far more than the second-level cache
+ELEMENTS = 1 << 29  # of 2 bytes: far more than the L2 cache
 RESIDENT = 1 << 22  # 8 MB in, 8 MB out: they stay there
 SPIN = 2_000_000  # cycles
 

@@ -1,7 +1,7 @@
 """Graphs that models make, scheduled automatically, against torch: run op by op and compiled.
 
 ``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which
-``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the second-level cache; every runner allocates
+``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the L2 cache; every runner allocates
 its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. Results in arrays that were poisoned before are compared with torch in
 float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. N processes compile graphs with both, the largest first; one that finds
 no more to compile measures its own, alone on the GPU but for first calls of graphs that others still compile, of which a median knows nothing. A graph that

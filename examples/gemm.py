@@ -23,7 +23,7 @@ def build(
         tile_m, tile_n: of the result, per block; 128 rows of two warpgroups, a multiple of 64 columns up to 256.
         stages: slots of the operands' ring.
         blocks: of the persistent grid: one for each multiprocessor.
-        group: rows of tiles that are worked on together, for the second-level cache.
+        group: rows of tiles that are worked on together, for the L2 cache.
         dtype: of the operands: 16 bits, or an 8-bit float.
         dynamic: a block takes the next tile when it has finished one; else every ``blocks``-th.
     """

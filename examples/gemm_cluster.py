@@ -20,7 +20,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, clusters: int =
         tile_m, tile_n: of the result, per block; 128 rows of two warpgroups, a multiple of 64 columns up to 256.
         stages: slots of the operands' ring.
         clusters: of the persistent grid.
-        group: pairs of rows of tiles that are worked on together, for the second-level cache.
+        group: pairs of rows of tiles that are worked on together, for the L2 cache.
         cluster: blocks in a cluster.
     """
     tile_k, warpgroups, piece = 64, 2, 64

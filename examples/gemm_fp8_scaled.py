@@ -23,7 +23,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
         tile_m, tile_n: of the result, per block; 128 rows of two warpgroups, a multiple of 64 columns up to 192.
         stages: slots of the rings.
         blocks: of the persistent grid: one for each multiprocessor.
-        group: rows of tiles that are worked on together, for the second-level cache.
+        group: rows of tiles that are worked on together, for the L2 cache.
     """
     warpgroups, piece, step = 2, 64, 32
     with tf.Fusion("gemm_fp8_scaled") as fusion:

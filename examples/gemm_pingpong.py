@@ -21,7 +21,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 2
         tile_m, tile_n: of the result, per warpgroup; multiples of 64.
         stages: slots of the operands' ring.
         blocks: of the persistent grid.
-        group: rows of tiles that are worked on together, for the second-level cache.
+        group: rows of tiles that are worked on together, for the L2 cache.
         late: batches of wgmma in flight while the next is issued.
     """
     tile_k, warpgroups, piece = 64, 2, 64

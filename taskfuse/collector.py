@@ -1,7 +1,7 @@
 """Python's cyclic garbage collector, disabled while a kernel is lowered or proved.
 
-Both make many small objects that live until they are done, and few cycles. The collector would traverse them repeatedly and free almost nothing, which is
-a tenth to a quarter of the time of a proof. The cycles that one kernel leaves are bounded, and collected afterwards; a proof takes its own apart.
+Lowering and the proof create many small objects that live to the end, and few cycles. The collector would traverse them repeatedly and free almost nothing,
+at a tenth to a quarter of the time of a proof. The cycles of one kernel are bounded, and collected afterwards; a proof breaks its own cycles.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ class Pause:
 
 
 PAUSE = Pause()
-"""The one of this process, as the collector is."""
+"""The only instance: the collector is a property of the process."""

@@ -1,6 +1,6 @@
-"""A deadline for work whose result is welcome, but not needed: lowering and the proof ask at checkpoints whether it has passed.
+"""A deadline for optional work: lowering and the proof test at checkpoints whether it has passed.
 
-Whoever needs the result runs them without one. A checkpoint stands where nothing is half done, so what was derived so far remains of use.
+Without a deadline they run to the end. A checkpoint stands only where no state is half updated, so everything derived before it stays valid.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _passed: ContextVar[Callable[[], bool] | None] = ContextVar("deadline", default=
 
 
 class DeadlineError(TaskfuseError):
-    """Work was given up at a checkpoint, since its deadline has passed."""
+    """Work was abandoned at a checkpoint because its deadline has passed."""
 
     template = "its deadline has passed"
 
 
 @contextmanager
 def until(passed: Callable[[], bool]) -> Generator[None]:
-    """Give up the work inside, by a :class:`DeadlineError`, at the first checkpoint at which ``passed`` is true. Holds for the calling thread."""
+    """Abandon the work inside, with a :class:`DeadlineError`, at the first checkpoint at which ``passed`` returns true. Holds for the calling thread."""
     before = _passed.set(passed)
     try:
         yield
@@ -31,7 +31,7 @@ def until(passed: Callable[[], bool]) -> Generator[None]:
 
 
 def checkpoint() -> None:
-    """Raises :class:`DeadlineError` if there is a deadline, and it has passed."""
+    """Raise :class:`DeadlineError` if there is a deadline and it has passed."""
     passed = _passed.get()
     if passed is not None and passed():
         raise DeadlineError

@@ -76,17 +76,17 @@ class DType:
 
     @property
     def compute(self) -> DType:
-        """The dtype that arithmetic on elements uses: float32 for floats below 32 bits (the result is rounded once), else itself."""
+        """The dtype in which elements are computed: float32 for floats below 32 bits (the result is rounded once), otherwise the dtype itself."""
         return float32 if self.is_float and self.bits < 32 else self
 
     @property
     def lowest(self) -> int | float | bool:
-        """The least value, the neutral element of ``maximum``: minus infinity if the dtype has it."""
+        """The least value, the neutral element of ``maximum``: minus infinity if the dtype has infinities."""
         return -float("inf") if self.has_infinity else self.min_value
 
     @property
     def highest(self) -> int | float | bool:
-        """The greatest value, the neutral element of ``minimum``: infinity if the dtype has it."""
+        """The greatest value, the neutral element of ``minimum``: infinity if the dtype has infinities."""
         return float("inf") if self.has_infinity else self.max_value
 
     def holds(self, value: PythonScalar) -> bool:
@@ -101,6 +101,10 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        """A copy is the dtype itself: dtypes are compared by identity."""
+        return as_dtype, (self.name,)
 
 
 def _float(name: str, scalar: type[np.generic]) -> DType:
@@ -219,7 +223,7 @@ def contains(wide: DType, narrow: DType) -> bool:
 
 
 def converts_once(computed: DType, source: DType, result: DType) -> bool:
-    """True if a copy that computes in some dtype converts what it takes to what it gives, and loses nothing on the way."""
+    """True if a copy that computes in a given dtype converts its operand to the result without an intermediate loss."""
     return computed in (source, source.compute, result)
 
 

@@ -18,10 +18,10 @@ EXTENSIONS: Final[dict[Stage, str]] = {"fusion": "fusion", "kernel": "kir", "cud
 
 
 def dump(stage: Stage, name: str, text: Callable[[], str], options: Options) -> None:
-    """Print ``text()`` if ``options`` ask for ``stage``; otherwise it is not called.
+    """Print ``text()`` if ``options`` ask for ``stage``; otherwise ``text`` is not called.
 
-    With ``options.dump_dir`` it becomes the file ``<name>.<hash of the text>.<extension>`` there, whole or not at all; else it goes to stderr
-    below a line with the stage and ``name``, the kernel's.
+    With ``options.dump_dir`` the text is written atomically to the file ``<name>.<hash of the text>.<extension>`` in that folder; otherwise to stderr
+    below a line with the stage and the kernel's ``name``.
 
     Raises:
         OptionError: the file cannot be written.
@@ -31,7 +31,7 @@ def dump(stage: Stage, name: str, text: Callable[[], str], options: Options) -> 
 
 
 def dump_step(step: str, name: str, text: Callable[[], str], options: Options) -> None:
-    """Print ``text()``, the plan after a step of lowering, if ``options`` ask for it. As :func:`dump`, with the extension ``<step>.plan``."""
+    """Print ``text()``, the plan after a step of lowering, if ``options`` ask for it; as :func:`dump`, with the extension ``<step>.plan``."""
     if step in options.dump_steps:
         _put(f"plan:{step}", f"{step}.plan", name, text(), options)
 

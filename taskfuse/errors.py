@@ -1,12 +1,12 @@
 """The error tree: every user mistake raises one of these.
 
-A subclass states its message as a class attribute ``template``; the constructor fills it. The text of every error has the same shape::
+A subclass states its message as a class attribute ``template``, and the constructor fills it. The text of every error has the same form::
 
     <template, filled>
-      --> file.py:12:4          where the user wrote it (if known)
+      --> file.py:12:4          the user's line, if known
        |  tv9 = tf.add(a, b)
        |        ^
-    note: <a fact; if it quotes a statement, with the line that this comes from, as above>
+    note: <a fact; if it quotes a statement, followed by the statement's line, as above>
     help: <what to do>
 """
 
@@ -22,7 +22,7 @@ class TaskfuseError(Exception):
     """Base of all errors raised by taskfuse.
 
     Args:
-        location: where the user made the call that is at fault.
+        location: the user's call that caused the error.
         notes: facts that explain the error, one line each.
         help: what to do about it.
         fields: values for the class's ``template``.
@@ -59,7 +59,7 @@ def _again(kind: type[TaskfuseError], state: dict[str, object]) -> TaskfuseError
 
 
 class TaskfuseWarning(UserWarning):
-    """A part of the work was skipped or done in a slower way; the kernel is still correct."""
+    """A part of the work was skipped or done more slowly; the kernel is still correct."""
 
 
 def warn(text: str) -> None:
@@ -87,7 +87,7 @@ class InputError(TaskfuseError):
 
 
 class SymbolError(TaskfuseError, TypeError):
-    """A question about a symbolic extent that only its value at a call answers."""
+    """The value of a symbolic extent is needed, and known only at a call."""
 
     template = "{what} is not known: it depends on values that are known only at a call"
 
@@ -159,7 +159,7 @@ class OptionError(TaskfuseError):
 
 
 class CudaUnavailableError(TaskfuseError):
-    """A part of CUDA is not installed, or finds no GPU. The help says how to install it, or how to continue without it."""
+    """A component of CUDA is not installed, or finds no GPU. The help says how to install it, or how to continue without it."""
 
     template = "{what} is not available: {reason}"
 
@@ -171,7 +171,7 @@ class CudaCompileError(TaskfuseError):
 
 
 class RegisterError(TaskfuseError):
-    """The machine code breaks the register budget of the kernel: accumulators spill, ``wgmma`` is serialized, or a register budget is ignored."""
+    """The machine code exceeds the register budget of the kernel: accumulators spill, ``wgmma`` is serialized, or a register budget is ignored."""
 
     template = "kernel '{kernel}' for {arch}: {reason}"
 

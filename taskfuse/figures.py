@@ -1,6 +1,8 @@
-"""Figures of the cost models: what parts of kernels cost besides their bytes and multiply-adds.
+"""Figures of the cost models: the costs of parts of kernels beyond their bytes and multiply-adds.
 
-A :class:`~taskfuse.target.Target` has one object of each class; the defaults are figures of an H200 or an H100, as the attributes say.
+A :class:`~taskfuse.target.Target` has one object of each class; the defaults are figures of an H200 or an H100, as each attribute says. A figure in cycles is
+in
+clock cycles of a multiprocessor; a *share* is relative to a peak rate, and a *factor* multiplies a time.
 """
 
 from __future__ import annotations
@@ -10,70 +12,82 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProductFigures:
-    """Costs of kernels of matrix products besides their bytes and multiply-adds: figures of :mod:`taskfuse.schedulers.cost` and of ``simt_gemm``.
+    """Costs of matrix-product kernels beyond bytes and multiply-adds, for :mod:`taskfuse.schedulers.cost` and ``simt_gemm``.
 
-    Those of one role's loop are the least squares of 321 times of given tiles (:mod:`taskfuse.schedulers.cost`), and of 340 more: 44 sizes, the first tiles
-    of each, of which the model takes the fastest but for 0.3% in the mean, but for ``step_cycles``, which is older; those of ping-pong and clusters are of
-    ``benchmarks/results/gemm_schedules.txt``. All of an H200.
+    The figures of one role's loop are least-squares fits, on an H200, to 321 times of given tiles (:mod:`taskfuse.schedulers.cost`) and to 340 times of the
+    first
+    tiles of each of 44 sizes; the tile that the model chooses is within 0.3% of the fastest in the mean. ``step_cycles`` is older than these fits. Figures of
+    ping-pong and clusters come from ``benchmarks/results/gemm_schedules.txt``, on an H200.
 
     Attributes:
-        tensor_share: of the rate of the tensor cores, what a long loop of wgmma gets.
-        in_step: times the bandwidth of the second-level cache, where no block has a second tile.
-        outside_factor: what rows outside cost of that bandwidth besides, relative to others, if all tiles have as large a part of them.
-        step_norm: of the norm by which the times of the tensor cores and of the cache add up.
-        start_us: replaces ``launch_us`` for one block per multiprocessor, barriers and first load included.
-        warpgroup_us: added for each warpgroup that multiplies beyond the first.
-        outside_cycles: of the copy engine for a row of 128 bytes beyond the end of the tensor: 4096 x 4096 with 1, 8 and 16 rows, on an H100.
-        several_bytes: per cycle, of Shared memory, that the tensor cores read and copies write together, where a tile has several contractions:
-            ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside those of 128 and 192.
-        step_cycles: the least time of a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
-            slots alike, so that it is not the latency of loads.
-        span_cycles: of a step for each further 128 bytes along k: some 28 of each of the four instructions that multiply them, in tiles of 64 x 16 to
+        tensor_share: share of the tensor cores' rate that a long loop of wgmma reaches.
+        in_step: factor of the L2 cache's bandwidth if no block has a second tile.
+        outside_factor: further cost of the L2 cache per row past the end of the tensor, relative to a row inside it, if all tiles have equal parts of such
+            rows.
+        step_norm: exponent of the norm that combines the times of the tensor cores and of the L2 cache.
+        start_us: time of the launch, barriers and first load with one block per multiprocessor; replaces ``launch_us``.
+        warpgroup_us: time added for each multiplying warpgroup beyond the first.
+        outside_cycles: cycles of the copy engine per row of 128 bytes past the end of the tensor; from 4096 x 4096 with 1, 8 and 16 rows, on an H100.
+        several_bytes: bytes of Shared memory per cycle that tensor cores and copies access together if a tile has several contractions; from
+            ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside tiles of 128 and 192.
+        step_cycles: least cycles of a step: its barriers, and the latency between dependent products. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
+            slots
+            alike, so the cause is not the latency of loads.
+        span_cycles: cycles of a step for each further 128 bytes along k: about 28 for each of the four instructions that multiply them, in tiles of 64 x 16 to
             64 x 64 with steps of two and of four spans.
-        slot_us: from the wait for an empty slot to its bytes from DRAM.
-        slots_used: slots of a ring that are full or being emptied meanwhile: both of 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to 221 KB in 64 blocks.
-        epilogue_cycles: to drain the last wgmma, and to begin the next tile.
-        piece_cycles: for a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap.
-        narrow_factor: times that, of pieces of 16 columns and fewer.
-        pingpong_cycles: for a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
-        rows_factor: time of stores of staged rows by threads beyond that of bulk stores, relative to these: 32768 rows in 8 groups by 7168 x 2048, beside one
-            product of all rows, in tiles of 128 x 256 on an H100.
-        elements_factor: the same of rows of an odd number of elements, which threads store one by one, 32 neighbors at a time; assumed, not measured.
-        columns_factor: bytes of rows, of which 128 are contiguous at a time, relative to bytes of columns that are contiguous themselves, where groups of tiles
-            of ragged rows are chosen: these in groups of 16 took up to 1.2 times as long as in groups of 8 in tiles of 128 x 128, and as long to 5% longer
-            in tiles of 128 x 256, on an H100.
-        runs_per_us: runs of contiguous bytes, 128 or more, that all blocks together load where they do not keep step: the same, and 4 groups by 4096 x 7168, in
-            tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step got 63,000.
-        claim_cycles: for a block to claim a tile: a round trip to the second-level cache, which copies ahead hide in part. Assumed, not measured.
-        promotion_cycles: for a warpgroup to wait for the products of a block and to begin the next, besides its sums; half of it again for each 64 rows
-            beyond the first. Warpgroups that share a tile were
-            measured to add at the same time, not in turns.
-        block_load_cycles: for a warpgroup to load a scale that belongs to the columns of a piece of 64 rows. Both from ``benchmarks/results/fp8.txt``: the
-            model differs from the 28 times of its tiles without clusters by 7% (root mean square), at most by 14%.
-        direct_factor: time of stores from registers, relative to staged ones.
-        scattered_factor: time of stores of single elements from registers, relative to staged ones: 96 products of 197 x 197 x 64.
-        side_latency_cycles: from the loads of an epilogue's further inputs to their values.
-        side_cycles: for a warpgroup to load 64 x 64 elements of it. Both from 4096 x 2816 x 1024 with a residual and with a bias, on an H100.
-        work_cycles: for one instruction of an epilogue, as it is counted: the same with x * sigmoid(x).
-        guarded_factor: times these waits and instructions where conditions stand around them, so that one waits for the other: the same in turns.
-        copy_latency_cycles: from a load of the threads that copy factors to its value: 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
-        cluster_us: for the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without.
-        row_part_cycles, column_part_cycles: for a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for
-            each; assumed, not measured.
-        finish_us: a grid barrier, and the sums of the partial results after it; assumed, not measured.
-        access_cycles: of the load and store units for one access of each warp of a role that copies; assumed, not measured.
-        fragment_cycles: from the arrival of a slot to the first product of a factor that is computed in registers, besides the instructions for its elements;
-            assumed, not measured.
-        converted_instructions: for an element of 16 bits on its way through registers: to float32 and back, and its part of a load.
-        busy_share: of the cycles of a tile, those in which its block issues; in the rest other blocks of the multiprocessor do. Assumed, not measured.
-        residents_factor: times the time of several such blocks; assumed, so that they are chosen for a clear gain only.
-        simt_shares: rows and columns of the result that a thread has, and the share of the multiply-adds that it issues then, at 32 of k in a tile: the rest
-            are loads of factors. With one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill
-            where two blocks share a multiprocessor (0.83), and have 0.77 where one is alone.
-        double_share: of the rate of the tensor cores, what products of float64 get; assumed, not measured.
-        mma_gemm_share: the same for all others by ``mma.sync``, where there is no ``wgmma``; assumed, not measured.
-        mma_step_cycles: to wait for a tile of such a product, where one block alone is on a multiprocessor; assumed, not measured.
-        simt_together: times these where several blocks share a multiprocessor, on an H100: 512 x 1024 x 4096 in two and in four chunks of k.
+        slot_us: latency from the wait for an empty slot to the arrival of its bytes from DRAM.
+        slots_used: slots of a ring that are full or being emptied during ``slot_us``; both figures from 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to
+            221 KB in 64 blocks.
+        epilogue_cycles: cycles to drain the last wgmma and to begin the next tile.
+        piece_cycles: cycles of a warpgroup to convert, stage and store 64 x 64 elements; warpgroups overlap.
+        narrow_factor: factor of ``piece_cycles`` for pieces of at most 16 columns.
+        pingpong_cycles: cycles to pass the turn from one warpgroup to the next; from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
+        rows_factor: time of staged rows stored by threads beyond that of bulk stores, relative to bulk stores; from 32768 rows in 8 groups by 7168 x 2048,
+            beside
+            one product of all rows, in tiles of 128 x 256 on an H100.
+        elements_factor: the same for rows with an odd number of elements, which threads store one by one, 32 neighbors at a time. Assumed, not measured.
+        columns_factor: cost of a byte of rows, of which 128 are contiguous, relative to a byte of contiguous columns, in the choice of groups of ragged tiles.
+            Contiguous columns in groups of 16 tiles took up to 1.2 times as long as in groups of 8 in tiles of 128 x 128, and up to 1.05 times as long in tiles
+                of
+            128 x 256, on an H100.
+        runs_per_us: contiguous runs of at least 128 bytes that all blocks together load per us if they do not keep step; from the same sizes and 4 groups by
+            4096 x 7168, in tiles of 128 x 128 (43,000 and 46,000). Blocks that keep step reach 63,000.
+        claim_cycles: cycles of a block to claim a tile: a round trip to the L2 cache, partly hidden by copies ahead. Assumed, not measured.
+        promotion_cycles: cycles of a warpgroup to wait for the products of a scaled block and to begin the next, without the sums; half as much again for each
+            64
+            rows beyond the first. Warpgroups that share a tile were measured to add concurrently, not in turns.
+        block_load_cycles: cycles of a warpgroup to load a scale of the columns of a piece of 64 rows. Both figures from ``benchmarks/results/fp8.txt``: the
+            model
+            differs from the 28 times of its tiles without clusters by 7% (root mean square), at most by 14%.
+        direct_factor: time of stores from registers, relative to staged stores.
+        scattered_factor: time of stores of single elements from registers, relative to staged stores; from 96 products of 197 x 197 x 64.
+        side_latency_cycles: latency of the loads of an epilogue's further inputs.
+        side_cycles: cycles of a warpgroup to load 64 x 64 elements of such an input. Both figures from 4096 x 2816 x 1024 with a residual and with a bias, on
+            an H100.
+        work_cycles: cycles per counted instruction of an epilogue; from the same size with x * sigmoid(x).
+        guarded_factor: factor of these latencies and instructions under conditions, which serialize them; from the same sizes.
+        copy_latency_cycles: latency of a load by threads that copy factors; from 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
+        cluster_us: time to launch the blocks of a cluster together, and for them to wait for each other; from 2048^3 with and without clusters.
+        row_part_cycles, column_part_cycles: cycles of a warpgroup to sum 64 x 64 elements along their rows, and along their columns, with a shuffle for each
+            element.
+            Assumed, not measured.
+        finish_us: time of a grid barrier and of the sum of partial results after it. Assumed, not measured.
+        access_cycles: cycles of the load and store units per access of a warp of a copying role. Assumed, not measured.
+        fragment_cycles: latency from the arrival of a slot to the first product of a factor that is computed in registers, without the instructions per
+            element.
+            Assumed, not measured.
+        converted_instructions: instructions per 16-bit element that passes through registers: its conversions to float32 and back, and its share of a load.
+        busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
+        residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
+        simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest
+            are
+            loads of factors. The number of blocks of a multiprocessor, from one to 62, makes little difference; with 16 of k the shares are 5 to 10% less. 8 x
+                8 spills
+            where two blocks share a multiprocessor (0.83), and reaches 0.77 where one is alone.
+        double_share: share of the tensor cores' rate that float64 products reach. Assumed, not measured.
+        mma_gemm_share: share that other products by ``mma.sync`` reach on GPUs without ``wgmma``. Assumed, not measured.
+        mma_step_cycles: cycles to wait for a tile of such a product, with one block on a multiprocessor. Assumed, not measured.
+        simt_together: factor of ``simt_shares`` if several blocks share a multiprocessor; from 512 x 1024 x 4096 in two and in four chunks of k, on an H100.
     """
 
     tensor_share: float = 0.99
@@ -131,21 +145,21 @@ class ProductFigures:
 
 @dataclass(frozen=True, slots=True)
 class RowFigures:
-    """Costs of kernels of rows besides their bytes: figures of :mod:`taskfuse.schedulers.row_cost`.
+    """Costs of kernels of rows beyond their bytes, for :mod:`taskfuse.schedulers.row_cost`.
 
-    They fit 90 schedules of softmax, layer and RMS norms, measured on an H200 in bfloat16 at three sizes (``benchmarks/norms.py --sweep`` measures them
-    again); those of blocks that share a row are estimates.
+    Fitted to 90 schedules of softmax, layer norm and RMS norm in bfloat16 at three sizes, on an H200 (``benchmarks/norms.py --sweep`` repeats the
+    measurement); figures of blocks that share a row are estimates.
 
     Attributes:
-        load_cycles, store_cycles: waits for a load while the memory is busy, and for stores to leave.
-        shuffle_cycles, barrier_cycles, grid_cycles: of a step of a butterfly, at a barrier of a block, and at one of the grid.
-        slot_cycles, block_slot_cycles: to combine the partial result of one more warp, and of one more block.
-        arrival_cycles: of one more block at a barrier of the grid.
-        issue_cycles, function_cycles: from one instruction of a thread to its next, and further cycles of a function of an element.
-        instructions, copy_instructions, function_instructions: per element: of a phase; to have it from memory again; of a function.
-        overhead_instructions: per thread and phase.
-        others: the share of the other times that does not overlap with the greatest.
-        warp_vectors: the most vectors of a row that one warp walks by itself: longer rows were 3 to 10 % slower by warps than by blocks
+        load_cycles, store_cycles: latency of a load while the memory is busy, and of a store.
+        shuffle_cycles, barrier_cycles, grid_cycles: cycles of a butterfly step, of a block barrier, and of a grid barrier.
+        slot_cycles, block_slot_cycles: cycles to combine the partial result of one more warp, and of one more block.
+        arrival_cycles: cycles per block that arrives at a grid barrier.
+        issue_cycles, function_cycles: cycles from one instruction of a thread to its next, and further cycles of a special function.
+        instructions, copy_instructions, function_instructions: instructions per element: of a phase; of a load from memory again; of a special function.
+        overhead_instructions: instructions per thread and phase.
+        others: share of the shorter times that does not overlap with the longest.
+        warp_vectors: the most vectors of a row that one warp walks alone: longer rows were 3 to 10% slower by warps than by blocks
             (``benchmarks/online.py``, on an H100).
     """
 
@@ -169,12 +183,12 @@ class RowFigures:
 
 @dataclass(frozen=True, slots=True)
 class ElementFigures:
-    """Elements that a thread of an elementwise kernel takes: figures of :mod:`taskfuse.schedulers.pointwise`.
+    """Elements per thread of an elementwise kernel, for :mod:`taskfuse.schedulers.pointwise`.
 
     Attributes:
-        flat: where all axes are one: exp of 8192 x 4095 float32 takes 66.7 us with 4, 68.1 with 8, 68.8 with 16, on an H200.
-        apart: side by side, where loads are not vectors: by counted times of stencils of 9 and 7 taps in bfloat16, 16 and 179 us; with vectors of 8, 55 and
-            460, on an H100.
+        flat: if all axes are merged into one: exp of 8192 x 4095 float32 takes 66.7 us with 4, 68.1 with 8, 68.8 with 16, on an H200.
+        apart: along separate axes, if loads are not vectors; from counted times of stencils of 9 and 7 taps in bfloat16: 16 and 179 us; with vectors of 8, 55
+            and 460, on an H100.
     """
 
     flat: int = 4
@@ -183,44 +197,46 @@ class ElementFigures:
 
 @dataclass(frozen=True, slots=True)
 class TorchFigures:
-    """Rates that torch's own kernels reach: figures of :mod:`taskfuse.torch.worth` and :mod:`taskfuse.torch.padding`.
+    """Rates that torch's own kernels reach, for :mod:`taskfuse.torch.worth` and :mod:`taskfuse.torch.padding`.
 
     Attributes:
-        products: of the rate of the tensor cores, what products reach: 0.77 to 0.89 for extents from 1024 to 8192, on an H200
+        products: share of the tensor cores' rate that products reach: 0.77 to 0.89 for extents from 1024 to 8192, on an H200
             (``benchmarks/results/matmul.txt``).
-        flash: the same for attention by FlashAttention-2: 355 TFLOP/s of 4 x 16 x 4096 x 128 on an H200; of causal attention 292, where half of the products
-            count.
-        cudnn: the same for cuDNN's attention: 676 TFLOP/s, of causal attention 574.
-        flash_gradients, cudnn_gradients: the same for the gradients, with five products: 300 and 530 TFLOP/s, which others report of an H100 (Shah et al.,
-            "FlashAttention-3", arXiv:2407.08608, figure 6); ``benchmarks/attention_backward.py`` measures them.
-        unaligned_factor: times the time of a product of 16-bit floats whose rows are not multiples of 16 bytes: 6.6 ms against 0.87 for
-            [8192, 768] x [768, 50257], 4.4 and 4.2 against 1.3 for its gradients, on an H100.
+        flash: share that FlashAttention-2 reaches: 355 TFLOP/s for 4 x 16 x 4096 x 128 on an H200; 292 for causal attention, counting half of the products.
+        cudnn: share that cuDNN's attention reaches: 676 TFLOP/s; 574 for causal attention.
+        flash_gradients, cudnn_gradients: shares that their gradients reach, counting five products: 266 and 545 TFLOP/s for 4 x 16 x 4096 x 128 on an H200; 240
+            and 473 for causal attention (``benchmarks/results/attention_backward.txt``).
+        unaligned_factor: factor of the time of a 16-bit product whose rows are not multiples of 16 bytes: 6.6 ms instead of 0.87 for
+            [8192, 768] x [768, 50257], 4.4 and 4.2 instead of 1.3 for its gradients, on an H100.
     """
 
     products: float = 0.85
     flash: float = 0.39
     cudnn: float = 0.74
-    flash_gradients: float = 0.33
-    cudnn_gradients: float = 0.58
+    flash_gradients: float = 0.29
+    cudnn_gradients: float = 0.59
     unaligned_factor: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionFigures:
-    """Costs of kernels of attention: figures of :mod:`taskfuse.schedulers.attention_cost`.
+    """Costs of attention kernels, for :mod:`taskfuse.schedulers.attention_cost`.
 
     Fitted to ``benchmarks/attention.py`` with heads of 64 and 128, 512 to 16384 keys and chunks of 96 to 256, on an H200 (driver 580, CUDA 13.0).
 
     Attributes:
-        exposed: the part of the softmax of 128 keys that no product hides, with one warpgroup, two, and three; of longer chunks more in proportion.
-        chunk_cycles: of a chunk of keys besides, with as many.
-        block_cycles: of a block, besides its chunks: until it has keys, and to store its results.
-        turn_cycles: of rows that a block takes in turn, with one stage of queries, and with two.
-        claimed_cycles: of rows that a block claims, as walks are unequally long: fitted to one case, 4 x 16 heads of 128 and 4096 causal keys.
-        masked_cycles: of a chunk of a walk that ends at a diagonal: with ``diagonal`` such that ten times of three causal cases are ranked as measured,
-            chunks of 128 to 208 keys.
-        diagonal: what the square of a block's rows on a diagonal costs besides, where masks are evaluated and warpgroups wait for one another, in the time of
-            its products.
+        exposed: share of the softmax of 128 keys that no product hides, with one, two and three warpgroups; in proportion for longer chunks.
+        chunk_cycles: further cycles of a chunk of keys, with one, two and three warpgroups.
+        block_cycles: further cycles of a block: the latency of its first keys, and the stores of its results.
+        turn_cycles: further cycles of each tile of rows that a block takes in turn, with one and with two stages of queries.
+        claimed_cycles: further cycles of each tile of rows that a block claims, as walks differ in length; fitted to one case, 4 x 16 heads of 128 and 4096
+            causal keys.
+        masked_cycles: further cycles of a chunk of a walk that ends at a diagonal; with ``diagonal`` fitted to rank ten times of three causal cases as
+            measured,
+            with chunks of 128 to 208 keys.
+        diagonal: further cost of the square of a block's rows on the diagonal, in units of its products' time: masks are evaluated, and warpgroups wait for
+            each
+            other.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -234,19 +250,19 @@ class AttentionFigures:
 
 @dataclass(frozen=True, slots=True)
 class AssumedFigures:
-    """Costs that were assumed, not measured: they rank the schedules of one fusion, and schedulers.
+    """Costs that were assumed, not measured: they rank the schedules of one fusion, and the schedulers.
 
     Attributes:
-        load_shares: the share of the bandwidth of DRAM that loads of 16, 8, 4, 2 bytes and of one reach.
-        serial_us: of a step of a serial reduction or scan, so that schedulers without one are preferred.
-        grid_us: of a barrier of the grid.
-        update_us: for one update of an element after another.
-        level_us: of the barriers of one level of totals of a scan.
-        division_instructions, trip_instructions: of a division by a constant, and of a trip of a loop.
-        mma_share: of the rate of ``wgmma``, what ``mma.sync`` gets where there is both.
-        load_cycles: from a load of Global memory to its value, if no other load is in flight: between the latencies of L2 and DRAM.
-        chain_cycles: from an instruction of a thread to one that needs its result.
-        barrier_cycles, grid_cycles: of a barrier of a block, and of one of the grid, as counted times have them.
+        load_shares: share of DRAM's bandwidth that loads of 16, 8, 4, 2 bytes and of one byte reach.
+        serial_us: time of a step of a serial reduction or scan; schedulers without one are preferred.
+        grid_us: time of a grid barrier.
+        update_us: time of each of several updates of one element, which are serialized.
+        level_us: time of the barriers of one level of a scan's totals.
+        division_instructions, trip_instructions: instructions of a division by a constant, and of a loop's trip.
+        mma_share: rate of ``mma.sync`` relative to ``wgmma`` on a GPU with both.
+        load_cycles: latency of a load from Global memory with no other load in flight: between the latencies of L2 and DRAM.
+        chain_cycles: latency from an instruction of a thread to one that depends on it.
+        barrier_cycles, grid_cycles: cycles of a block barrier, and of a grid barrier, in counted times.
     """
 
     load_shares: tuple[tuple[int, float], ...] = ((16, 1.0), (8, 0.97), (4, 0.9), (2, 0.6), (1, 0.35))
@@ -263,5 +279,5 @@ class AssumedFigures:
     grid_cycles: int = 2000
 
     def load_share(self, size: int) -> float:
-        """That of loads of ``size`` bytes."""
+        """Share of DRAM's bandwidth that loads of ``size`` bytes reach."""
         return dict(self.load_shares)[size]

@@ -70,7 +70,7 @@ class Quote(str):
 
 
 def with_snippets(notes: Iterable[str]) -> Iterator[str]:
-    """The lines of some notes. The source line of a quote follows it, with equal indentation; its text is shown the first time only."""
+    """The lines of notes. A quote is followed by its source line, with equal indentation; the text of a source line appears only the first time."""
     seen: set[Location] = set()
     for note in notes:
         yield str(note)
@@ -103,7 +103,7 @@ _one: ContextVar[tuple[Location | None] | None] = ContextVar("location", default
 
 
 class OneCall:
-    """A context in which all that is made comes of one call of the user: :func:`caller` looks for it once, not for each of many objects from deep inside."""
+    """A context for objects made by one call of the user: :func:`caller` walks the stack once instead of once per object."""
 
     def __enter__(self) -> None:
         self._before = _one.set((caller(),))

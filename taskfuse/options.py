@@ -60,17 +60,17 @@ class Options:
 
     Attributes:
         dump: stages of a compilation to print.
-        dump_steps: names of the steps of lowering after which to print the plan.
+        dump_steps: names of the steps of lowering after which the plan is printed.
         dump_dir: folder for one file per stage; ``None``: stderr.
         cache_dir: folder of the compiled kernels.
-        cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
+        cache_bytes: the most bytes in that folder; 0: compiled kernels are kept in memory only.
         cache_plans: read schedules and proofs of fusions from the cache, too.
-        always_compile: compile even what is in the cache.
+        always_compile: compile even if the cache has the kernel.
         backend: the meaning of ``backend="auto"``.
         progress: whether long work reports progress; "auto": on a terminal.
         verify: prove every kernel before it runs.
         chaos: seed of the random delays of a debug build; ``None``: no delays.
-        watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
+        watchdog_ms: milliseconds after which a wait of a debug build reports a timeout.
         visible_devices: CUDA's own ``CUDA_VISIBLE_DEVICES``; empty: all.
     """
 
@@ -90,10 +90,10 @@ class Options:
 
 
 def read_options(env: Mapping[str, str] | None = None) -> Options:
-    """The settings that ``env`` asks for; ``None``: the environment of the process, as it is now.
+    """The settings in ``env``; ``None``: the environment of the process.
 
     Raises:
-        OptionError: an unknown variable that starts with ``TASKFUSE_``, or an impossible value.
+        OptionError: an unknown variable that starts with ``TASKFUSE_``, or an invalid value.
     """
     given = os.environ if env is None else env
     return _options(tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in OTHERS))

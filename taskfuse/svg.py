@@ -1,4 +1,4 @@
-"""Pictures as SVG: shapes in the order in which they cover each other, text that is escaped, numbers that are the same everywhere."""
+"""Pictures as SVG: shapes in painting order, escaped text, and numbers that print alike on every machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 
 def text_width(text: str, size: int = FONT) -> float:
-    """Pixels that a line of text takes."""
+    """Width of a line of text, in pixels."""
     return len(text) * size * _ADVANCE
 
 
@@ -48,7 +48,7 @@ class Drawing:
         self._path("L".join(f"{x:g},{y:g}" for x, y in points), line, weight, "", dashed)
 
     def curve(self, points: Sequence[Point], *, line: str = _LINE, weight: float = 1, note: str = "") -> None:
-        """A line that leaves each point downwards and comes to the next one from above, with an arrow head at its end."""
+        """A curve through points that it leaves downwards and reaches from above, with an arrow head at its end."""
         bends = "".join(f" C{a:g},{(b + d) / 2:g} {c:g},{(b + d) / 2:g} {c:g},{d:g}" for (a, b), (c, d) in pairwise(points))
         head = f"head{line.removeprefix('#')}"
         self._definitions[head] = (

@@ -1,7 +1,7 @@
 """Targets: the GPUs that kernels run on, their limits, and their measured figures.
 
-Cost models, occupancy, the verifier and the default of ``arch`` look machines up here alone. What all CUDA GPUs have in common, such as the
-threads of a warp, comes last (CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA for the named barriers).
+Cost models, occupancy, the verifier and the default of ``arch`` take all machine properties from here. Properties that all CUDA GPUs share, such as the
+threads of a warp, come last (CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA for the named barriers).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Limits:
 
 
 DEPENDENT_LAUNCH_US: Final = 1.0
-"""What programmatic dependent launch saves of a launch's latency, in microseconds (an H100 and an H200, CUDA 13.0, driver 580)."""
+"""Microseconds of launch latency that programmatic dependent launch hides (an H100 and an H200, CUDA 13.0, driver 580)."""
 RESERVED_SHARED: Final = 1 << 10
-"""Bytes of Shared memory of each block that the system takes."""
+"""Bytes of each block's Shared memory that the system reserves."""
 
 LIMITS: Final = {
     80: Limits(32, 64, 164 << 10),
@@ -53,7 +53,7 @@ LIMITS: Final = {
     120: Limits(24, 48, 100 << 10, 8),
     121: Limits(24, 48, 100 << 10, 8),
 }
-"""By compute capability, times ten."""
+"""Limits by compute capability, times ten."""
 
 
 def capability(arch: str) -> int:
@@ -79,23 +79,23 @@ class Target:
         arch: the architecture that its machine code is compiled for.
         sms: multiprocessors.
         clock_mhz: the clock under load, which the power limit keeps below the maximum.
-        dram_bytes_per_us: between the chip and its memory, by a pointwise kernel.
-        l2_bytes: of the second-level cache that data may occupy so that a second pass over them hits.
-        l2_bytes_per_us: from there, by all multiprocessors together.
-        l2_bytes_per_cycle: from there, to each multiprocessor.
-        shared_bytes_per_cycle: between a multiprocessor and its Shared memory: 32 banks of 4 bytes.
+        dram_bytes_per_us: bandwidth of DRAM, measured with a pointwise kernel.
+        l2_bytes: bytes of data in the L2 cache that a second pass still hits.
+        l2_bytes_per_us: bandwidth of the L2 cache for all multiprocessors together.
+        l2_bytes_per_cycle: bandwidth of the L2 cache for each multiprocessor.
+        shared_bytes_per_cycle: bandwidth of a multiprocessor's Shared memory: 32 banks of 4 bytes.
         lanes: scalar instructions that a multiprocessor issues per cycle.
-        functions_per_cycle: exponentials and other special functions of a multiprocessor (CUDA C++ Programming Guide, "Arithmetic Instructions").
-        tensor_bytes_per_cycle: multiply-adds of dense products on the tensor cores of a multiprocessor per cycle, times the bytes of an operand (NVIDIA
-            H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz).
+        functions_per_cycle: exponentials and other special functions of a multiprocessor per cycle (CUDA C++ Programming Guide, "Arithmetic Instructions").
+        tensor_bytes_per_cycle: multiply-adds of dense products on the tensor cores of a multiprocessor per cycle, times the bytes of an operand (NVIDIA H100
+            white paper: 989 TFLOP/s of bf16 at 1830 MHz).
         double_products_per_cycle: multiply-adds of float64 on the tensor cores of a multiprocessor per cycle (NVIDIA H100 white paper: 67 TFLOP/s at 1980 MHz;
             A100 white paper: 19.5 TFLOP/s at 1410 MHz).
         busy_threads: threads of a multiprocessor, each with one load of 16 bytes in flight, that saturate DRAM: its bytes in 0.6 us, rounded.
-        launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
-        latency_cycles: from a load to its value, under load.
-        products, rows, elements, attention: further figures, for the cost models of matrix products, of rows, of elementwise kernels, and of attention.
-        torch: those of torch's own kernels.
-        assumed: those that nobody measured.
+        launch_us: time from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
+        latency_cycles: latency of a load, under load.
+        products, rows, elements, attention: further figures for the cost models of matrix products, rows, elementwise kernels, and attention.
+        torch: figures of torch's own kernels.
+        assumed: figures that were assumed, not measured.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Target:
 
     @property
     def cycles_per_us(self) -> float:
-        """Of all multiprocessors together."""
+        """Cycles per microsecond of all multiprocessors together."""
         return self.sms * self.clock_mhz
 
     def dram_us(self, moved: float, share: float = 1.0) -> float:
@@ -160,7 +160,7 @@ class Target:
         return min(1.0, threads / (self.sms * self.busy_threads))
 
     def kernel_us(self, *times: float) -> float:
-        """Microseconds from one kernel of a CUDA graph to the next, for a kernel whose parts take ``times`` concurrently: the roofline of every cost model."""
+        """Microseconds from one kernel of a CUDA graph to the next, for parts that take ``times`` concurrently: the roofline of every cost model."""
         return self.launch_us + max(times)
 
     @property
@@ -169,7 +169,7 @@ class Target:
         return DEPENDENT_LAUNCH_US if self.has(90) else 0.0
 
     def has(self, arch: int, feature: bool = False) -> bool:
-        """Whether it has instructions of a compute capability (times ten), which that one alone has (``feature``), or that and all later ones."""
+        """Whether the target has the instructions of a compute capability (times ten): that one alone (``feature``), or that and all later ones."""
         return self.capability == arch if feature else self.capability >= arch
 
 
@@ -177,18 +177,19 @@ H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 40
 H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640, double_products_per_cycle=64)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
-"""By name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All have the
-figures of kernels that were measured on an H200 or an H100, as :mod:`taskfuse.figures` says of each."""
+"""Targets by name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All
+have the figures of kernels measured on an H200 or an H100, as :mod:`taskfuse.figures` says of each.
+"""
 
 DEFAULT: Final = H200
-"""The target if the machine has no GPU."""
+"""The target of a machine without a GPU."""
 
 
 def as_target(given: Target | str) -> Target:
-    """The target given, or the one of a name (``"H100"``) or an architecture (``"sm_80"``).
+    """The given target, or the target with a name (``"H100"``) or an architecture (``"sm_80"``).
 
     Raises:
-        UnsupportedError: there is no such target.
+        UnsupportedError: no target has it.
     """
     if isinstance(given, Target):
         return given
@@ -199,7 +200,7 @@ def as_target(given: Target | str) -> Target:
 
 
 def target_of(name: str, arch: str) -> Target:
-    """The target for a GPU: the row whose name is in the name that its driver gives, else the first one of its architecture's family, else the default.
+    """The target of a GPU: the row whose name occurs in the driver's name, else the first one of the architecture's family, else the default.
 
     Args:
         name: such as ``"NVIDIA H100 80GB HBM3"``.
@@ -244,10 +245,10 @@ SHARED_BYTES = max(limits.block_shared for limits in LIMITS.values())
 """Shared memory of a block on any GPU, in bytes; lowering keeps the limit of its target."""
 
 PLAIN_SHARED = 48 << 10
-"""Shared memory that a block may have without opting in, in bytes."""
+"""The most bytes of Shared memory of a block without an opt-in."""
 
 PORTABLE_CLUSTER = 8
-"""Blocks of a cluster that need no opting in."""
+"""The most blocks of a cluster without an opt-in."""
 
 REGISTERS = 64 * 1024
 """Registers of a multiprocessor (sm_80 and newer)."""
@@ -256,10 +257,10 @@ PARTITIONS = 4
 """Parts of a multiprocessor, each with a fourth of the registers; a warp belongs to one."""
 
 REGISTER_UNIT = 256
-"""Registers that a warp is given at a time."""
+"""Allocation granularity of a warp's registers."""
 
 SHARED_UNIT = 128
-"""Bytes of Shared memory that a block is given at a time."""
+"""Allocation granularity of a block's Shared memory, in bytes."""
 
 THREAD_REGISTERS = 255
 """The most registers of a thread."""
@@ -268,10 +269,10 @@ REGISTER_BUDGETS = range(24, 257, 8)
 """Registers that ``setmaxnreg`` can give a thread (PTX ISA)."""
 
 SECTOR_BYTES = 32
-"""Of a memory transaction: what the caches transfer at a time, the least that a load moves."""
+"""Bytes of a sector: the caches' unit of transfer, the least that a load moves."""
 
 LINE_BYTES = 128
-"""What a multiprocessor looks up at a time in its cache."""
+"""Bytes of a cache line: the unit in which a multiprocessor looks up its cache."""
 
 BANKS, BANK_BYTES = 32, 4
 """Banks of Shared memory, and the bytes that each gives per cycle."""
@@ -280,13 +281,13 @@ MAX_NAMED = 15
 """The last named barrier of a block; 0 is that of the whole block."""
 
 MBARRIER_BYTES = 8
-"""Of an mbarrier in Shared memory."""
+"""Bytes of an mbarrier in Shared memory."""
 
 MBARRIER_COUNT = 2**20 - 1
 """The most arrivals, and the most bytes, that an mbarrier expects in a phase (PTX ISA)."""
 
 MAX_PENDING = 7
-"""The most unfinished batches that ``wait_group`` is asked to leave."""
+"""The most batches that a ``wait_group`` may leave unfinished."""
 
 TMA_AXES = 5
 """The most axes of a tensor that the copy engine reads or writes (CUDA driver API, ``cuTensorMapEncodeTiled``, as the next ones)."""
@@ -298,12 +299,12 @@ TMA_BOX = 256
 """The most elements of a box along one axis."""
 
 TMA_STEP = 8
-"""The most elements from one that a bulk copy takes to the next along an axis (CUDA driver API, "cuTensorMapEncodeTiled", ``elementStrides``)."""
+"""The greatest step of a bulk copy along an axis, in elements (CUDA driver API, "cuTensorMapEncodeTiled", ``elementStrides``)."""
 
 TMA_STRIDE = 1 << 40
-"""Strides of such a tensor are less, in bytes."""
+"""Exclusive upper bound of the strides of such a tensor, in bytes."""
 
 
 def launch_registers(threads: int) -> int:
-    """Registers that a launch gives each of ``threads`` threads of a multiprocessor: steps of 8, :data:`THREAD_REGISTERS` at most."""
+    """Registers that a launch gives each of ``threads`` threads of a multiprocessor, in steps of 8: at most :data:`THREAD_REGISTERS`."""
     return min(REGISTERS // max(threads, 1) // 8 * 8, THREAD_REGISTERS)

@@ -1,6 +1,8 @@
 """Dtypes and promotion."""
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -118,3 +120,10 @@ def test_holds() -> None:
     assert dtypes.float16.holds(3)
     assert dtypes.bool_.holds(True)
     assert not dtypes.bool_.holds(1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_a_copy_is_the_dtype_itself(dtype: DType) -> None:
+    """Also one that comes from another process: schedulers ask which dtype it is."""
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+    assert copy.copy(dtype) is copy.deepcopy(dtype) is dtype

@@ -175,7 +175,7 @@ CALLS_OF_AUTOMATIC_SCHEDULES: list[tuple[Callable[[Chain], object], str]] = [
     (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is not a tensor\nhelp: its readers are tv2, tv4"),
     (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
     (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is another tensor\nhelp: it is at 0"),
-    (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
+    (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 is given without its reader\nhelp: give reader= as well"),
     (
         lambda c: tf.segment(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
         "fusion 'chain': tv1 is not a view with strides\nhelp: name slices, and reshaped or permuted tensors",
@@ -392,8 +392,8 @@ def test_extents_are_solved_by_kernels_as_by_fusions() -> None:
     x = np.arange(8, dtype=np.float32)
     for (found,) in (fusion.evaluate(x, 2), tf.lower(fusion).simulate(x, 2), tf.compile(fusion)(x, 2)):
         np.testing.assert_array_equal(found, 2 * x)
-    assert refused(lambda: fusion.evaluate(x[:6], 2)) == "input 0 of fusion 'scaled': dimension 0 of x is 4*S, which is never 6"
-    assert refused(lambda: tf.lower(fusion).simulate(x[:6], 2)) == "input 0 of fusion 'scaled': axis 0 of 'x' has extent 6, which 4*S never is"
+    assert refused(lambda: fusion.evaluate(x[:6], 2)) == "input 0 of fusion 'scaled': dimension 0 of x is 4*S, which cannot be 6"
+    assert refused(lambda: tf.lower(fusion).simulate(x[:6], 2)) == "input 0 of fusion 'scaled': axis 0 of 'x' has extent 6, which 4*S cannot be"
 
 
 @pytest.mark.parametrize(

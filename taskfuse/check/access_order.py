@@ -42,10 +42,10 @@ class AccessOrder:
         return f"an engine sees a write, and no {fence_text(a)} of the writer stands between them" if fence else "nothing orders them"
 
     def ordered(self, steps: list[PathStep], a: Use, b: Use, equal: frozenset[str], *, fenced: bool = True) -> bool:
-        """True if what stands between ``a`` and a later ``b`` orders them: a wait_group of ``a``, a fence for ``b``, a barrier of both, in that order.
+        """True if the synchronization between ``a`` and a later ``b`` orders them: a wait_group of ``a``, a fence for ``b``, a barrier of both, in that order.
 
         Args:
-            fenced: false: but for the fence.
+            fenced: false: without the fence.
         """
         same = equal >= THREADS | BLOCKS
         if same and b.engine is a.engine and a.engine.queue is not None and self.waited_for(steps, a.engine.queue, a, reads=not a.is_write) is not None:
@@ -64,7 +64,7 @@ class AccessOrder:
         return MEDIA[a.memory].reach is not Reach.BLOCK and self.chains.across_blocks(steps[start:], a, b, common, equal)
 
     def over(self, steps: list[PathStep], a: Use, b: Use, *, fenced: bool = True) -> int | None:
-        """The number of statements passed until ``a`` is complete and visible to ``b``: past a wait_group, and a fence if required. ``None``: never."""
+        """The number of statements passed until ``a`` is complete and visible to ``b``: after a wait_group, and a fence if required. ``None``: never."""
         start = 0
         if a.engine.is_async:
             found = None if a.engine.queue is None else self.waited_for(steps, a.engine.queue, a, reads=not a.is_write)
@@ -147,12 +147,12 @@ class AccessOrder:
 
 
 def needs_fence(a: Use, b: Use) -> bool:
-    """True if ``b`` sees ``a`` past a proxy fence alone: a write by the generic proxy, or one of an engine to Global memory, for another thread's engine."""
+    """True if ``b`` sees ``a`` only after a proxy fence: a write by the generic proxy, or one of an engine to Global memory, for another thread's engine."""
     return a.is_write and b.engine.is_async_proxy and (a.memory is MemoryType.Global or not a.engine.is_async_proxy)
 
 
 def fence_text(u: Use) -> str:
-    """The fence after which engines see a write."""
+    """The fence that makes a write visible to engines."""
     return f"FENCE {MEDIA[u.memory].fence}"
 
 

@@ -27,7 +27,7 @@ from taskfuse.target import WARP
 
 
 class Engine(Enum):
-    """The agent of an access: the thread itself, or an engine at a later time."""
+    """The executor of an access: the thread itself, or an engine at a later time."""
 
     THREAD = "the thread"
     COPY = "an asynchronous copy"
@@ -37,7 +37,7 @@ class Engine(Enum):
 
     @property
     def is_async(self) -> bool:
-        """True if the access may happen at any time after the statement, up to a wait_group or the completion of a barrier."""
+        """True if the access may happen at any time after the statement, until a wait_group or the completion of a barrier."""
         return self is not Engine.THREAD
 
     @property
@@ -55,8 +55,9 @@ _QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Que
 
 
 class Partners(Enum):
-    """Which accesses an access is compared with. Rows of a ``stmatrix`` are described in one way for another ``stmatrix`` and in
-    another way for all other accesses."""
+    """The accesses with which an access is compared. Rows of a ``stmatrix`` are described in one way for another ``stmatrix`` and in another way for all other
+    accesses.
+    """
 
     ALL = "all"
     STORES = "rows that lanes of a stmatrix address"
@@ -69,12 +70,12 @@ class Use:
 
     Attributes:
         index: per axis; ``None``: the whole axis.
-        context: what holds where it happens.
-        span: symbols of ``index`` that run over the elements of the instruction.
+        context: the assumptions at the statement.
+        span: symbols of ``index`` that range over the elements of the instruction.
         number: position among all accesses of the kernel.
-        place: number of its index, of what is known where it happens and of the loops around it. Of two accesses these decide what they have in common.
-        atomic: the function that combines the element with something in one step: two such accesses by one function commute.
-        partners: with which others it is compared.
+        place: number of its index, its assumptions and the loops around it, which determine the relation of two accesses.
+        atomic: the function that updates the element atomically: two updates by the same function commute.
+        partners: the accesses with which it is compared.
     """
 
     node: Node
@@ -100,7 +101,7 @@ class Use:
 
     @property
     def is_remote(self) -> bool:
-        """True if it also touches Shared memory of other blocks of the cluster."""
+        """True if it also accesses Shared memory of other blocks of the cluster."""
         return self.memory is MemoryType.Shared and isinstance(self.node.stmt, TmaLoad) and bool(self.node.stmt.across)
 
     @property
@@ -335,7 +336,7 @@ class Uses:
 
 
 def overlapping(tree: StatementTree) -> list[tuple[str, str]]:
-    """Pairs of Shared buffers that may have bytes in common, which those of clusters never have. One without an offset follows those before it."""
+    """Pairs of Shared buffers that may have bytes in common; those of clusters never do. A buffer without an offset follows those before it."""
     buffers = [b for b in tree.kernel.buffers if MEDIA[b.memory].is_placed and not MEDIA[b.memory].is_by_rank]
     placed = [b for b in buffers if b.offset is not None]
     if not placed:

@@ -1,4 +1,4 @@
-"""Two ends of a ring that visit the same positions: their traversals laid on top of each other, loop by loop and condition by condition."""
+"""Alignment of two ends of a ring that visit the same positions: loop by loop and condition by condition."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from taskfuse.kir.nodes import For
 
 @dataclass(slots=True)
 class AlignedTraversals:
-    """What two ends of a ring have in common.
+    """The correspondence of two ends of a ring.
 
     Attributes:
-        loops: loops that are laid on top of each other, the first end's first.
-        pairs: positions in the text that are the same ones.
+        loops: corresponding loops, the first end's first.
+        pairs: corresponding positions in the text.
         shared: loops of the first end whose iterations instances of the second one share.
     """
 
@@ -25,7 +25,7 @@ class AlignedTraversals:
     shared: list[Node] = field(default_factory=lambda: list[Node]())
 
     def align(self, mine: tuple[Part, ...], theirs: tuple[Part, ...], names: dict[str, Expr]) -> None:
-        """Lay the traversals of two endpoints on top of each other. ``names``: loop variables of the second, in terms of those of the first.
+        """Align the traversals of two endpoints. ``names``: loop variables of the second, in terms of those of the first.
 
         Raises :class:`NotRing` if they visit different positions.
         """
@@ -67,7 +67,7 @@ def _named(conditions: Conditions, names: dict[str, Expr]) -> Conditions:
 
 
 def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
-    """A release cursor visits the positions of the one that waits, in the same loops. Raises :class:`NotRing` if not."""
+    """Check that a release cursor visits the positions of the cursor that waits, in the same loops. Raises :class:`NotRing`."""
     if len(waits) != len(releases):
         raise NotRing("the cursor that releases visits other positions than the one that waits", *(n for n in (_first(waits), _first(releases)) if n))
     for one, two in zip(waits, releases, strict=True):

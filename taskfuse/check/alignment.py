@@ -39,10 +39,10 @@ class Need:
     """Bytes that must be a multiple of ``of``.
 
     Attributes:
-        bytes: from the beginning of the buffer, or tensor, to what is accessed; ``access``: there.
-        what: what needs it.
-        below: how far it may be past such a multiple.
-        begins: something begins there; false: it is a stride.
+        bytes: offset of the access in the buffer or tensor; ``access``: the access.
+        what: the instruction that requires it.
+        below: the greatest allowed remainder.
+        begins: the beginning of an access; false: a stride.
     """
 
     access: Access
@@ -54,12 +54,12 @@ class Need:
 
 
 def needs_alignment(stmt: Stmt) -> bool:
-    """True if a statement moves several bytes of tensors that a launch must have aligned."""
+    """True if a statement moves several bytes of tensors, which a launch must have aligned."""
     return isinstance(stmt, VectorCopy | AsyncCopy | TmaLoad | TmaStore) or (isinstance(stmt, GatherCopy) and stmt.width > 1)
 
 
 def aligned(tree: StatementTree) -> Iterator[Obligation]:
-    """Every instruction that moves several elements begins where it can: those that may not, one by one; or one obligation for all."""
+    """Every instruction that moves several elements begins at an aligned address: those that may not, one by one; or one obligation for all."""
     storage = BufferLayouts.of(tree.kernel)
     buffers = {b.name: b for b in tree.kernel.buffers}
     questions = _Questions()
@@ -103,7 +103,7 @@ def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
 
 
 def of_tile(d: Descriptor, rows: int, k: int, start: Expr, itemsize: int) -> Iterator[Need]:
-    """What a tile of wgmma needs that begins at byte ``start`` of its buffer."""
+    """The alignment of a wgmma tile that begins at byte ``start`` of its buffer."""
     if not d.swizzle:
         yield Need(d.base, start, CHUNK, "a tile of wgmma")
         return
@@ -126,7 +126,7 @@ class _Questions:
         self._known: dict[tuple[object, Expr, int, int], bool] = {}
 
     def holds(self, need: Need, context: Context) -> bool:
-        """True only if bytes are a multiple, or exceed one by no more than they may."""
+        """True only if the bytes are a multiple, or their remainder is at most the allowed one."""
         terms, constant = terms_of(need.bytes)
         if constant % need.of < need.below and all(k % need.of == 0 for _, k in terms):
             return True
@@ -171,5 +171,5 @@ def begins_at(buffer: Buffer, multiple: int, context: Context) -> bool:
 
 
 def assumes_tensors(kernel: Kernel) -> bool:
-    """True if a kernel moves several elements of tensors at once, so that where they lie is assumed."""
+    """True if a kernel moves several elements of tensors at once, so that the alignment of tensors is assumed."""
     return any(map(needs_alignment, walk(kernel)))

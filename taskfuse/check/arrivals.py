@@ -21,7 +21,7 @@ class Arrivals:
     """Sums over the statements of a kernel. Each method raises :class:`NotRing` if a sum is wrong.
 
     Attributes:
-        initial: what each mbarrier is initialized with.
+        initial: the count of each mbarrier's initialization.
     """
 
     def __init__(self, kernel: Kernel, threads: Threads, initial: Mapping[str, list[Expr]]) -> None:
@@ -31,7 +31,7 @@ class Arrivals:
         self._transfers = _transfers(kernel)
 
     def counted(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]], blocks: Expr = ONE) -> None:
-        """The arrivals of one position, of all ends in all ``blocks`` together, are what the barrier counts."""
+        """The arrivals of one position, summed over all ends and all ``blocks``, equal the barrier's count."""
         total: Expr = const(0)
         for end, traversal in ends:
             one: Expr | None = None
@@ -70,9 +70,9 @@ class Arrivals:
         return counts.pop() if len(counts) == 1 else None
 
     def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
-        """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them.
+        """The bytes that arrivals expect equal those that loads write, in an iteration of the loops ``around`` them.
 
-        Threads that expect and threads that load need not be the same ones: both sides are sums of what has one value for all of them.
+        The expecting and the loading threads may differ: both sides are sums of terms that are the same for all of them.
         """
         expected: Expr = const(0)
         brought: Expr = const(0)

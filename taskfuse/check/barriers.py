@@ -45,7 +45,7 @@ class BarrierSite:
 
     @property
     def sync_point(self) -> SyncPoint | None:
-        """The indices on which threads of one block must agree to synchronize there; ``None`` if a few indices do not decide it."""
+        """The indices on which threads of one block must agree to synchronize there; ``None`` if no few indices determine it."""
         match self.scope:
             case BarrierScope.BLOCK:
                 everyone = isinstance(self.node.stmt, Barrier)  # a block barrier has all threads of the block
@@ -62,7 +62,7 @@ class Barriers:
 
     Attributes:
         at: by node.
-        mbarriers: names of the mbarriers at which everybody arrives and waits.
+        mbarriers: names of the mbarriers at which all participants arrive and wait.
         obligations: the obligations about them.
     """
 
@@ -367,7 +367,7 @@ def never(_: Expr) -> bool:
 
 
 def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], bool] = never) -> Conditions:
-    """Those of some conditions on which threads may differ that agree on some thread indices, and on the expressions that are the ``same`` for them."""
+    """The conditions on which threads may differ that agree on some thread indices, and on the expressions that are the ``same`` for them."""
     return tuple(c for c in conditions if not c.free & THREADS <= alike and not same(c))
 
 
@@ -375,7 +375,7 @@ def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(
     """Why threads that agree on some thread indices may reach a place different numbers of times: loops that differ between them, or empty.
 
     Args:
-        same: true only of expressions that have one value for them besides.
+        same: true only of further expressions that have one value for them.
     """
     for loop in node.loops:
         assert isinstance(loop.stmt, For)
@@ -408,7 +408,7 @@ def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pai
     """True only if a barrier synchronizes two of its participants that satisfy ``shared`` and agree on some indices.
 
     Args:
-        pairs: which threads the two may be, if known.
+        pairs: the possible pairs of threads, if known.
     """
     if site.scope is BarrierScope.GRID or (site.scope is BarrierScope.CLUSTER and SAME_CLUSTER in equal):
         return True

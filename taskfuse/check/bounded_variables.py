@@ -25,9 +25,9 @@ class Trip:
 
     @staticmethod
     def of(loop: For) -> Trip:
-        """An iteration of a loop: where it stops if it has one, and what that implies.
+        """An iteration of a loop: its end, if it has one, and the implications.
 
-        ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``; ``a`` of ``max(a, 0)`` from 0 on; a block's share of the work.
+        ``select(c, a, b)`` without iterations up to ``b`` implies ``a`` and ``c``; ``max(a, 0)`` from 0 on implies ``a``; likewise a block's share of the work.
         """
         match loop.stop:
             case Select(cond=c, a=a, b=b) if prove(le(b, loop.start)):
@@ -39,11 +39,11 @@ class Trip:
 
     @property
     def free(self) -> frozenset[str]:
-        """The symbols that it speaks of."""
+        """The symbols in it."""
         return self.symbol.free.union(self.start.free, self.stop.free, *(e.free for e in self.implied))
 
     def renamed(self, names: Mapping[str, Expr], number: int) -> Trip:
-        """The same with other names, its own by a number."""
+        """The iteration with other names, its own by a number."""
         own = private(f"trip.{number}")
         implied = tuple(substitute(e, {**names, str(self.symbol): own}) for e in self.implied)
         return Trip(own, substitute(self.start, names), substitute(self.stop, names), implied)
@@ -51,18 +51,18 @@ class Trip:
 
 @dataclass(frozen=True, slots=True)
 class BoundedElement:
-    """``lo <= symbol <= hi``: one of the elements that an instruction touches."""
+    """``lo <= symbol <= hi``: one of the elements that an instruction accesses."""
 
     symbol: Expr
     span: tuple[int, int]
 
     @property
     def free(self) -> frozenset[str]:
-        """The symbols that it speaks of."""
+        """The symbols in it."""
         return self.symbol.free
 
     def renamed(self, names: Mapping[str, Expr], number: int) -> BoundedElement:
-        """The same by a number."""
+        """The element, renamed by a number."""
         del names
         return BoundedElement(private(f"element.{number}"), self.span)
 
@@ -72,7 +72,7 @@ Assumption = Trip | BoundedElement | Expr
 
 
 def share_of(loop: For) -> Expr | None:
-    """What a block's share of the work says in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
+    """The implications of a block's share of the work in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
     terms, constant = terms_of(loop.stop)
     match terms:
         case ((FloorDiv(a, Const(n)), 1),) if n > 1:  # stop = (a + n*constant)//n, so i + 1 <= stop gives n*(i + 1) <= a + n*constant

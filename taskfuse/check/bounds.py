@@ -127,7 +127,7 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
 
 
 def at_least(e: Expr, low: int, context: Context) -> bool:
-    """True only if an expression is found to be no less than a number."""
+    """True only if an expression is proved to be at least a number."""
     lo, _ = context.ranges.of(e)
     if (lo is not None and lo >= low) or _nonnegative(e - low, context):
         return True
@@ -171,7 +171,7 @@ def _enumerated(e: Expr, gap: Expr, context: Context) -> bool:
 
 
 def by_parts(e: Expr, known: Constraints) -> bool:
-    """True only if an expression is found not to be negative: none of its terms is, and no dividend and no divisor in them."""
+    """True only if an expression is proved nonnegative: no term is negative, and no dividend or divisor in the terms."""
     lo, _ = known.ranges.of(e)
     if (lo is not None and lo >= 0) or prove(ge(e, 0), known.facts):
         return True
@@ -187,9 +187,9 @@ def by_parts(e: Expr, known: Constraints) -> bool:
 
 
 def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
-    """The accesses of a statement, how many elements along the last axis each has, and what holds there.
+    """The accesses of a statement, the number of elements along the last axis of each, and the conditions there.
 
-    Of boxes and tiles it is the first element.
+    For boxes and tiles, the first element.
     """
     context = node.context
     match node.stmt:
@@ -229,7 +229,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
 
 
 def within(context: Context, stmt: GatherCopy | AtomicUpdate) -> Context:
-    """What holds where a gather reads, or an update is made: its values are inside their extents."""
+    """The conditions where a gather reads, or an update is made: its values are inside their extents."""
     return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 
 

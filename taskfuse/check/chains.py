@@ -28,7 +28,7 @@ class Chains:
     """Questions about accesses of one kernel.
 
     Args:
-        once: which mbarrier that completes once a statement uses.
+        once: the mbarrier that completes once, for each statement that uses one.
     """
 
     def __init__(self, threads: Threads, barriers: Barriers, paths: Paths, once: Mapping[Node, Shot]) -> None:
@@ -49,7 +49,7 @@ class Chains:
     # -- across blocks ------------------------------------------------------------------------------------------------------------------
 
     def across_blocks(self, steps: list[PathStep], a: Use, b: Use, common: set[Expr], equal: frozenset[str]) -> bool:
-        """True only if between ``a``, which is complete, and ``b`` stands a barrier of several blocks, with whose participants both synchronize."""
+        """True only if a barrier of several blocks stands between ``a``, which is complete, and ``b``, and both synchronize with its participants."""
         scopes = self._scopes & {BarrierScope.GRID, *((BarrierScope.CLUSTER,) if SAME_CLUSTER in equal else ())}
         if not scopes:
             return False
@@ -86,11 +86,11 @@ class Chains:
     # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------
 
     def handed_over(self, a: Use, b: Use, done: Done) -> bool:
-        """True only if an mbarrier that completes once stands between two accesses of one block, whichever comes first."""
+        """True only if an mbarrier that completes once orders two accesses of one block, in either order."""
         return any(self._arrives(x, y, shot, done) for x, y in ((a, b), (b, a)) for shot in self._waited(y)) if self._arrivals else False
 
     def awaited(self, u: Use) -> bool:
-        """True only if an asynchronous copy is complete when such an mbarrier completes, for which some thread waits."""
+        """True only if an asynchronous copy is complete when such an mbarrier, for which some thread waits, completes."""
         return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for shot in self._awaited for r in self._arrivals.get(shot, ()))
 
     def _waited(self, u: Use) -> frozenset[Shot]:

@@ -20,10 +20,10 @@ class ClockedBarriers:
 
     Args:
         time: the clocks of the launch.
-        events: of every thread; ``at``: which one it is at.
+        events: of every thread; ``at``: the position of each.
 
     Attributes:
-        has_begun: all blocks of the cluster have: they have met at its barrier.
+        has_begun: all blocks of the cluster have started, as a completed cluster barrier shows.
     """
 
     def __init__(self, time: Clocks, events: list[list[Event]], at: list[int]) -> None:
@@ -43,7 +43,7 @@ class ClockedBarriers:
                         self._expected[key] = self._expected.get(key, 0) + 1
 
     def meet(self, t: int, e: Event, scope: BarrierScope, count: int) -> bool:
-        """True if a thread goes on past a barrier of ``count`` threads: the last of them has come. Raises :class:`Refuted` if they do not fit together."""
+        """True if a thread passes a barrier of ``count`` threads: the last one has arrived. Raises :class:`Refuted` if they do not match."""
         block = t // self._time.per
         match scope:
             case BarrierScope.BLOCK:

@@ -33,7 +33,7 @@ class ClockedMbarrier:
 class ClockedSemaphore:
     """A counter in Global memory: releases per phase, releases of the current one, and the clock of each completed phase.
 
-    A wait sees the releases that its phases take, in the order of this run, and need not see more: it may have read the counter then.
+    A wait acquires the releases of its phases, in the order of this run, and not necessarily more: it may have read the counter then.
     """
 
     count: int
@@ -57,7 +57,7 @@ class ClockedMbarriers:
         self._extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
 
     def initialize(self, t: int, e: Event) -> None:
-        """A thread initializes an mbarrier. Raises :class:`Refuted` if that is done already."""
+        """A thread initializes an mbarrier. Raises :class:`Refuted` if it was initialized before."""
         key = (t // self._time.per, *e.key)
         if key in self.cells:
             raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self._time.who(t, e))
@@ -66,7 +66,7 @@ class ClockedMbarriers:
         made.done.append(clocks[t].copy())
 
     def cell(self, t: int, e: Event, block: int | None = None) -> ClockedMbarrier:
-        """The mbarrier of an event, in its own block unless given. Raises :class:`Refuted` unless it is initialized, and the thread knows."""
+        """The mbarrier of an event, in its own block unless given. Raises :class:`Refuted` unless its initialization happens before the event."""
         name, slot = e.key
         cell = self.cells.get((t // self._time.per if block is None else block, name, slot))
         if cell is None:
@@ -76,7 +76,7 @@ class ClockedMbarriers:
         return cell
 
     def in_phase(self, t: int, e: Event, cell: ClockedMbarrier) -> None:
-        """An arrival, or bytes, of a phase come after completion of the one before. Raises :class:`Refuted`."""
+        """Check that an arrival, or bytes, of a phase come after completion of the previous one. Raises :class:`Refuted`."""
         if not (cell.done[-1] <= self._time.clocks[t]).all():
             name, slot = e.key
             phase = len(cell.done) - 1
@@ -84,7 +84,7 @@ class ClockedMbarriers:
             raise Refuted(f"{name}[{slot}]", f"{what} of phase {phase} may come before phase {phase - 1} is complete", self._time.who(t, e))
 
     def settle(self, e: Event, cell: ClockedMbarrier) -> None:
-        """The phase completes if nothing is pending. Raises :class:`Refuted` if a wait for the one before may not be over."""
+        """Complete the phase if nothing is pending. Raises :class:`Refuted` if a wait for the previous one may be unfinished."""
         if cell.pending or cell.bytes:
             return
         phase = len(cell.done) - 1
@@ -115,7 +115,7 @@ class ClockedMbarriers:
         self.settle(e, cell)
 
     def wait(self, t: int, e: Event) -> bool:
-        """True if a thread goes on past its wait. Raises :class:`Refuted` if it may do so too early."""
+        """True if a thread passes its wait. Raises :class:`Refuted` if it may pass too early."""
         cell = self.cell(t, e)
         done = len(cell.done) - 1
         if done & 1 == e.values:
@@ -133,7 +133,7 @@ class ClockedMbarriers:
         return True
 
     def semaphore(self, t: int, e: Event) -> ClockedSemaphore:
-        """The semaphore of an event. Raises :class:`Refuted` if there is none at its index."""
+        """The semaphore of an event. Raises :class:`Refuted` if its index is out of bounds."""
         name, index = e.key
         found = self._semaphores.get(e.key)
         if found is None:

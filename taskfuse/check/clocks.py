@@ -24,7 +24,7 @@ class Clocks:
         per: threads of a block; ``size``: of all blocks.
         engines: the components of asynchronous operations.
         owners: the thread of each component.
-        copies, stores: components of asynchronous copies, and of what bulk stores write.
+        copies, stores: components of asynchronous copies, and of writes by bulk stores.
         clocks: by thread.
         issued: operations so far, by component.
     """
@@ -67,7 +67,7 @@ class Clocks:
         return found
 
     def unit(self, t: int, size: int) -> int:
-        """The number of a thread's warp (warpgroup), other ones in other blocks."""
+        """The number of a thread's warp (warpgroup), unique among all blocks."""
         return t // self.per * MAX_THREADS + t % self.per // size
 
     def leader(self, t: int) -> int:
@@ -75,7 +75,7 @@ class Clocks:
         return t - t % self.per % WARP
 
     def reached(self, t: int, e: Event) -> tuple[int, ...]:
-        """The blocks, by their place among the traces, that an arrival or a load reaches."""
+        """The blocks, by their position among the traces, that an arrival or a load reaches."""
         across = e.stmt.across if isinstance(e.stmt, Arrive | TmaLoad) else ()
         return self._peers[t // self.per, across] if across else (t // self.per,)
 
@@ -85,7 +85,7 @@ class Clocks:
         return int(self.clocks[t, t])
 
     def fork(self, t: int, *components: int) -> Clock:
-        """The clock of an operation that a thread issues: after all that the thread did, before nothing. The last component is its own."""
+        """The clock of an operation that a thread issues: after everything that the thread did. The last component is the operation's own."""
         self.tick(t)
         self.issued[components[-1]] += 1
         clock = self.clocks[t].copy()

@@ -20,7 +20,7 @@ def place(block: str) -> Sym:
 
 
 def whole_clusters(tree: StatementTree) -> Iterator[Obligation]:
-    """Whether the blocks along each axis of the grid are whole clusters, which a launch asks for."""
+    """Whether the grid consists of whole clusters along each axis, as a launch requires."""
     kernel, facts = tree.kernel, tree.declared.facts
     for block, blocks, size in zip(BLOCK_NAMES, kernel.grid, kernel.cluster, strict=True):
         if size is not const(1) and not is_multiple(blocks, size, facts):
@@ -28,7 +28,7 @@ def whole_clusters(tree: StatementTree) -> Iterator[Obligation]:
 
 
 class Clusters:
-    """Questions about the blocks of one kernel's clusters, in which a block's place is written as a remainder of its index.
+    """Questions about the blocks of one kernel's clusters; a block's index in its cluster is a remainder of its index in the grid.
 
     Attributes:
         shape: extents (x, y, z); ``None`` if they are not constant.

@@ -19,18 +19,17 @@ from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, lt, prove, subst
 
 
 class Constraints:
-    """The consequences of a list of assumptions. Immutable; the same assumption added to the same constraints gives the same object, which keeps its
-    caches.
+    """The consequences of a list of assumptions. Immutable; adding the same assumption to the same constraints returns the same object, which keeps its caches.
 
     A condition that constant bounds imply adds nothing: the constraints stay the same object.
 
     Attributes:
         ranges: constant bounds.
-        assumptions: what was added to what holds in the whole kernel, in that order; not what was known.
-        linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
+        assumptions: the added assumptions, in order, without those implied before or those of the whole kernel.
+        linear: results of linear arithmetic, for :class:`~taskfuse.check.linear.Linear`.
         samples: values of its symbols, for :mod:`~taskfuse.check.samples`.
-        tables: those that were made for questions, here and wherever more is known.
-        under: what the last assumption was added to.
+        tables: tables made for questions, shared with stronger constraints.
+        under: the constraints to which the last assumption was added.
     """
 
     __slots__ = ("_close", "_empty", "_facts", "_next", "_questions", "_root", "assumptions", "linear", "ranges", "samples", "tables", "under")
@@ -121,9 +120,9 @@ class Constraints:
         return found
 
     def closely(self, question: Expr) -> tuple[Constraints, Expr]:
-        """As :meth:`about`, with less: the iterations that a question speaks of, and what speaks of nothing else.
+        """As :meth:`about`, with fewer assumptions: the iterations in the question, and assumptions without other symbols.
 
-        Copies of a statement differ by what holds of other symbols: this is one question for all of them.
+        Copies of a statement differ in assumptions about other symbols: this is one question for all of them.
         """
         found = self._close.get(question)
         if found is None:
@@ -137,7 +136,7 @@ class Constraints:
         return found
 
     def release(self) -> None:
-        """Forget what was made of these constraints and of those that come of them, which refers back to them: reference counts free it then."""
+        """Drop the constraints derived from these, which refer back to them, so that reference counts free both."""
         left = [self]
         while left:
             here = left.pop()

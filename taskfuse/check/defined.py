@@ -49,7 +49,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 Conditions = tuple[Expr, ...]
 
 DIVISORS = "divisors"
-"""The subject of what expressions have values by."""
+"""The subject of obligations that expressions have values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Demand:
     """``low <= value``, and ``value <= high`` if there is a bound, wherever ``conditions`` hold.
 
     Attributes:
-        kind: of all demands of which an obligation speaks.
-        what: what the value is.
+        kind: of all demands in one obligation.
+        what: the meaning of the value.
     """
 
     kind: str
@@ -80,12 +80,12 @@ class Demand:
 
     @property
     def is_constant(self) -> bool:
-        """True if the value and its bounds are constants, and it is in them."""
+        """True if the value and its bounds are constants, and the value is within them."""
         high = self.high.value if isinstance(self.high, Const) else self.high
         return isinstance(self.value, Const) and self.value.value >= self.low and (high is None or (isinstance(high, int) and self.value.value <= high))
 
     def holds(self, context: Context) -> bool:
-        """True only if the value is in its bounds in a context."""
+        """True only if the value is within its bounds in a context."""
         context = context.under(self.conditions) if self.conditions else context
         if context.ranges.empty:
             return True
@@ -149,7 +149,7 @@ def _under(conditions: Conditions, found: Iterable[Demand]) -> Iterator[Demand]:
 
 
 def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
-    """What a statement itself demands of its expressions: what it guards, where the guard holds; the conditions of arms, where those before failed.
+    """The demands of a statement on its own expressions: guarded ones where the guard holds; the conditions of arms, where the previous ones failed.
 
     Args:
         slots: of each array of mbarriers.
@@ -211,14 +211,14 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
 
 
 def of_claim(stmt: Stmt) -> Iterator[Demand]:
-    """What the element has to satisfy that a statement's result is said to be."""
+    """The demands on the element that a statement claims to write."""
     claim = held(stmt)
     for e in () if claim is None else claim.index:
         yield from demands(e)
 
 
 def of_definition(d: Definition) -> Iterator[Demand]:
-    """What a tensor's definition demands of its expressions, at every point of its iteration space."""
+    """The demands of a tensor's definition on its expressions, at every point of its iteration space."""
     for e in (*d.shape, *d.space):
         yield from demands(e)
     inside = tuple(c for k, n in enumerate(d.space) for c in (ge(sym(f"i{k}"), 0), lt(sym(f"i{k}"), n)))
@@ -263,7 +263,7 @@ def _operand(operand: Operand) -> Conditions:
 
 
 def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
-    """What has to hold of the expressions that the host evaluates, what they belong to, and what is known then."""
+    """The demands on the expressions that the host evaluates, their subjects, and the assumptions then."""
     context = declared(kernel)
     for p in kernel.params:
         if isinstance(p, TensorParam):
@@ -283,7 +283,7 @@ def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
 
 
 def defined(tree: StatementTree) -> Iterator[Obligation]:
-    """Every expression has a value that it may have: those that may not, one by one; or one obligation for all of a kind. What constants bound is not named."""
+    """Every expression has a value in its range: those that may not, one by one; or one obligation for all of a kind. Demands on constants are omitted."""
     slots = {m.name: m.slots for m in tree.kernel.mbarriers}
     counts: dict[str, int] = {}
     failed: set[str] = set()
@@ -306,9 +306,9 @@ def defined(tree: StatementTree) -> Iterator[Obligation]:
 
 
 def without_value(kernel: Kernel, extents: Mapping[str, int]) -> Obligation | None:
-    """An expression that may have no value at some extents, though what is left of it has one once they are known; ``None``: there is none.
+    """An expression that may have no value at some extents, although its simplified form has one once they are known; ``None``: there is none.
 
-    The kernel that runs asks for all of it: ``8//(M - 1) > 0 && M > 1`` divides by 0 if ``M`` is 1, and is false.
+    The kernel evaluates the original: ``8//(M - 1) > 0 && M > 1`` divides by 0 if ``M`` is 1, and simplifies to false.
     """
     values: dict[str, Expr] = {name: const(n) for name, n in extents.items()}
     if not any(_loses(e, values) for e in _expressions(kernel)):

@@ -21,13 +21,13 @@ LARGE = 330
 """An extent with many trips."""
 
 ROW = 2
-"""Elements rise by so much: they are offsets of rows of that length, and such lengths."""
+"""Increment of elements: they are offsets of rows of that length, or such lengths."""
 
 SAMPLES = 64
 """Values of a data-dependent index that are tried per thread, if not all."""
 
 MOST = 1 << 20
-"""How many are tried for all threads of a statement."""
+"""The most values that are tried for all threads of a statement."""
 
 
 def drawn_tables(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
@@ -53,7 +53,7 @@ def _drawn(table: TensorParam, symbols: Mapping[str, int]) -> NDArray[np.int64]:
 
 
 def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:
-    """Extents to look at, within what is known of them: small ones; each alone large, for many trips in few blocks; all of some size."""
+    """Extents to try, within the known facts: small ones; each alone large, for many trips in few blocks; all of equal size."""
     seen: set[tuple[int, ...]] = set()
     count = len(kernel.extents)
     wanted = [[2 + k for k in range(count)]]
@@ -67,10 +67,11 @@ def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:
 
 
 def drawn_values(extents: Sequence[int], *, entirely: bool = False, lanes: int = 1) -> NDArray[np.int64]:
-    """Values of the symbols of a gather or an update, in rows: all if they are few, else the first, the last and some between, each alone and all together.
+    """Values of the symbols of a gather or an update, in rows: all if they are few, else the first, the last and some between, each separately and all
+    together.
 
     Args:
-        entirely: all, however many they are. Raises :class:`TooLarge` if they are too many for the threads.
+        entirely: try all values. Raises :class:`TooLarge` if they are too many for the threads.
     """
     shape = tuple(max(0, int(n)) for n in extents)
     total = prod(shape)

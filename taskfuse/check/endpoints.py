@@ -23,12 +23,12 @@ class Endpoint:
     """A side of a ring.
 
     Attributes:
-        cursor: what it waits with.
-        release: what a consumer arrives with: the same cursor, or one that trails.
+        cursor: the cursor of its waits.
+        release: the cursor of a consumer's arrivals: the same, or one that trails.
         threads: conditions that select the threads that wait.
         traversal: its positions.
-        lag: how many positions the release trails.
-        ring_index: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.
+        lag: number of positions by which the release trails.
+        ring_index: for a ring between blocks, the ring that a block uses; empty: all blocks share one.
     """
 
     cursor: str
@@ -66,7 +66,7 @@ class Ring:
 
 
 def share_ring(a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
-    """True only if accesses of one element, at two ends of rings, are made by blocks that use the same ring."""
+    """True only if accesses of one element, at two ends of rings, are made by blocks of the same ring."""
     if not mine.ring_index:
         return True
     return a.buffer == b.buffer and all(_tells(a, e, b, f) for e, f in zip(mine.ring_index, theirs.ring_index, strict=True))

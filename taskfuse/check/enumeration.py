@@ -20,12 +20,12 @@ INSTANCES = 1 << 15
 
 
 class Pairs:
-    """Pairs of threads that may touch one element, more than really do: those of one *group*, whose instances of the two accesses have equal elements.
+    """A superset of the pairs of threads that may access one element: those of one *group*, whose instances of the two accesses have equal elements.
 
-    That all pairs agree on something is that each group does. So instances are compared with one of their group, and no pair is ever made.
+    All pairs agree on a value if each group does. So instances are compared with one of their group, and no pair is ever enumerated.
 
     Attributes:
-        values: thread indices by name, of the axes that were enumerated, of all instances in groups of both accesses; on other axes both threads agree.
+        values: thread indices by name, of the enumerated axes, of all instances in groups of both accesses; on other axes both threads agree.
         leaders: for each instance, one of its group.
     """
 
@@ -37,7 +37,7 @@ class Pairs:
     def of(a: Use, b: Use, equal: frozenset[str], tables: dict[tuple[int, tuple[int, ...]], AccessTable | None]) -> Pairs | None:
         """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones. ``tables``: those made so far.
 
-        Where all axes of an index have too many values together, those that have most are left out: more pairs have the others in common.
+        If all axes of an index have too many values together, those with the most are left out, which only adds pairs.
         """
         axes = tuple(
             k
@@ -104,7 +104,7 @@ class AccessTable:
     """All instances of an access.
 
     Attributes:
-        count: how many there are.
+        count: number of instances.
         elements: values of some axes of its index.
         symbols: values of the symbols.
         names: the thread indices among these.
@@ -119,7 +119,7 @@ class AccessTable:
 
     @staticmethod
     def of(u: Use, axes: Iterable[int]) -> AccessTable | None:
-        """The instances of an access, by some axes; ``None``: too many values, or unknown ones."""
+        """The instances of an access, for some axes; ``None``: too many values, or unknown ones."""
         index = [e for k in axes if (e := u.index[k]) is not None]
         names = {n for n in THREADS if None not in u.context.ranges.of(sym(n))}
         env = _values(names.union(*(e.free for e in index)), u.context)
@@ -180,10 +180,10 @@ def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
 
 
 def tell_apart(facts: Sequence[Expr], moving: frozenset[str], one: Context, two: Context) -> bool:
-    """True only if some expressions have different values wherever some of their symbols have, in either context; by enumeration.
+    """True only if some expressions differ whenever some of their symbols do, in either context; by enumeration.
 
     Args:
-        facts: with any other symbols, which have one value in both.
+        facts: about all other symbols, which have the same value in both.
         moving: the symbols.
     """
     names = frozenset[str]().union(*(f.free for f in facts))
@@ -204,10 +204,10 @@ def tell_apart(facts: Sequence[Expr], moving: frozenset[str], one: Context, two:
 
 
 def named(e: Expr, context: Context) -> tuple[Expr, Context]:
-    """An expression with a symbol of its own for each division by a non-constant, and each choice, whose extremes an enumeration finds; and a context that
-    has them.
+    """An expression with a new symbol for each division by a non-constant, and each choice, whose extremes an enumeration finds; and a context with these
+    symbols.
 
-    The order of tiles of a persistent kernel is one: of the block and of the trip, while other symbols of the index have too many values
+    The order of tiles of a persistent kernel is such an expression: of the block and of the trip, while other symbols of the index have too many values
     beside them.
     """
     found: dict[Expr, Expr] = {}

@@ -1,4 +1,4 @@
-"""Digits of indices that are equal: equations put together, and what their terms can make up for. Needs nothing of the accesses whose indices they are."""
+"""Equal digits of indices: combinations of equations, and bounds on what their terms can compensate. Independent of the accesses behind the indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, const
 
 
 def most_of(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
-    """What digits can make up for together; ``choice``: which of several bounds is taken."""
+    """The most that digits can compensate together; ``choice``: selects one of several bounds."""
     total: Expr = const(0)
     for weight, _, reaches in digits:
         total = total + weight * reaches[min(choice, len(reaches) - 1)]
@@ -54,7 +54,7 @@ def terms_up_to(weight: int, e: Expr) -> Expr:
 
 
 def joined_rows(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr | None, Span]]:
-    """Rows by falling weight, those of one weight in one."""
+    """Rows by descending weight; those of equal weight are merged."""
     found: dict[int, tuple[int, Expr | None, Span]] = {}
     for k, atom, (lo, hi) in rows:
         w = abs(k)

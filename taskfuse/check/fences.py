@@ -43,7 +43,7 @@ class Fences:
         self._waited = np.zeros(threads, np.int64)
 
     def touch(self, buffer: str, threads: Ints, first: Ints, count: int) -> None:
-        """Each thread reads or writes ``count`` elements from its ``first`` on, other than by a wgmma."""
+        """Each thread reads or writes ``count`` elements from its ``first`` on, outside a wgmma."""
         if buffer in self._touched:
             self._touched[buffer][threads[:, None], first[:, None] + np.arange(count)] = True
 
@@ -64,9 +64,9 @@ class Fences:
         self._waited[threads] = np.maximum(self._waited[threads], self._closed[threads] - pending)
 
     def busy(self, buffer: str, threads: Ints, first: Ints, count: int, how: object = None, *, waited: bool = False) -> int | None:
-        """A thread of which a wgmma in flight has one of ``count`` registers from its ``first`` on, otherwise than ``how``.
+        """A thread some of whose ``count`` registers from its ``first`` on are in use by a wgmma in flight, in another way than ``how``.
 
-        ``waited for``: or one that the thread has waited for, and not executed a fence since.
+        ``waited for``: also by one that the thread has waited for without a later fence.
         """
         if buffer not in self._batch:
             return None
@@ -76,7 +76,7 @@ class Fences:
         return _first(threads, np.any(others, axis=1))
 
     def issue(self, buffer: str, threads: Ints, first: Ints, count: int, how: object) -> None:
-        """A wgmma of the threads has ``count`` registers from the ``first`` on of each, in some way: wgmmas with equal ways do not mind each other."""
+        """A wgmma of the threads uses ``count`` registers from the ``first`` on of each, in some way: uses in equal ways are compatible."""
         at = threads[:, None], first[:, None] + np.arange(count)
         self._batch[buffer][at] = self._closed[threads][:, None]
         self._how[buffer][at] = self._numbers.setdefault(how, len(self._numbers))
@@ -86,7 +86,7 @@ class Fences:
         return _first(threads, self._never[threads])
 
     def open(self, buffer: str, threads: Ints, first: Ints, count: int) -> int | None:
-        """A thread that has accessed one of ``count`` elements from its ``first`` on without a fence since then."""
+        """A thread that has accessed one of ``count`` elements from its ``first`` on without a later fence."""
         return _first(threads, np.any(self._touched[buffer][threads[:, None], first[:, None] + np.arange(count)], axis=1))
 
 

@@ -1,4 +1,4 @@
-"""Indices in a box: the bounds that conditions imply for each, and the number of points that satisfy them."""
+"""Indices in a box: the bounds that conditions imply for each, and the number of points that satisfy the conditions."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from taskfuse.ir.scalar import (
 MAX_POINTS = 1 << 22
 """Limit of enumerated points; larger boxes, such as all blocks of a large grid, are counted by intervals."""
 MAX_PERIOD = 1 << 12
-"""Of conditions on remainders."""
+"""Limit of the period of conditions on remainders."""
 
 
 def effective_extents(conditions: Conditions, extents: dict[str, Expr], context: Context) -> dict[str, Expr]:
-    """Extents of the part of a box that conditions allow: a symbolic one is a constant where a condition bounds the index below it."""
+    """Extents of the part of a box that conditions allow: a symbolic extent becomes a constant if a condition bounds the index below it."""
     found = dict(extents)
     for n, extent in extents.items():
         if isinstance(extent, Const):
@@ -52,9 +52,9 @@ def effective_extents(conditions: Conditions, extents: dict[str, Expr], context:
 
 
 def box_count(conditions: Conditions, extents: dict[str, Expr], names: tuple[str, ...], context: Context) -> Expr | None:
-    """How many points of a box satisfy conditions on its indices; ``None`` if that is not known for sure.
+    """The number of points of a box that satisfy conditions on its indices; ``None`` if unknown.
 
-    Axes of constant extents are enumerated together. Conditions on one of the others are bounds of it, or speak of its remainders.
+    Axes of constant extents are enumerated together. Conditions on the others are bounds, or concern remainders.
     """
     axes = frozenset(names)
     conditions = tuple(c for c in conditions if not (c.free.isdisjoint(axes) and context.ranges.implies(c)))
@@ -188,7 +188,7 @@ def _bound(condition: Expr, name: str, lo: list[Expr], hi: list[Expr]) -> bool:
 def bounds_of(
     name: str, context: Context, usable: Callable[[Expr], bool] = lambda _: True, *, conditions: Conditions | None = None
 ) -> tuple[Expr, Expr] | None:
-    """Inclusive symbolic bounds of an index or loop variable in a context, from usable expressions; from some conditions alone if they are given."""
+    """Inclusive symbolic bounds of an index or loop variable in a context, made of usable expressions; only from the given conditions, if any."""
     lo, hi = _limits(name, context) if conditions is None else _limits_by(name, conditions, [], [])
     lo, hi = [e for e in lo if usable(e)], [e for e in hi if usable(e)]
     if not lo or not hi:

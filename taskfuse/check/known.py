@@ -33,10 +33,10 @@ from taskfuse.target import WARP, WARPGROUP
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The proof's rules for the statements of one class. What they access is known from their fields (:mod:`taskfuse.kir.fields`).
+    """The proof's rules for the statements of one class. Their accesses follow from their fields (:mod:`taskfuse.kir.fields`).
 
     Attributes:
-        together: how many consecutive threads execute one together, so that the threads of a warp wait for each other there; 0: each thread for itself.
+        together: number of consecutive threads that execute a statement together, so that the threads of a warp wait for each other there; 0: independently.
         orders: whether it may order the statements before it and after it: paths keep such statements.
     """
 
@@ -60,14 +60,14 @@ ORDERING = tuple(kind for kind, rules in RULES.items() if rules.orders)
 
 
 def together(stmt: Stmt) -> int:
-    """How many consecutive threads execute a statement together; 0: each thread for itself."""
+    """Number of consecutive threads that execute a statement together; 0: each thread independently."""
     if isinstance(stmt, Commit | WaitGroup) and stmt.queue is not Queue.WGMMA:
         return 0
     return RULES[type(stmt)].together
 
 
 def unknown(kernel: Kernel, known: frozenset[type] = KNOWN) -> Obligation | None:
-    """That the proof has no rule for a statement of the kernel."""
+    """The obligation for a statement without rules."""
     found = next((s for s in walk(kernel) if type(s) not in known), None)
     if found is None:
         return None

@@ -29,7 +29,7 @@ _Key = frozenset[tuple[Expr, int]]
 
 
 class Linear:
-    """Questions under some constraints, with the answers to earlier questions."""
+    """Questions under some constraints, with cached answers."""
 
     def __init__(self, constraints: Constraints) -> None:
         self.ranges = constraints.ranges
@@ -41,14 +41,14 @@ class Linear:
 
     @staticmethod
     def of(constraints: Constraints) -> Linear:
-        """The one of some constraints."""
+        """The instance for some constraints."""
         found = constraints.linear
         if not isinstance(found, Linear):
             constraints.linear = found = Linear(constraints)
         return found
 
     def nonnegative(self, form: Expr, depth: int = DEPTH) -> bool:
-        """True only if ``form >= 0`` wherever what is known holds."""
+        """True only if ``form >= 0`` wherever the constraints hold."""
         lo, hi = self.ranges.of(form)
         if lo is not None and lo >= 0:
             return True
@@ -193,7 +193,7 @@ class Linear:
             yield from (assumed for assumed in self._assumed if not assumed.free.isdisjoint(atom.free))
 
     def most(self, quotient: FloorDiv) -> int | None:
-        """The greatest value of a quotient by a symbol, if that is found to be a constant."""
+        """The greatest value of a quotient by a symbol, if it is proved to be a constant."""
         if quotient not in self._greatest:
             tried = sorted(x.value for x in self._beside(quotient.a, quotient.b) if isinstance(x, Const)) if self.nonnegative(quotient.b - 1) else []
             self._greatest[quotient] = next((x - 1 for x in tried if self.nonnegative(quotient.b * x - 1 - quotient.a, DEPTH - 1)), None)
@@ -263,7 +263,7 @@ class _System:
         self._signs: dict[Expr, tuple[dict[_Key, None], dict[_Key, None]]] = {}
 
     def add(self, terms: dict[Expr, int], constant: int) -> bool:
-        """Add one, as tight as integers allow; True if it holds nowhere."""
+        """Add a row, tightened for integers; True if it is a contradiction."""
         if not terms:
             return constant < 0
         step = gcd(*terms.values())
@@ -279,7 +279,7 @@ class _System:
         return False
 
     def solve(self) -> bool:
-        """Put what equations say in place of atoms that stand alone in them: rounding then sees the divisors. True if that contradicts."""
+        """Substitute atoms that equations determine: rounding then sees the divisors. True if that is a contradiction."""
         for key in list(self._rows):
             atom = self._defined(key)
             if atom is None:
@@ -299,9 +299,9 @@ class _System:
         return min((t for t, k in key if abs(k) == 1), key=lambda t: t.key, default=None)
 
     def eliminate(self) -> bool:
-        """True only if no integers fulfil all of them.
+        """True only if no integers satisfy all rows.
 
-        Atoms first whose elimination loses no integers, as a multiple like 64*q would; of those the one that adds fewest inequalities.
+        Atoms whose elimination is exact for integers, such as 64*q, come first; among those, the one that adds the fewest inequalities.
         """
         places = {t: i for i, t in enumerate(sorted(self._signs, key=lambda t: t.key))}
         costs = {t: (self._loses(t), self._added(t), i) for t, i in places.items()}

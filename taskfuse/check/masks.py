@@ -53,7 +53,7 @@ class Masks:
         return np.ones(self.warps.shape, np.bool_) if found is None else found
 
     def is_empty(self, conditions: Iterable[Expr]) -> bool:
-        """True only if no thread satisfies all of some conditions: those of them that speak of threads alone."""
+        """True only if no thread satisfies the conditions, considering only those on thread indices."""
         mask = self.of(c for c in conditions if c.free and c.free <= THREADS)
         return mask is not None and not mask.any()
 

@@ -3,8 +3,8 @@
 All ``m`` advances of such a cursor stand in one block of statements, which all its threads execute equally often. A use in this block, after ``j < m`` of
 them, at a slot ``k`` further than the cursor's, is at position ``m*I + j + k``, where ``I`` counts the executions of the block, through all loops around
 it. A use before the loop whose body the block is has ``j = 0`` and ``I`` earlier executions. Two uses of one slot are at positions that differ by a
-multiple of the number of slots ``S``. This gives the least number of executions of the block between them, and so the statements that are passed in any
-case: more executions only add to these.
+multiple of the number of slots ``S``. This gives the least number of executions of the block between them, and so a set of statements that are passed in any
+case: more executions only add to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taskfuse.kir.synchronization import Advance, CursorInit
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """A statement is ``count`` positions further than the cursor was when the block's execution began: ``inside`` of it, or in front of the loop."""
+    """The position of a statement: ``count`` after the cursor at the start of the block's execution, ``inside`` the block, or before the loop."""
 
     node: Node
     count: int
@@ -40,7 +40,7 @@ class MultiBuffer:
 
     Attributes:
         moves: its advances, in the order of the text.
-        block: where they stand.
+        block: their block.
     """
 
     cursor: str
@@ -56,7 +56,7 @@ class MultiBuffer:
         return owner if owner is not None and isinstance(owner.stmt, For) else None
 
     def position(self, node: Node, ahead: int) -> Position | None:
-        """The position of a use at a slot so much further than the cursor's; ``None`` if it stands elsewhere, or after the last advance."""
+        """The position of a use at a slot with an offset from the cursor; ``None`` if it is outside the block, or after the last advance."""
         place = next((n for n in node.path if n.block is self.block), None)
         if place is not None:
             return None if place.index > self.moves[-1].index else Position(node, sum(move.index < place.index for move in self.moves) + ahead, True)
@@ -69,9 +69,9 @@ class MultiBuffer:
         return loop in self.block.context.loops
 
     def passed(self, x: Position, y: Position) -> Iterator[tuple[list[PathStep], int]]:
-        """What is passed in any case from ``x`` to a later ``y`` at the same slot, and how many positions further that is.
+        """The statements passed in any case from ``x`` to a later ``y`` at the same slot, and the distance in positions.
 
-        Left out is one position with no execution of the block between them. Of several distances the least ones stand for all.
+        One position without an execution of the block between them is excluded. The least of several distances stands for all.
         """
         gap = y.count - x.count
         if x.inside == y.inside and gap and gap % self.slots == 0:
@@ -123,7 +123,7 @@ class PrivatePair:
         return one.count == two.count and one.inside == two.inside
 
     def later(self) -> Iterator[tuple[Use, Use, list[PathStep], int]]:
-        """The earlier use, the later one, what is passed between them in any case, and how many positions, unless they are the :attr:`same`."""
+        """The earlier use, the later one, the statements passed between them in any case, and the distance in positions, unless they are the :attr:`same`."""
         (a, b), (one, two) = self.uses, self.at
         for (first, x), (second, y) in (((a, one), (b, two)), ((b, two), (a, one))):
             for steps, apart in self.ring.passed(x, y):
@@ -174,7 +174,7 @@ class MultiBuffers:
         return None
 
     def slot(self, e: Expr | None) -> tuple[MultiBuffer, int] | None:
-        """The ring of a slot, and how much further than its cursor's it is."""
+        """The ring of a slot, and the slot's offset from its cursor."""
         match e:
             case Sym(name=name) if name in self._rings:
                 return self._rings[name], 0

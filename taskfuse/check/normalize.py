@@ -28,7 +28,7 @@ QUEUED = (Commit, WaitGroup, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
     """The body with indices in normal form.
 
-    A block's place in its cluster is a remainder of its place in the grid, the place itself in one of one cluster; a thread index of extent 1 is 0.
+    A block's index in its cluster is a remainder of its index in the grid, or that index if there is one cluster; a thread index of extent 1 is 0.
     """
     places: dict[str, Expr] = {name: ZERO for name, extent in zip(THREAD_NAMES, kernel.block, strict=True) if extent is ONE}
     clusters = not all(e is ONE for e in kernel.cluster)
@@ -48,7 +48,7 @@ def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
 
 
 def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | None:
-    """A loop's body in one iteration; ``None`` if its expressions cannot be written down."""
+    """A loop's body in one iteration; ``None`` if its expressions cannot be expressed."""
     at = {loop.var: value}
     lost = False
 
@@ -94,11 +94,11 @@ def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Unrolled:
-    """Which loops of a body are copied out, by identity.
+    """The loops of a body that are copied out, by identity.
 
     Attributes:
         slots: unrolled loops that number slots; positions depend on the copy.
-        queues: those, and the ones that hold asynchronous operations; how many batches are in flight depends on the copy.
+        queues: those, and the ones that contain asynchronous operations; the number of batches in flight depends on the copy.
     """
 
     slots: frozenset[int] = frozenset()

@@ -100,7 +100,7 @@ class _Level:
         self.successors[a][b] = None
 
     def at(self, node: Node) -> Node | None:
-        """The node that a statement is, or lies in; ``None`` if it is somewhere else."""
+        """The node that is, or contains, a statement; ``None`` if it is elsewhere."""
         return next((self._of[n] for n in reversed(node.path) if n in self._of), None)
 
 
@@ -109,11 +109,11 @@ def _whole(block: StatementBlock) -> _Span:
 
 
 TRIPS = 1 << 10
-"""Of loops around a statement that initializes mbarriers: more are not enumerated."""
+"""The most trips of loops around an initialization of mbarriers that are enumerated."""
 
 
 def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
-    """Whether such an order exists. ``others``: what comes before what, beside rings: fills and waits for them of rings inside one role, register budgets."""
+    """Whether such an order exists. ``others``: further order edges: fills and waits of rings inside one role, register budgets."""
     merged = _Merged()
     pingpong: dict[StatementBlock, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
@@ -239,9 +239,8 @@ def _once(rings: Rings) -> list[tuple[Node, Node]]:
 
 
 def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obligation]:
-    """Every mbarrier that is used is initialized once, each by one thread, before a barrier of the whole block that comes before all its uses;
-
-    of the whole cluster, if other blocks use it. One that nobody uses is not initialized twice.
+    """Every mbarrier that is used is initialized once, by one thread, before a barrier that precedes all its uses: of the whole block, or of the whole cluster
+    if other blocks use it. An unused one is not initialized twice.
     """
     threads = rings.threads
     found: list[Obligation] = []

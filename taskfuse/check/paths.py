@@ -18,7 +18,7 @@ from taskfuse.kir.nodes import For
 
 
 class PathRegion(Enum):
-    """Where a passed statement stands: after the first one in a block around it, in the block where their paths part, before the second one."""
+    """The place of a passed statement: after the first one in a block around it, in the block where their paths diverge, before the second one."""
 
     AFTER = 0
     BETWEEN = 1
@@ -39,7 +39,7 @@ class PathStep:
 
 
 class Paths:
-    """Paths through one kernel, statements that synchronize alone."""
+    """Paths through one kernel, restricted to synchronizing statements."""
 
     def __init__(self, tree: StatementTree) -> None:
         self._constant = BLOCKS | {e.name for e in tree.kernel.extents} | {p.name for p in tree.kernel.params}
@@ -58,7 +58,7 @@ class Paths:
                 self._inner.setdefault(node.block, []).append(node)
 
     def holds(self, node: Node) -> bool:
-        """True if a statement synchronizes, or holds one that does."""
+        """True if a statement synchronizes, or contains one that does."""
         return node in self._holds
 
     def _within(
@@ -97,7 +97,7 @@ class Paths:
         return found
 
     def forward(self, a: Node, b: Node) -> list[PathStep] | None:
-        """From ``a`` to ``b`` in one iteration of their common loops; ``None`` if control never goes there."""
+        """From ``a`` to ``b`` in one iteration of their common loops; ``None`` if control never takes this path."""
         one, two = a.path, b.path
         depth = 0
         while depth < min(len(one), len(two)) and one[depth] is two[depth]:
@@ -154,7 +154,7 @@ class Paths:
         return self._before(b, _depth(b, block))
 
     def passed(self, a: Node, b: Node, later: int) -> list[PathStep] | None:
-        """From ``a`` to ``b``, some iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
+        """From ``a`` to ``b``, some iterations of the innermost loop around ``b`` later; ``None`` if control never takes this path."""
         return self.around(a, b, b.loops[-1], later - 1) if later else self.forward(a, b)
 
     def body(self, loop: Node) -> list[PathStep]:
@@ -199,7 +199,7 @@ class SyncPoint:
 
     Attributes:
         threads: conditions on the threads that pass it.
-        alike: names of the symbols that two of them have to agree on.
+        alike: names of the symbols on which two of them must agree.
     """
 
     node: Node
@@ -208,7 +208,7 @@ class SyncPoint:
 
 
 class SyncPoints:
-    """Statements that threads pass together, where they stand directly in the blocks around a place."""
+    """Statements that threads pass together, directly in the blocks around a place."""
 
     def __init__(self, sync_points: Iterable[SyncPoint]) -> None:
         self._sync_points: dict[StatementBlock, list[SyncPoint]] = {}

@@ -49,7 +49,7 @@ class CursorUses(Protocol):
         ...
 
     def counts(self, name: str) -> list[Expr]:
-        """What an mbarrier is initialized with."""
+        """The counts with which an mbarrier is initialized."""
         ...
 
     def skeleton(self, ops: set[Node]) -> list[CursorTree]:
@@ -60,7 +60,7 @@ class CursorUses(Protocol):
 def distributed(rings: CursorUses, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
 
-    Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
+    If several turns are nested, its own is the nearest around its advances that has the form.
 
     Raises:
         NotRing: it has another form.
@@ -78,7 +78,7 @@ def distributed(rings: CursorUses, cursor: str, who: Conditions, *, arrives: boo
 
 
 def trailing(rings: CursorUses, cursor: str, pingpong: PingpongTurn) -> tuple[tuple[Part, ...], PingpongTurn]:
-    """The positions of the cursor that releases, of instances that share a ring; the turns, with all that stands between its advances.
+    """The positions of the cursor that releases, of instances that share a ring; the turns, with everything between its advances.
 
     Raises:
         NotRing: it has another form.

@@ -1,11 +1,11 @@
-"""Tables of places (:mod:`taskfuse.ir.tables`): what is proved of a search holds of the read that stands for it.
+"""Tables of places (:mod:`taskfuse.ir.tables`): what is proved of a search holds of the read that replaces it.
 
-That an element of such a table is what a search finds is the caller's promise, which a certificate names. Bounds, waits and termination must not rest on
-it. They do not: with no such search left beside the reads, a read and the search that it stands for are one unknown function of the key to these layers,
-with values in 0, ..., size - 2, whatever either table holds; what is shown for every such function holds for the one that is read. Where a kernel has both,
-the reads stay what they are, data of their own.
+The caller promises that such a table holds the results of the search; the certificate names this promise. Bounds, waits and termination must not depend
+on it. They do not: if the reads have replaced all such searches, these layers treat a read, like a search, as an unknown function of the key
+with values in 0, ..., size - 2; a proof for every such function holds for the one that is read. If a kernel has both searches and reads,
+the reads are treated as unknown data.
 
-That the index of a read is inside its table is asked of the kernel as it is.
+The check that the index of a read is inside its table uses the original kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from taskfuse.kir.walk import expressions, walk
 
 
 def searched(kernel: Kernel) -> Kernel:
-    """The kernel with a search instead of each read of a table of places; the same object if it reads none."""
+    """The kernel with a search in place of each read of a table of places; the same object if it has no such read."""
     if all(p.holds is None for p in kernel.tables):
         return kernel
     found = {u for s in walk(kernel) for e in expressions(s) for u in lookups_of(e)}

@@ -1,14 +1,14 @@
-"""Work queues: what a loop over claimed numbers is to the proof.
+"""Work queues: how the proof models a loop over claimed numbers.
 
-Which block claims which number depends on timing. But when all is over, each number has been claimed by one block, and all threads of a block have gone through
+Which block claims which number depends on timing. But at the end each number has been claimed by one block, and all threads of a block have gone through
 the block's numbers in rising order. So a launch is one of the kernel in which a table says who owns each number, and every block goes through all numbers::
 
     FOR w in 0..T:
       IF blockIdx.x == clamp(q[w of T], 0, blocks - 1):
         body
 
-What holds whatever the table holds, holds of every launch. *Termination*: claims wait for nobody but a thread of the same block that is claiming, which does
-not wait. Were a launch stuck with some numbers unclaimed, the kernel with any table that agrees on those that are claimed would be stuck at the same place.
+A statement proved for any content of the table holds of every launch. *Termination*: a claim waits only for the claiming thread of its own block, which does
+not wait. If a launch were stuck with some numbers unclaimed, the kernel with any table that agrees on the claimed ones would be stuck at the same place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from taskfuse.kir.nodes import Branch, For, If, Stmt
 
 
 def owned(kernel: Kernel) -> Kernel:
-    """The kernel with a table of owners instead of each queue; the same object if it has none."""
+    """The kernel with a table of owners in place of each queue; the same object if it has no queue."""
     if not kernel.queues:
         return kernel
     sizes = {q.name: q.size for q in kernel.queues}

@@ -40,7 +40,7 @@ Span = tuple[int | None, int | None]
 OPEN: Span = (None, None)
 NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 14
-"""Most conditions in the cache of their bounds; many places and kernels share conditions."""
+"""The most conditions in the cache of their bounds, which many places and kernels share."""
 
 
 def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
@@ -55,7 +55,7 @@ def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
 
 
 def without_floor(extent: Expr) -> Expr:
-    """An extent that something at least 0 is below, so that it is above 0: ``k*n`` of ``k*max(n, 0)``."""
+    """An extent with a nonnegative value below it, which is therefore positive: ``k*n`` of ``k*max(n, 0)``."""
     match terms_of(extent):
         case ((Max(args), k),), 0 if k > 0:
             above = [e for e in args if not (isinstance(e, Const) and e.value <= 0)]
@@ -77,7 +77,7 @@ def join(a: Span, b: Span) -> Span:
 
 
 class Ranges:
-    """Spans of atoms (symbols, quotients, ...) under a list of conditions. Immutable; ``under`` gives stronger ones.
+    """Spans of atoms (symbols, quotients, ...) under a list of conditions. Immutable; ``under`` returns stronger ones.
 
     Attributes:
         empty: the conditions hold nowhere; False: they may.
@@ -127,7 +127,7 @@ class Ranges:
         return found
 
     def release(self) -> None:
-        """Forget the stronger ones that were made of these, which refer back to them: reference counts free them then."""
+        """Drop the stronger ranges derived from these, which refer back to them, so that reference counts free both."""
         left = [self]
         while left:
             here = left.pop()
@@ -136,7 +136,7 @@ class Ranges:
             left += made
 
     def with_share(self, condition: Expr) -> Ranges:
-        """Ranges in which a condition also holds, whose sum says something of each of its terms: ``a + 5*i < n`` of ``a``, where ``i >= 0``."""
+        """Ranges under a further condition whose sum bounds each of its terms: ``a + 5*i < n`` bounds ``a`` if ``i >= 0``."""
         found = self.under(condition)
         for form, _ in _spans(condition):
             terms, _ = terms_of(form)
@@ -161,7 +161,7 @@ class Ranges:
                 pass
 
     def changed_since(self, before: Ranges) -> frozenset[str]:
-        """The symbols of which these say more than weaker ones that they come of; of all other expressions both say the same."""
+        """The symbols for which these are stronger than the weaker ones they derive from; for all other expressions both are equal."""
         found, here = NO_NAMES, self
         while here is not before:
             assert here._under is not None
@@ -176,7 +176,7 @@ class Ranges:
         return found
 
     def of(self, e: Expr) -> Span:
-        """Bounds of ``e``: never wrong, not always the tightest."""
+        """Bounds of ``e``: always valid, not always the tightest."""
         if isinstance(e, Const):
             return e.value, e.value
         found = self._memo.get(e)
@@ -316,7 +316,7 @@ def _times(a: Span, b: Span) -> Span:
 
 @lru_cache(MEMORY)
 def nonnegative_form(condition: Expr) -> Expr | None:
-    """What is at least 0 where an order of two numbers holds, and only there; ``None`` for other conditions."""
+    """A form that is nonnegative exactly where a comparison of two numbers holds; ``None`` for other conditions."""
     match condition:
         case Compare(op=CompareOp.LT, a=a, b=b):
             return b - a - 1

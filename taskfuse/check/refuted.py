@@ -1,4 +1,4 @@
-"""The exceptions that end a search for a counterexample: a counterexample, or too much work."""
+"""The exceptions that end a search for a counterexample: it was found, or the search is too large."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Refuted(Exception):
         self.notes = notes
 
     def quoting(self, statement: Quote) -> Refuted:
-        """The same, with the statement that was executed, unless a note quotes one."""
+        """The counterexample with a quote of the executed statement, unless a note quotes one."""
         if not any(isinstance(n, Quote) for n in self.notes):
             self.notes = (*self.notes, statement)
         return self
@@ -40,7 +40,7 @@ class WorkBudget:
     events: int = 600_000
 
     def spend(self, events: int) -> None:
-        """Raises :class:`TooLarge` if nothing is left."""
+        """Raise :class:`TooLarge` if the budget is used up."""
         self.statements -= 1
         self.events -= events
         if self.statements < 0 or self.events < 0:
@@ -48,5 +48,5 @@ class WorkBudget:
 
     @property
     def spent(self) -> bool:
-        """Nothing is left."""
+        """The budget is used up."""
         return self.statements < 0 or self.events < 0

@@ -149,7 +149,7 @@ def _open(node: Node, reason: str, other: Node | None = None) -> Obligation:
 
 
 def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list[Obligation]:
-    """Every warpgroup sets its budget at most once, and all fit into what the block was launched with, those without one at that size.
+    """Every warpgroup sets its budget at most once, and all budgets fit into the registers of the launch; warpgroups without one keep the launch size.
 
     Args:
         launched: registers of each thread at launch; ``None``: unknown.
@@ -178,7 +178,7 @@ def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list
 
 
 def released(tree: StatementTree, launched: int | None) -> list[tuple[Node, Node]]:
-    """From the budgets below what the launch gives to those above it: an increase waits until the registers that it takes have been released."""
+    """Order edges from the budgets below the launch size to those above it: an increase waits until its registers have been released."""
     nodes = [(n, n.stmt.registers) for n in _budgets(tree) if isinstance(n.stmt, SetMaxNReg)]
     return [] if launched is None else [(a, b) for a, one in nodes for b, two in nodes if one < launched < two]
 

@@ -51,12 +51,12 @@ class Relation:
     """The closure for one pair of accesses.
 
     Args:
-        same: names of loop variables that have one value in both: what is asked then is one iteration.
+        same: names of loop variables that have one value in both, for questions about one iteration.
 
     Attributes:
-        never: they touch no common element.
+        never: they access no common element.
         equal: names of symbols that have one value in both, ``SAME_CLUSTER`` among them if the threads are of one cluster, and
-            ``SAME_WARP`` if they are of warps of one number.
+            ``SAME_WARP`` if their warps have the same number.
     """
 
     def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset()) -> None:
@@ -379,7 +379,7 @@ class Relation:
         self.never = any(ranges.refutes(c) for c in theirs)
 
     def excluded(self) -> bool:
-        """True only if the prover finds that the conditions on what is equal contradict each other. Slow: for where nothing else helps."""
+        """True only if the prover finds a contradiction in the conditions on equal symbols. Slow: the last resort."""
         mine, theirs = self._clash
         facts = self.threads.context.facts
         for c in mine:
@@ -387,7 +387,7 @@ class Relation:
         return any(c not in mine and prove(not_(c), facts) for c in theirs)
 
     def apart(self, a: Use, b: Use) -> bool:
-        """True only if the prover finds an axis on which the indices differ in any case. Slow: for where nothing else helps."""
+        """True only if the prover finds an axis on which the indices always differ. Slow: the last resort."""
         if a.buffer != b.buffer:
             return False
         moving = sorted(_symbols(b) - self._alike)
@@ -411,7 +411,7 @@ class Relation:
 
 
 def pinned(a: Use, b: Use) -> frozenset[str]:
-    """Thread indices that stand alone on one axis of two accesses of an element: they are equal."""
+    """Thread indices that stand alone on one axis of two accesses of an element, and so are equal."""
     if a.buffer != b.buffer:
         return frozenset()
     terms = [terms_of(x)[0] for x, y in zip(a.index, b.index, strict=True) if x is not None and x is y]

@@ -33,10 +33,10 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: Sequence[Visit], waits: Sequence[Visit]) -> Types:
-    """The types across which a ring's blocks are joined; none for a ring of one block. Raises :class:`NotRing`.
+    """The types across which a ring's blocks are joined; empty for a ring of one block. Raises :class:`NotRing`.
 
     Args:
-        producer: where the producer waits and issues copies; releases: where consumers arrive; waits: where they wait.
+        producer: places where the producer waits and issues copies; releases: where consumers arrive; waits: where they wait.
     """
     loads = [n for v in producer for n in v.arrivals if isinstance(n.stmt, TmaLoad) and n.stmt.across]
     gives = [n for v in releases for n in v.arrivals if isinstance(n.stmt, Arrive)]
@@ -61,9 +61,9 @@ def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: S
 
 
 def apart(clusters: Clusters, a: Use, b: Use, shape: Sequence[Expr]) -> bool:
-    """True only if copies of one position, from any blocks, have disjoint destinations in a buffer: all are compared.
+    """True only if copies of one position, from any blocks, have disjoint destinations in a buffer: all pairs are compared.
 
-    What a copy touches is the box's number of elements from its first one on (a swizzle moves them inside whole rows).
+    A copy accesses as many elements from its first one on as its box has (a swizzle moves them inside whole rows).
 
     Args:
         shape: of the buffer, the ring's slots first.
@@ -97,7 +97,7 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[i
 
 
 def while_they_run(tree: StatementTree, paths: Paths, barriers: Barriers, uses: Uses) -> list[Obligation]:
-    """Shared memory of other blocks is accessed while these run: a cluster barrier stands before the access, and one after it."""
+    """Accesses to Shared memory of other blocks happen while these run: a cluster barrier precedes the access, and one follows it."""
     clusters = Clusters(tree)
 
     def meets(steps: Iterable[PathStep]) -> bool:

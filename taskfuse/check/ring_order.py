@@ -20,7 +20,7 @@ from taskfuse.kir.synchronization import Arrive, Expect, Wait
 
 
 class RingOrder:
-    """Questions about the rings of one block. Rings across blocks, and those whose consumers take turns, are left out."""
+    """Questions about the rings of one block, except rings across blocks, and those whose consumers take turns."""
 
     def __init__(self, rings: list[Ring], threads: Threads, paths: Paths) -> None:
         self.threads = threads
@@ -28,7 +28,7 @@ class RingOrder:
         self._rings = [r for r in rings if not r.across and all(isinstance(v.wait.stmt, Wait) for e in r.endpoints for v in e.visits() if v.wait is not None)]
 
     def positions(self, a: Node) -> Iterator[tuple[Ring, Visit]]:
-        """The positions of rings at which a node follows the producer's wait, and precedes an arrival, or is one."""
+        """The positions of rings at which a node follows the producer's wait, and precedes or is an arrival."""
         for ring in self._rings:
             for visit in ring.producer.visits():
                 wait = visit.wait
@@ -41,7 +41,7 @@ class RingOrder:
         """True only if ``a``, which precedes the completion of a position, comes before ``b``.
 
         Args:
-            equal: names of symbols that have one value in both, as they touch one element.
+            equal: names of symbols that have one value in both, since they access one element.
         """
         if not equal >= BLOCKS:
             return False

@@ -22,7 +22,7 @@ from taskfuse.kir.synchronization import Acquire, ArriveAsync, Wait
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where an access lies in a ring: at which end, at which position in the text. ``axis``: of its index, the slot's; -1: none is."""
+    """The place of an access in a ring: the end, and the position in the text. ``axis``: of its index, the slot's; -1: none."""
 
     ring: Ring
     end: Endpoint
@@ -45,7 +45,7 @@ class Sections:
         self._cursors = {f"{e.cursor}.slot": (ring, e) for ring in rings.rings for e in ring.endpoints}
 
     def section(self, u: Use) -> Section | None:
-        """That of the cursor in its index; ``None`` in memory of other blocks, whose rings are others."""
+        """The section of the cursor in an access's index; ``None`` in memory of other blocks, which have other rings."""
         if MEDIA[u.memory].is_by_rank:
             return None
         if u.number not in self._sections:
@@ -54,7 +54,8 @@ class Sections:
         return self._sections[u.number]
 
     def pair(self, a: Use, b: Use) -> tuple[Section | None, Section | None]:
-        """Where two accesses lie in one ring, if they do: that of the cursors in their indices, or one of a single slot, whatever they are of.
+        """The sections of two accesses in one ring, if they have any: those of the cursors in their indices, or of a ring with a single slot, whatever the
+        buffers.
 
         The owner of the slot of a ring with one slot has exclusive access to all buffers of that ring, under any index or name.
         """
@@ -68,7 +69,7 @@ class Sections:
         return one, two
 
     def same_slot(self, a: Use, b: Use, one: Section, two: Section) -> bool:
-        """True only if two accesses in a ring that have a byte in common are of one slot of it."""
+        """True only if two accesses in a ring that share a byte belong to one slot."""
         if one.ring in self._single:
             return True
         rows = self._uses.rows(a.buffer)
@@ -94,7 +95,7 @@ class Sections:
         return False
 
     def published(self, a: Use, b: Use, one: Section | None, two: Section | None) -> bool:
-        """Uses of a slot by one end, at different positions: the ring orders them, and a generic write is fenced where an engine comes later."""
+        """Uses of a slot by one end, at different positions: the ring orders them, and a generic write is fenced before a later engine's access."""
         sides = ((a, b, one), (b, a, two))
         return all(s is not None and self.fenced(x, s) for x, y, s in sides if needs_fence(x, y))
 

@@ -32,7 +32,7 @@ from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Cursor, C
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Shot = tuple[str, int]
-"""An mbarrier that completes once: its array and its place in it."""
+"""An mbarrier that completes once: its array and its index."""
 
 
 class Rings:
@@ -40,10 +40,10 @@ class Rings:
 
     Attributes:
         rings: the disciplined ones.
-        once: the statements that use an mbarrier which completes once, and which it is.
-        obligations: what was shown.
-        slot_release, arrivals: the rules for threads and their arrivals, and for the numbers of these.
-        refilled: mbarriers of loads that a thread which waits for them starts ahead.
+        once: the statements that use an mbarrier that completes once, with this mbarrier.
+        obligations: the obligations about them.
+        slot_release, arrivals: the rules for threads and their arrivals, and for arrival counts.
+        refilled: mbarriers of loads that a waiting thread starts ahead.
     """
 
     def __init__(self, tree: StatementTree, threads: Threads, barriers: Barriers, paths: Paths) -> None:
@@ -357,7 +357,7 @@ class Rings:
         return self._inits.get(cursor, [])
 
     def counts(self, name: str) -> list[Expr]:
-        """What an mbarrier is initialized with."""
+        """The counts with which an mbarrier is initialized."""
         return self._counts.get(name, [])
 
     # -- the traversal of an endpoint -------------------------------------------------------------------------------------------------

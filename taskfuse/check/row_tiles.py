@@ -13,8 +13,8 @@ group, and
   ``n(g + 1)``, c is a tile of group g, and r is in it. Else ``c <= r//d <= n(g + 1)`` shows that c is n(g + 1), and r is in the tile Q + g.
 - *Inside*: a tile holds the d rows from ``s = min(f, M - d)`` on. If s is not f, it is less, and ``s + d = M`` is no less than the end.
 
-So the map from (w, i) to the row ``s(w) + i``, where that belongs to w, hits each of the M rows once. That a table rises is the caller's promise, which a
-certificate names; without it two tiles may have a row in common, and a row none.
+So the map from (w, i) to the row ``s(w) + i``, restricted to rows that belong to w, hits each of the M rows once. The caller promises that the table rises, and
+the certificate names this promise; otherwise two tiles could share a row, and another row could have no tile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from taskfuse.kir.witness import Definition, Whole
 
 
 def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
-    """The tiles whose rows are those of a tensor that is made of one part, if they are; the first axis of the part has the tiles, the second their rows."""
+    """The tiles whose rows are those of a tensor with one part, if they are; the first axis of the part numbers the tiles, the second their rows."""
     rule = whole.rule
     if not isinstance(rule, Whole) or len(rule.parts) != 1:
         return None
@@ -49,9 +49,9 @@ def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
 
 
 def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[RowTiles, Expr, Expr] | None:
-    """The tile that an index of rows belongs to in a context, of which tiles, and its place in it; ``None`` if it does not say these.
+    """The tile that an index of rows belongs to in a context, the tiles, and its place in the tile; ``None`` if the index does not determine them.
 
-    Two indices that say other ones of the same tiles, or other places in one, are of other rows.
+    Two indices with different tiles of the same set, or different places in one tile, are different rows.
     """
     constraints = context.constraints
     for found in dict.fromkeys(u for e in (index, *context.conditions) for u in lookups_of(e)):
@@ -70,7 +70,7 @@ def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[RowTile
 
 
 def belonging(kernel: Kernel) -> dict[str, Expr]:
-    """The condition under which an element of a part belongs to its whole, for the parts of which some do not."""
+    """The condition under which an element of a part belongs to its whole, for parts with elements that do not."""
     wholes = (d.rule for d in kernel.definitions if isinstance(d.rule, Whole))
     return {part: c for rule in wholes for part, c in zip(rule.parts, rule.conditions, strict=True) if not isinstance(c, Const)}
 

@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import Expr, Facts, Samples, evaluate, sample_count, sam
 
 
 class Sampled(Protocol):
-    """What is known at a place, as far as samples need it; see :class:`~taskfuse.check.constraints.Constraints`."""
+    """The assumptions at a place, as far as samples need them; see :class:`~taskfuse.check.constraints.Constraints`."""
 
     samples: Samples | None
     assumptions: tuple[Expr | Trip | BoundedElement, ...]
@@ -26,12 +26,12 @@ class Sampled(Protocol):
 
     @property
     def under(self) -> Sampled | None:
-        """What the last assumption was added to."""
+        """The constraints to which the last assumption was added."""
         ...
 
 
 def fails(constraints: Sampled, condition: Expr) -> bool:
-    """True only if a condition does not follow from what is known, as one that has no value at all."""
+    """True only if a condition does not follow from the assumptions, or has no value."""
     table = _table(constraints)
     if not condition.free <= table.keys() or not sample_count(table):
         return False

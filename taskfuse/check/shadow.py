@@ -37,7 +37,7 @@ class Shadow:
 
     Args:
         time: the clocks of the launch.
-        memory: where buffers and tensors lie.
+        memory: layout of buffers and tensors.
         places: address space, first byte and element size of each (:func:`taskfuse.check.touched_elements.places`).
     """
 
@@ -56,7 +56,7 @@ class Shadow:
         self._fences.setdefault((t, memory), []).append((tick, copies, stores))
 
     def touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int, block: int | None = None) -> None:
-        """An access; ``block``: whose Shared memory, if it is not the thread's own."""
+        """An access; ``block``: the block whose Shared memory it accesses, if not the thread's own."""
         shared = MEDIA[self.memory[buffer]].reach is Reach.BLOCK
         name, first, size = self._places[buffer]
         shadow = self._cells.setdefault(((t // self._time.per if block is None else block) if shared else -1, name), {})

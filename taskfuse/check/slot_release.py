@@ -69,9 +69,9 @@ class SlotRelease:
         return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)
 
     def released(self, x: Node, arrival: Node, e: Endpoint, *, control: bool = False) -> bool:
-        """True only if what a thread of the endpoint does at ``x`` comes before the arrival.
+        """True only if a thread's access at ``x`` precedes the arrival.
 
-        ``control``: that it has come so far is enough; instructions of a whole warp then serve as barriers.
+        ``control``: it suffices that control has reached ``x``; instructions of a whole warp then serve as barriers.
         """
         who = self.threads.split(arrival.conditions).threads
         mine = self.threads.split(x.conditions).threads

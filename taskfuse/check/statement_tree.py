@@ -25,9 +25,9 @@ from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 SAME_CLUSTER = str(private("cluster"))
-"""Among the names that have one value in two threads: the cluster of their blocks."""
+"""A name among those with one value in two threads: the cluster of their blocks."""
 SAME_WARP = str(private("warp"))
-"""Among them: the number of the warp in its block."""
+"""Likewise: the number of the warp in its block."""
 
 
 # Every statement has some of these: a generic alias that is called takes ten times as long.
@@ -45,7 +45,7 @@ def _no_blocks() -> list[StatementBlock]:
 
 Conditions = tuple[Expr, ...]
 ARM = "'"
-"""Between a cursor and the number of an arm, where a symbol means what the cursor was when the arm began."""
+"""Separates a cursor and the number of an arm in a symbol for the cursor's value at the beginning of the arm."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +55,9 @@ class Context:
     Attributes:
         conditions: conjuncts of the arms around it, outermost first.
         loops: the loops around it, outermost first.
-        constraints: what follows; ``ranges`` are its constant bounds.
+        constraints: the consequences; ``ranges`` are its constant bounds.
         role: label of the innermost labelled arm.
-        limits: symbolic bounds of indices and loop variables, made on demand.
+        limits: symbolic bounds of indices and loop variables, computed on demand.
     """
 
     conditions: tuple[Expr, ...]
@@ -81,7 +81,7 @@ class Context:
         return Context((*self.conditions, *conditions), self.loops, self.constraints.given(*conditions), label or self.role, self.kernel)
 
     def with_span(self, symbol: Expr, span: tuple[int, int]) -> Context:
-        """The context of one of the elements that an instruction touches, which ``symbol`` numbers."""
+        """The context of one of the elements that an instruction accesses, numbered by ``symbol``."""
         return Context(self.conditions, self.loops, self.constraints.given(BoundedElement(symbol, span)), self.role, self.kernel)
 
     def inside(self, loop: Node) -> Context:
@@ -139,7 +139,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """The statement as it is printed, without what is inside."""
+        """The statement as printed, without its body."""
         return stmt_text(self.stmt, self.block.context.kernel)
 
     @property
@@ -151,13 +151,13 @@ class Node:
         return self._path
 
     def release(self) -> None:
-        """Let go of the nodes around it and inside it, when nobody asks for them any more."""
+        """Drop the references to the nodes around it and inside it, when they are no longer needed."""
         self.block.nodes.clear()
         self.blocks.clear()
         self._path = None
 
     def runs(self) -> bool:
-        """Of a loop: True only if it has an iteration whenever it is reached."""
+        """For a loop: true only if it has an iteration whenever it is reached."""
         if self._runs is None:
             assert isinstance(self.stmt, For)
             size = self.stmt.stop - self.stmt.start
@@ -173,8 +173,8 @@ class StatementTree:
     Attributes:
         nodes: every node, in the order of the text.
         masks: the threads of a block.
-        declared: what is known of extents and parameters, before the launch.
-        evaluated: all statements, those that are not nodes too, and what holds where their expressions are evaluated.
+        declared: the facts about extents and parameters, before the launch.
+        evaluated: all statements, including those that are not nodes, with the context in which their expressions are evaluated.
     """
 
     kernel: Kernel
@@ -204,11 +204,11 @@ class StatementTree:
 
     @property
     def has_copies(self) -> bool:
-        """True if there is another tree of the same kernel, in which loops that hold asynchronous operations are copied out."""
+        """True if there is another tree of the same kernel, in which loops with asynchronous operations are copied out."""
         return self._rest is not None
 
     def copied_out(self) -> StatementTree:
-        """The tree in which they are."""
+        """That tree."""
         if self._rest is None:
             return self
         if self._copied is None:
@@ -217,7 +217,7 @@ class StatementTree:
         return self._copied
 
     def release(self) -> None:
-        """Take the tree apart, when nobody asks anything of it any more: its nodes refer to each other, and reference counts free them then."""
+        """Take the tree apart when it is no longer needed: its nodes refer to each other, and reference counts then free them."""
         if self._copied is not None:
             self._copied.release()
         for context in (self.declared, self.root.context):
@@ -226,7 +226,7 @@ class StatementTree:
             node.release()
 
     def leaves(self) -> tuple[Node, ...]:
-        """The statements that hold no others, in the order of the text."""
+        """The statements without bodies, in the order of the text."""
         if self._leaves is None:
             self._leaves = tuple([n for n in self.nodes if not n.blocks])
         return self._leaves
@@ -294,7 +294,7 @@ class StatementTree:
 
 
 def at_beginning(symbol: str, number: int) -> Sym:
-    """What a part of a cursor was when an arm began: a symbol of a cursor, too."""
+    """The value of a part of a cursor when an arm began: also a symbol of a cursor."""
     name, _, part = symbol.rpartition(".")
     return private(f"{name}{ARM}{number}.{part}")
 
@@ -320,9 +320,9 @@ def linear_thread(kernel: Kernel) -> Expr:
 
 
 def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
-    """The operand of each case of a choice, and what is known where it is read.
+    """The operand of each case of a choice, with the assumptions where it is read.
 
-    The CUDA text does not ask for the last condition: that operand is read wherever all others fail, and its own condition is known only if it follows.
+    The CUDA text does not test the last condition: that operand is read wherever all others fail, and its own condition holds only if it follows.
     """
     reached = context
     for case in stmt.cases:
@@ -335,7 +335,7 @@ def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
 
 
 def declared(kernel: Kernel) -> Context:
-    """What is known of the extents."""
+    """The facts about the extents."""
     facts, ranges = facts_of(kernel.extents), Ranges({})
     for e in kernel.extents:
         ranges = ranges.with_span(sym(e.name), (e.min, e.max))

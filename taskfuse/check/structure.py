@@ -16,7 +16,7 @@ from taskfuse.check.threads import Threads
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """What is found in a tree; its obligations are those of its parts."""
+    """The barriers and rings of a tree; its obligations are theirs."""
 
     tree: StatementTree
     threads: Threads
@@ -38,5 +38,5 @@ class Structure:
 
     @cached_property
     def copied_out(self) -> Structure:
-        """The structure of the tree in which loops that hold asynchronous operations are copied out."""
+        """The structure of the tree in which loops with asynchronous operations are copied out."""
         return Structure.of(self.tree.copied_out())

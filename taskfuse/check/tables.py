@@ -1,7 +1,7 @@
-"""Tables: all values that symbols have together, and two tables joined on what must be equal.
+"""Tables: all joint values of symbols, and two tables joined on equal keys.
 
-A table is a grid with an axis for each symbol (or for symbols that have some values together), and the points of it that satisfy the conditions. An
-expression is computed along the axes of its own symbols, and each subexpression once; only the result is spread over the points. Keys of several
+A table is a grid with an axis for each symbol (or for symbols with joint values), and the points of it that satisfy the conditions. An
+expression is computed along the axes of its own symbols, and each subexpression once; only the result is broadcast to the points. Keys of several
 columns are numbered digit by digit, alike in both tables, so that equal numbers are equal keys.
 """
 
@@ -19,11 +19,11 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 KEPT = 1 << 15
-"""Points of the grid of a table that is kept for the next question."""
+"""The most points of the grid of a table that is kept for the next question."""
 SMALL = 1 << 12
-"""Values that are looked through for a common divisor."""
+"""The most values that are searched for a common divisor."""
 DENSE = 8
-"""How many numbers there may be for each row: with more of them those that occur are numbered anew."""
+"""The most numbers per row: with more, the occurring ones are renumbered."""
 NUMBERS = 1 << 62
 
 
@@ -32,7 +32,7 @@ class ValueTable:
 
     Attributes:
         names: the symbols.
-        count: how many points there are: one if there are no symbols.
+        count: number of points: one if there are no symbols.
 
     Args:
         axes: the values of symbols along each axis; the last one changes fastest.
@@ -61,7 +61,7 @@ class ValueTable:
             self.count = self._places.size
 
     def some(self, mask: Bools) -> ValueTable:
-        """The points at which something holds."""
+        """The points at which a mask holds."""
         found = ValueTable.__new__(ValueTable)
         found.names, found._shape, found._values = self.names, self._shape, self._values
         found._places = np.flatnonzero(mask) if self._places is None else self._places[mask]
@@ -69,7 +69,7 @@ class ValueTable:
         return found
 
     def within(self, other: ValueTable) -> ValueTable:
-        """The points that are points of another table, as far as the symbols of both say."""
+        """The points that agree with a point of another table on the symbols of both."""
         common = sorted(self.names & other.names)
         if not common or not self.count:
             return self
@@ -100,10 +100,10 @@ class ValueTable:
 
 
 class Tables:
-    """The tables of symbols that are independent of each other, of one proof.
+    """The tables of independent symbols, of one proof.
 
     Attributes:
-        left: what was left of a table when another one was joined to it, by both and what was asked of them.
+        left: the remaining rows of a table after a join with another one, by both tables and the question.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class TableJoin:
         self.hit: Bools = self._first >= 0
 
     def is_one(self, pairs: Iterable[tuple[Ints, Ints]]) -> bool:
-        """Whether points of the first table that have the keys of some point of the second also have its values, those of each pair."""
+        """Whether all points of the two tables with the same keys also have the same values, pair by pair."""
         return self.fault(pairs) is None
 
     def fault(self, pairs: Iterable[tuple[Ints, Ints]]) -> int | None:

@@ -20,10 +20,10 @@ Ints = NDArray[np.int64]
 
 
 class ThreadValues:
-    """What the symbols of one block are, thread by thread.
+    """The symbols of one block, thread by thread.
 
     Attributes:
-        threads: how many there are.
+        threads: their number.
         env: symbols: one value for all threads, or one for each.
         role: label of the innermost labelled arm.
     """
@@ -42,7 +42,7 @@ class ThreadValues:
         self._tables = drawn_tables(kernel, symbols)
 
     def of(self, e: Expr, ids: Ints) -> Ints:
-        """The value of an expression, for some threads. Raises :class:`Refuted` where it has none."""
+        """The value of an expression, for some threads. Raises :class:`Refuted` if it has none."""
         if isinstance(e, Const):
             return np.full(len(ids), e.value, np.int64)
         for d in demands(e):
@@ -53,7 +53,7 @@ class ThreadValues:
         return np.full(len(ids), int(found), np.int64) if np.ndim(found) == 0 else np.asarray(found, np.int64)
 
     def demand(self, d: Demand, ids: Ints) -> None:
-        """Raises :class:`Refuted` if a thread asks for what has no value, or for what it cannot do."""
+        """Raises :class:`Refuted` if a demand fails for a thread."""
         for c in d.conditions:
             ids = ids[self.of(c, ids).astype(np.bool_)]
         if not len(ids):

@@ -1,4 +1,4 @@
-"""Sets of threads: which satisfy the conditions around a statement, how many they are, in which warps.
+"""Sets of threads: those that satisfy the conditions around a statement, their number, their warps.
 
 Blocks of constant extents are enumerated. With symbolic extents a set is a box: intervals on the axes with symbols, an enumeration of the
 others together. Linear thread id = x + Dx*(y + Dy*z); a warp is 32 consecutive ids.
@@ -34,12 +34,12 @@ from taskfuse.target import WARP
 
 @dataclass(frozen=True, slots=True)
 class SplitConditions:
-    """Conditions by what they depend on.
+    """Conditions by their dependencies.
 
     Attributes:
-        threads: on the thread and on nothing that changes during the launch: they select participants.
-        uniform: on no thread index: all threads of a block agree.
-        varying: on the thread and on loop variables, cursors or the block.
+        threads: they depend on the thread and on nothing that changes during the launch: they select participants.
+        uniform: they depend on no thread index: all threads of a block agree.
+        varying: they depend on the thread and on loop variables, cursors or the block.
     """
 
     threads: Conditions
@@ -74,7 +74,7 @@ class Threads:
     # -- conditions -----------------------------------------------------------------------------------------------------------------
 
     def split(self, conditions: Conditions) -> SplitConditions:
-        """The conditions by what they depend on."""
+        """The conditions by their dependencies."""
         found = self._splits.get(conditions)
         if found is None:
             threads = tuple(c for c in conditions if not c.free.isdisjoint(THREADS) and c.free <= THREADS | self.launch)
@@ -88,11 +88,11 @@ class Threads:
         return frozenset(n for n in THREAD_NAMES if is_multiple(self.strides[n], size, self.context.facts))
 
     def mask(self, conditions: Iterable[Expr]) -> Mask | None:
-        """Which threads satisfy conditions on thread indices; ``None`` if that is not a matter of constants."""
+        """The threads that satisfy conditions on thread indices; ``None`` if this depends on more than constants."""
         return self._masks.of(conditions)
 
     def values(self, e: Expr) -> NDArray[np.int64] | None:
-        """An expression per thread; ``None`` if that is not a matter of constants."""
+        """An expression per thread; ``None`` if it depends on more than constants."""
         if self.shape is None or not e.free <= THREADS:
             return None
         return np.broadcast_to(np.asarray(evaluate(e, self._env), dtype=np.int64), self._warps.shape)
@@ -100,7 +100,7 @@ class Threads:
     # -- sets -----------------------------------------------------------------------------------------------------------------------
 
     def count(self, conditions: Conditions) -> Expr | None:
-        """How many threads satisfy conditions on thread indices; ``None``: unknown."""
+        """The number of threads that satisfy conditions on thread indices; ``None``: unknown."""
         key = tuple(sorted(set(conditions), key=lambda c: c.key))
         if key not in self._counts:
             mask = self.mask(key)
@@ -178,14 +178,14 @@ class Threads:
         return _all_or_none(warps[mask], WARP)
 
     def complete_warps(self, conditions: Conditions) -> bool:
-        """True only if the threads are all that the block has of some warps: its last one may have fewer than 32."""
+        """True only if the threads are all existing threads of some warps: the last warp of a block may have fewer than 32."""
         mask = self.mask(conditions)
         if mask is None:
             return self.everyone(conditions) or self.whole_warps(conditions)
         return not _among(self._warps[~mask], self._warps[mask]).any()
 
     def whole_groups(self, conditions: Conditions, size: int) -> bool:
-        """True only if the threads are whole groups of ``size`` consecutive ids; of constant blocks alone."""
+        """True only if the threads are whole groups of ``size`` consecutive ids; only for constant blocks."""
         mask = self.mask(conditions)
         if mask is None:
             return False
@@ -252,7 +252,7 @@ class Threads:
         return frozenset(found)
 
     def equations(self, name: str, context: Context) -> tuple[Expr, ...]:
-        """What the conditions of a context say that an index is equal to."""
+        """The values that the conditions of a context give to an index."""
         key = name, context.conditions
         if key not in self._equations:
             bounds = (bounds_of(name, context, conditions=(c,)) for c in context.conditions if name in c.free)
@@ -270,7 +270,7 @@ class Threads:
         return isinstance(count, Const) and count.value <= 1
 
     def exactly_one(self, conditions: Conditions) -> bool:
-        """True only if one thread of a block satisfies those of some conditions that speak of threads, whatever the loops and cursors are at."""
+        """True only if one thread of a block satisfies the conditions on threads, whatever the values of loop variables and cursors."""
         split = self.split(conditions)
         return not split.varying and self.count(split.threads) is ONE
 

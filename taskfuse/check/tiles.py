@@ -25,13 +25,13 @@ from taskfuse.kir.products import Wgmma
 
 @dataclass(frozen=True, slots=True)
 class TouchedBytes:
-    """Bytes of a Shared buffer that one instruction touches.
+    """Bytes of a Shared buffer that one instruction accesses.
 
     Attributes:
-        access: its first element; ``start``: the byte of the buffer where it begins.
-        bytes: from there to the end of the last.
+        access: its first element; ``start``: its byte in the buffer.
+        bytes: from there to the end of the last element.
         span: bytes of the swizzle, 1 without one.
-        what: what it is called.
+        what: its name in messages.
     """
 
     access: Access
@@ -51,18 +51,18 @@ class BufferLayouts:
 
     @staticmethod
     def of(kernel: Kernel) -> BufferLayouts:
-        """That of a kernel."""
+        """The layouts of a kernel."""
         holders = [*(p for p in kernel.params if isinstance(p, TensorParam)), *kernel.buffers]
         maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         return BufferLayouts({h.name: h.shape for h in holders}, {h.name: h.dtype.itemsize for h in holders}, maps)
 
     def byte(self, access: Access) -> Expr:
-        """The byte of its buffer where an element begins."""
+        """The byte offset of an element in its buffer."""
         return row_major(access.index, self.shapes[access.buffer]) * self.sizes[access.buffer]
 
 
 def row_major(index: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """The row-major place of an element."""
+    """The row-major offset of an element."""
     place: Expr = const(0)
     for e, extent in zip(index, shape, strict=True):
         place = place * extent + e
@@ -70,7 +70,7 @@ def row_major(index: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
 
 
 def blocks(node: Node, storage: BufferLayouts) -> Iterator[TouchedBytes]:
-    """The blocks of Shared memory that a statement touches."""
+    """The boxes and tiles of Shared memory that a statement accesses."""
     match node.stmt:
         case TmaLoad(out=access, map=name) | TmaStore(source=access, map=name):
             box = storage.maps[name]
@@ -91,6 +91,6 @@ def tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
 
 
 def tile_elements(d: Descriptor, rows: int, k: int, itemsize: int, start: int) -> Ints:
-    """The elements of a buffer that a tile touches which begins at byte ``start``."""
+    """The elements of a buffer in a tile that begins at byte ``start``."""
     places = start + operand_offsets(rows, k, itemsize, d.swizzle, d.lbo, d.sbo, d.major).reshape(-1)
     return np.unique(swizzled(places, d.swizzle) // itemsize)

@@ -31,8 +31,8 @@ class TmaPrefetch:
     """The rings of one kernel that a role fills ahead by bulk loads.
 
     Attributes:
-        obligations: what was shown.
-        edges: a fill and the wait for its position, where both may stand in one execution of a block.
+        obligations: the obligations about them.
+        edges: a fill and the wait for its position, if both may be in one execution of a block.
     """
 
     def __init__(self, rings: Rings, multibuffers: MultiBuffers) -> None:

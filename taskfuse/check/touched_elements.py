@@ -1,4 +1,4 @@
-"""The elements that threads of a launch touch: inside their buffer, and where the access can begin."""
+"""The elements that threads of a launch access: in bounds of their buffer, and beginning at an aligned address."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Ints = NDArray[np.int64]
 
 
 class TouchedElements:
-    """How buffers and tensors lie in one launch.
+    """The layout of buffers and tensors in one launch.
 
     Attributes:
-        memory: where buffers and outputs lie.
+        memory: memory of buffers and outputs.
         sizes: bytes of an element.
         maps: the boxes of bulk copies.
     """
@@ -53,7 +53,7 @@ class TouchedElements:
         return found
 
     def elements(self, access: Access, ids: Ints, width: int = 1) -> Ints:
-        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside the buffer."""
+        """Row-major offsets of the first of ``width`` elements. Raises :class:`Refuted` outside the buffer."""
         place = np.zeros(len(ids), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, self.shape(access.buffer), strict=True)):
             values = self.values.of(e, ids)
@@ -70,10 +70,10 @@ class TouchedElements:
         return place
 
     def begin_at(self, stmt: Stmt, access: Access, ids: Ints, multiple: int, first: Ints | None = None, below: int = 1) -> None:
-        """Raises :class:`Refuted` if an access, or what begins ``first`` bytes past the beginning of its buffer, is not at a multiple of some bytes.
+        """Raises :class:`Refuted` if an access, or ``first`` bytes past the beginning of its buffer, is not at a multiple of some bytes.
 
         Args:
-            below: how far it may be past a multiple.
+            below: the greatest allowed remainder.
         """
         if not len(ids):
             return
@@ -91,7 +91,7 @@ class TouchedElements:
             raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: " + stmt_text(stmt, self._kernel))
 
     def box_in_shared(self, stmt: Stmt, access: Access, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> Ints:
-        """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
+        """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or is misaligned."""
         if 0 in self.shape(box.tensor):
             raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: " + stmt_text(stmt, self._kernel))
         first, size = self.elements(access, ids), self.sizes[access.buffer]
@@ -106,7 +106,7 @@ class TouchedElements:
         return first
 
     def tiles(self, stmt: Wgmma, d: Descriptor, rows: int, ids: Ints) -> list[Ints]:
-        """The elements of tiles, of the first thread of each warpgroup. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
+        """The elements of tiles, of the first thread of each warpgroup. Raises :class:`Refuted` if one does not fit, or is misaligned."""
         size = self.sizes[d.base.buffer]
         start = self.elements(d.base, ids) * size + self.values.of(d.offset, ids)
         whole = int(np.prod(self.shape(d.base.buffer)))
@@ -124,7 +124,7 @@ class TouchedElements:
         return [found[at] if t % WARPGROUP == 0 else nothing for t, at in zip(ids.tolist(), start.tolist(), strict=True)]
 
     def boxes(self, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> list[Ints]:
-        """The elements of a tensor that the box of each thread has."""
+        """The elements of a tensor in the box of each thread."""
         at = np.stack([self.values.of(c, ids) for c in coords])
         return [self._box(box, at[:, k]) for k in range(len(ids))]
 

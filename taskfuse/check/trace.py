@@ -1,4 +1,4 @@
-"""The events of every thread of one launch. Control flow in kernel IR depends on indices alone, so they are known before anything runs."""
+"""The events of every thread of one launch, known before it runs, since control flow in kernel IR depends only on indices."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ BLOCKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that one thread does.
+    """An action of one thread.
 
     Attributes:
         role: label of the innermost labelled arm.
-        key: barrier and slot, named barrier, buffer, or queue, by kind of statement.
-        values: elements of an access; the arguments of the others.
-        again: how often the thread has executed the statement before.
+        key: barrier and slot, named barrier, buffer, or queue, depending on the statement.
+        values: elements of an access; the arguments of other statements.
+        again: number of previous executions of the statement by the thread.
     """
 
     stmt: Stmt

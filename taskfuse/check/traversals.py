@@ -38,7 +38,7 @@ CursorTree = Node | tuple[Node | Conditions, list["CursorTree"]]
 
 
 class NotRing(Exception):
-    """An mbarrier is not used in the form of a ring."""
+    """The use of an mbarrier does not have the form of a ring."""
 
     def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ class Visit:
     ``wait`` is ``None`` in the visits of a release cursor, ``arrivals`` empty in those of the cursor that it trails.
 
     Attributes:
-        lag: of a release cursor: how many positions it trails.
+        lag: of a release cursor: the number of positions by which it trails.
         drain: of a release cursor: the arrivals after the loop, by position in the text; ``arrivals`` are those in the loop.
     """
 
@@ -95,7 +95,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Either:
-    """Positions under conditions that all threads of a block agree on, and others where these do not hold."""
+    """Positions under conditions that all threads of a block agree on, and others otherwise."""
 
     conditions: Conditions
     yes: tuple[Part, ...]
@@ -115,8 +115,8 @@ class PingpongTurn:
     """How instances share a ring: instance ``index`` of ``count`` takes the turn at ``take`` and passes it at ``give``.
 
     Attributes:
-        trips: how many positions instance ``index`` visits each time.
-        before, after: the first and the last of all that an instance does with slots and their turn.
+        trips: the number of positions that instance ``index`` visits each time.
+        before, after: the first and the last of an instance's statements on slots and turns.
     """
 
     barrier: str
@@ -184,7 +184,7 @@ def _plain(c: Expr, *, negated: bool = False) -> Expr:
 
 
 def same_conditions(a: Conditions, b: Conditions) -> bool:
-    """True only if two conjunctions are one: of the same atoms."""
+    """True only if two conjunctions have the same conjuncts."""
     return _atoms(and_(*a)) == _atoms(and_(*b))
 
 
@@ -234,7 +234,7 @@ def _merged(parts: list[Part]) -> tuple[Part, ...]:
 def parse(trees: list[CursorTree], *, trailing: bool, waits: bool, arrives: bool, alike: frozenset[str] = frozenset()) -> tuple[Part, ...]:
     """Positions: a wait, arrivals, an advance by one; loops and conditions around whole positions.
 
-    ``alike``: thread indices on which all agree that visit these positions; trips of loops may depend on them.
+    ``alike``: thread indices on which all threads that visit these positions agree; trips of loops may depend on them.
     """
     parts: list[Part] = []
     wait: Node | None = None

@@ -33,7 +33,7 @@ from taskfuse.kir.synchronization import Arrive, SetMaxNReg
 from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 LAUNCHES = 9
-"""The number of launches that are searched for a counterexample."""
+"""The number of launches in the search for a counterexample."""
 
 
 ASSUMPTIONS = (
@@ -51,14 +51,14 @@ SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, o
 
 
 def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certificate:
-    """Prove a kernel for all extents, trip counts and interleavings, or report what is open or refuted.
+    """Prove a kernel for all extents, trip counts and interleavings, or report which obligations are open or refuted.
 
     Args:
-        kernel: a kernel. It is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside the model.
-        extents: prove it for these values of its extents only, at which every trip count is known.
+        kernel: a kernel; it is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside the model.
+        extents: prove it only for these values of its extents, at which every trip count is known.
 
     Raises:
-        InputError: an extent has no value in ``extents``, or one that it cannot have.
+        InputError: an extent has no value in ``extents``, or one that breaks its facts.
     """
     with PAUSE:
         broken = _broken(kernel)

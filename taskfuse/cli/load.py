@@ -1,4 +1,4 @@
-"""From the name on a command line to fusions and kernels."""
+"""From a name on the command line to fusions and kernels."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Loaded:
 
 
 def load(name: str) -> tuple[Loaded, ...]:
-    """The fusions and kernels that ``name`` stands for.
+    """The fusions and kernels that ``name`` denotes.
 
     Args:
-        name: a text of a fusion or kernel, as ``print`` gives it; a Python program, by its path, with ``:function`` where that is not
-            ``build``; an example's name; or ``-``: a text on stdin.
+        name: a text of a fusion or kernel, as ``print`` writes it; the path of a Python program, with ``:function`` if the function is not
+            ``build``; the name of an example; or ``-``: a text on stdin.
 
     Raises:
-        TaskfuseError: there is no such file or example, or it describes no fusion and no kernel. What the Python program raises is not changed.
+        TaskfuseError: no such file or example exists, or it describes neither a fusion nor a kernel. Exceptions of the Python program pass through.
     """
     if name == STDIN:
         return (parse(sys.stdin.read()),)
@@ -71,7 +71,7 @@ def load(name: str) -> tuple[Loaded, ...]:
 
 
 def parse(text: str, file: str | None = None) -> Loaded:
-    """The fusion or kernel that ``text``, of a file, describes. Raises :class:`ParseError` or :class:`VerifyError`."""
+    """The fusion or kernel in ``text``, the content of a file. Raises :class:`ParseError` or :class:`VerifyError`."""
     first = next((line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")), "")
     if first.startswith("KERNEL"):
         kernel = parse_kernel(text, file)

@@ -1,4 +1,4 @@
-"""Simulations on random inputs: one, compared with what the fusion means; one as a timeline; all of them."""
+"""Simulations on random inputs: one, compared with the fusion's reference; one as a timeline; all interleavings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OutputDifference:
 
 
 def complete(extents: tuple[Dim, ...], given: Mapping[str, int]) -> dict[str, int]:
-    """A value for every extent: the one given, or a usual one that its facts allow."""
+    """A value for every extent: the given one, or a default that the extent's facts allow."""
     found = dict(given)
     for e in sorted(extents, key=lambda e: e.bound is not None):
         found.setdefault(e.name, e.near(USUAL, found))
@@ -110,15 +110,15 @@ def recorded(loaded: Loaded, given: Mapping[str, int], seed: int, interleaving: 
 
 
 def trial(loaded: Loaded, given: Mapping[str, int], seed: int, interleaving: Interleaving | None) -> str:
-    """Simulate a program on random inputs; what it was run on, and how far each output is from the reference.
+    """Simulate a program on random inputs; returns the inputs, and the difference of each output from the reference.
 
     Args:
-        given: values of extents; the others get usual ones.
-        seed: picks the inputs and the interleaving.
+        given: values of extents; the others get defaults.
+        seed: determines the inputs and the interleaving.
 
     Raises:
         LaunchError: a value that the kernel does not allow, or a name that is not one of its extents.
-        SimulationError: what the simulator finds.
+        SimulationError: an error of the simulated kernel.
     """
     kernel, sizes, arguments = _launch(loaded, given, seed)
     outputs = kernel.simulate(*arguments, seed=seed, interleaving=interleaving, extents=sizes)

@@ -1,4 +1,4 @@
-"""What ``python -m taskfuse --version`` prints: the versions of all that takes part, or why it is missing."""
+"""Output of ``python -m taskfuse --version``: the version of each component, or why it is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskfuse.version import VERSION
 
 
 def versions() -> str:
-    """One line for each part."""
+    """One line for each component."""
     rows = {
         "taskfuse": VERSION,
         "Python": platform.python_version(),

@@ -1,6 +1,6 @@
-"""The work of a launch, counted from its kernel's statements, and the time that it takes: :func:`count`.
+"""The work of a launch, counted from its kernel's statements, and the time that follows: :func:`count`.
 
-It reads kernel IR alone, so the results of all schedulers are counted alike, whatever model chose them.
+It reads only kernel IR, so the kernels of all schedulers are counted alike, independent of the cost model that chose them.
 """
 
 from taskfuse.count.launch import Launch

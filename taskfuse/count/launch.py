@@ -1,7 +1,7 @@
 """A launch: blocks, threads, blocks resident on a multiprocessor, and the sample of warps that is counted.
 
-The threads of a launch behave alike, so a few warps of a few blocks stand for all. They are spread evenly over the grid and over a block, so that members
-of groups that run side by side are among them in their proportion.
+The threads of a launch behave alike, so a few warps of a few blocks represent all. They are spread evenly over the grid and over a block, so that the members
+of a horizontal group are sampled in proportion to their size.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ROWS = 48
 WARPS = 16
 """The most sampled warps of one block."""
 SPREAD = 0.6180339887498949
-"""Multiples of it are spread evenly modulo 1 (golden ratio)."""
+"""Multiples of this number are spread evenly modulo 1 (golden ratio)."""
 SPARE_REGISTERS = 24
-"""Registers of a thread besides those of its buffers: addresses, indices, loop variables, loads in flight."""
+"""Registers of a thread beyond those of its buffers: addresses, indices, loop variables, loads in flight."""
 
 Array = npt.NDArray[Any]
 
@@ -43,9 +43,9 @@ class Launch:
 
     Attributes:
         symbols: values of the extents.
-        tables: the integers of inputs whose elements occur in expressions: offsets of rows of one length; others from the least to the greatest.
+        tables: the integers of inputs whose elements occur in expressions: offsets of rows of one length; others rise from the least to the greatest.
         grid, block, cluster: x, y, z.
-        resident: blocks that a multiprocessor holds at once, as far as threads, Shared memory and the registers of buffers decide that.
+        resident: resident blocks of a multiprocessor, as limited by threads, Shared memory and the registers of buffers.
     """
 
     symbols: Mapping[str, int]
@@ -62,12 +62,12 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return prod(self.block)
 
     @property
     def warps(self) -> int:
-        """Of a block."""
+        """Warps of a block."""
         return -(-self.threads // WARP)
 
     @staticmethod
@@ -126,9 +126,9 @@ class Sample:
 
     Attributes:
         env: values of symbols: arrays that broadcast to rows x lanes.
-        active: which lanes there are; the last warp of a block may have fewer.
+        active: which lanes exist; the last warp of a block may have fewer.
         spread: a number in [0, 1) for each row.
-        blocks: how many blocks the rows are of; those of a block follow one another.
+        blocks: number of blocks that the rows belong to; rows of one block are consecutive.
     """
 
     env: dict[str, Any]
@@ -138,7 +138,7 @@ class Sample:
 
     @staticmethod
     def of(launch: Launch) -> Sample:
-        """Of a launch."""
+        """The sample of a launch."""
         warps = min(launch.warps, WARPS)
         blocks = min(launch.blocks, max(3, ROWS // warps))
         each = np.arange(warps) if warps == launch.warps else np.linspace(0, launch.warps - 1, warps).astype(np.int64)

@@ -9,24 +9,24 @@ from taskfuse.target import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES
 
 
 def distinct(values: Array, active: Array) -> Array:
-    """How many different values each row has among its active lanes."""
+    """The number of different values in each row among its active lanes."""
     found = np.sort(np.where(active, values, -1), axis=1)
     return (found[:, 0] >= 0).astype(np.int64) + ((found[:, 1:] != found[:, :-1]) & (found[:, 1:] >= 0)).sum(axis=1)
 
 
 def sectors(begin: Array, size: int, active: Array) -> Array:
-    """Sectors that each row touches; every lane has ``size`` bytes from ``begin`` on."""
+    """Sectors that each row accesses; every lane accesses ``size`` bytes from ``begin`` on."""
     first = begin // SECTOR_BYTES
     return sum((distinct(first + k, active) for k in range(1, size // SECTOR_BYTES)), distinct(first, active))
 
 
 def lines(begin: Array, size: int, active: Array) -> Array:
-    """Cycles in which a multiprocessor looks its lines up."""
+    """Cycles in which a multiprocessor looks up the cache lines of each row."""
     return np.maximum(distinct(begin // LINE_BYTES, active), -(-size * active.sum(axis=1) // LINE_BYTES))
 
 
 def kept(begin: Array, before: Array, size: int, active: Array) -> Array:
-    """The share of the sectors of each row that a trip before it touched, too."""
+    """The share of each row's sectors that an earlier trip accessed, too."""
     if size > SECTOR_BYTES:
         return np.zeros(len(begin))
     here, there = np.where(active, begin // SECTOR_BYTES, -1), np.where(active, before // SECTOR_BYTES, -2)
@@ -34,8 +34,7 @@ def kept(begin: Array, before: Array, size: int, active: Array) -> Array:
 
 
 def passes(begin: Array, size: int, active: Array) -> Array:
-    """Cycles of Shared memory that each row takes: the words that all lanes want, 32 at a time, and for as many lanes as 128 bytes serve at once, further ones
-    for the words that one bank has to find after another."""
+    """Cycles of Shared memory for each row: 32 words at a time, plus the further cycles of bank conflicts among the lanes that 128 bytes serve at once."""
     words = np.where(active, begin // BANK_BYTES, -1)
     wide = max(size // BANK_BYTES, 1)
     together = max(BANKS // wide, 1)

@@ -1,7 +1,7 @@
 """The work of a launch in numbers, and the time that follows from the figures of a target.
 
-Each resource alone would take some time; the launch takes that of the slowest, since the others work in parallel: memory, second-level cache, the units of
-a multiprocessor, and the longest chain of loads and barriers for which a thread waits one after another.
+Each resource would take some time alone. They work in parallel, so the launch takes the longest of these times: DRAM, L2 cache, the units of
+a multiprocessor, and the longest chain of dependent loads and barriers of a thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from taskfuse.count.launch import Launch
 from taskfuse.target import SECTOR_BYTES, WARP, Target
 
 IN_FLIGHT: Final = 4
-"""Trips of a loop whose loads the compiler issues together where nothing stands between them."""
+"""Trips of a loop whose loads the compiler issues together if no statement prevents it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Traffic:
 
     Attributes:
         bytes: its size.
-        asked: bytes that threads ask for, or store.
-        moved: bytes that go through the second-level cache for it: whole sectors of 32.
-        fetched: bytes that go to or from DRAM.
+        asked: bytes that threads load or store.
+        moved: bytes that pass through the L2 cache: whole sectors of 32.
+        fetched: bytes from or to DRAM.
     """
 
     bytes: float
@@ -40,15 +40,15 @@ class Count:
 
     Attributes:
         launch: its shape.
-        steps: trips of loops that the busiest thread takes one after another.
+        steps: loop trips of the busiest thread, one after another.
         idle_threads: the share of threads that write nothing.
-        idle_blocks: the share of blocks none of whose threads does.
-        reads, writes: of Global memory, by name.
-        instructions: of a warp, of all threads together.
-        lookups: cycles of multiprocessors in which lines of Global memory and words of Shared memory are found.
+        idle_blocks: the share of blocks in which no thread writes.
+        reads, writes: traffic of Global memory, by name.
+        instructions: instructions of warps, of all threads together.
+        lookups: cycles of multiprocessors for cache lookups of Global memory and accesses of Shared memory.
         products: cycles of multiprocessors in which tensor cores multiply.
         chain: cycles that the longest thread of a block waits for loads, barriers and results.
-        target: whose figures count.
+        target: the GPU whose figures are used.
     """
 
     launch: Launch
@@ -70,12 +70,12 @@ class Count:
 
     @property
     def moved(self) -> float:
-        """Bytes through the second-level cache."""
+        """Bytes through the L2 cache."""
         return sum(t.moved for t in (*self.reads.values(), *self.writes.values()))
 
     @property
     def coalesced(self) -> float:
-        """The share of the moved bytes that were requested: 1 where all lanes of a warp touch neighbors, 1/8 where each float32 has its own sector."""
+        """The share of the moved bytes that threads asked for: 1 if the lanes of a warp access neighbors, 1/8 if each float32 has its own sector."""
         asked = sum(t.asked for t in (*self.reads.values(), *self.writes.values()))
         return min(1.0, asked / self.moved) if self.moved else 1.0
 
@@ -87,7 +87,7 @@ class Count:
         waves = max(1.0, launch.blocks / (target.sms * launch.resident))
         return {
             "memory": target.dram_us(self.fetched),
-            "second-level cache": self.moved / target.l2_bytes_per_cycle * share,
+            "L2 cache": self.moved / target.l2_bytes_per_cycle * share,
             "instructions": self.instructions * WARP / target.lanes * share,
             "lookups": self.lookups * share,
             "tensor cores": self.products * share,

@@ -1,7 +1,7 @@
 """The walk over a kernel's statements that counts: each is visited once, for a sample of warps at a sample of their trips.
 
-A loop's variable has one value in each row, spread over its trips, and the statements inside count as often as there are trips. Conditions and addresses
-are evaluated exactly for the lanes of the sample. Indices that are data (gathers) are drawn evenly, one for each element that holds one.
+A loop's variable has one value in each row, spread over its trips, and the statements inside count once per trip. Conditions and addresses
+are evaluated exactly for the lanes of the sample. Indices that are data (gathers) are drawn uniformly, one for each element of the index tensor.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class _LaunchWalk:
         self._moved(place, way, asked, moved)
 
     def _moved(self, place: _Place, way: int, asked: float, moved: float) -> None:
-        """What one statement moves. What is moved again stays in the second-level cache, if what the resident blocks move fits there."""
+        """What one statement moves. What is moved again stays in the L2 cache, if what the resident blocks move fits there."""
         place.asked[way] += asked * self.scale
         place.moved[way] += moved * self.scale
         launch, target = self.launch, self.target
@@ -275,7 +275,7 @@ def _accumulates(stmt: Stmt) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def divisions(index: tuple[Expr, ...], variable: str) -> int:
-    """How many divisions of an index every trip of a loop does anew; without a loop, how many a thread does once."""
+    """The index divisions that every trip of a loop repeats; without a loop, those that a thread executes once."""
     seen: set[Expr] = set()
 
     def visit(e: Expr) -> None:

@@ -13,11 +13,11 @@ ATTRIBUTE: Final = struct.Struct("<I4x3I52x")
 """CUlaunchAttribute: id, value."""
 COOPERATIVE, CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6  # CUlaunchAttributeID
 OVERLAP_ARCH: Final = 90
-"""The least architecture, times ten, whose launches can overlap with the end of the one before."""
+"""The first architecture, times ten, whose launches can overlap with the end of their predecessor."""
 
 
 class DeviceAttribute(Enum):
-    """CUdevice_attribute: those that are asked for."""
+    """CUdevice_attribute: the attributes in use."""
 
     MAX_THREADS_PER_BLOCK = 1
     MAX_BLOCK_DIM_X = 2
@@ -34,7 +34,7 @@ class DeviceAttribute(Enum):
 
 
 class FunctionAttribute(Enum):
-    """CUfunction_attribute: those that are asked for or set."""
+    """CUfunction_attribute: the attributes in use."""
 
     MAX_THREADS_PER_BLOCK = 0
     SHARED_SIZE_BYTES = 1
@@ -113,4 +113,4 @@ PROTOTYPES: Final[dict[str, tuple[type[Any], ...]]] = {
     "cuGraphLaunch": (_pointer, _pointer),
     "cuGraphExecDestroy": (_pointer,),
 }
-"""The types of the parameters of the calls, all of which return a CUresult. Handles, and addresses on the GPU, are pointers."""
+"""The parameter types of the calls, all of which return a CUresult. Handles, and addresses on the GPU, are pointers."""

@@ -1,8 +1,8 @@
-"""Kinds of array arguments: the properties of a framework's arrays, and of the framework, that a launch needs.
+"""Kinds of array arguments: the properties of arrays, and of their framework, that a launch needs.
 
-A *probe* is all that a repeated call pays for an argument: its address, and a key that holds everything else that a launch depends on. Torch
-and CuPy arrays, and arrays on loan (:class:`~taskfuse.cuda.device_array.Borrowed`), have one. Every other array is turned into one on loan by
-:func:`adopt`. No framework is imported here: whoever passes an array of one has imported it.
+A *probe* is the only work of a repeated call per argument: it returns the address, and a key of everything else that a launch depends on. Torch
+and CuPy arrays, and arrays on loan (:class:`~taskfuse.cuda.device_array.Borrowed`), have a probe. Every other array is turned into one on loan by
+:func:`adopt`. This module imports no framework: a caller that passes a framework's array has imported it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from taskfuse.errors import CudaError, DTypeError
 
 Probe = Callable[[Any], tuple[int, Hashable]]
 Maker = Callable[[int], Any]
-"""Makes an array for use in a stream. A framework's arrays are for its current stream, whatever the argument."""
+"""Makes an array for use in a stream. A framework makes arrays for its current stream, whatever the argument."""
 
 
 class Unfit(Exception):
-    """An array that cannot be an argument of a launch. The caller knows which argument it is."""
+    """An array that cannot be an argument of a launch. The caller adds which argument it is."""
 
     def __init__(self, reason: str, help: str | None = None) -> None:
         super().__init__(reason)
@@ -60,7 +60,7 @@ class Framework(Protocol):
     """True if its makers bring their arrays to the device asked for, whatever the current context is."""
 
     def view(self, array: Any) -> ArrayView:
-        """Raises :class:`Unfit` if it is not an array on a GPU of a dtype that taskfuse has."""
+        """The array's view. Raises :class:`Unfit` unless it is on a GPU and has a dtype of taskfuse."""
         ...
 
     def pointer(self, array: Any, /) -> int:
@@ -100,7 +100,7 @@ class Torch:
     def probe(self) -> Probe:
         """The probe of its tensors.
 
-        What no launch can take although its memory looks right is in the key: a lazy negation, another kind of device, gradients that are wanted.
+        The key includes properties with which no launch can use a tensor although its memory fits: a lazy negation, another kind of device, required gradients.
         """
         grad_enabled: Callable[[], bool] = self._torch.is_grad_enabled
 
@@ -192,7 +192,7 @@ class CuPy:
 
 
 class Loan:
-    """Arrays of no framework. They are ordered with the stream of the call before it, and new ones belong to that stream."""
+    """Arrays without a framework. They are ordered with the stream of the call before it, and new ones belong to that stream."""
 
     name = "DLPack"
     knows_devices = False
@@ -255,7 +255,7 @@ class Kinds:
         return self._kinds[type(array)]
 
     def device_of(self, array: Any) -> int:
-        """The GPU of an array to be adopted. Raises :class:`Unfit` if it is on none."""
+        """The GPU of an array to be adopted. Raises :class:`Unfit` if it is not on a GPU."""
         if isinstance(array, DeviceArray):
             return array.device.ordinal
         if hasattr(array, "__dlpack_device__"):
@@ -272,7 +272,7 @@ class Kinds:
             raise Unfit("its __cuda_array_interface__ has an address that no GPU knows") from error
 
     def stream_of(self, array: Any) -> int | None:
-        """The stream in whose order an array to be adopted is ready, if it says so."""
+        """The stream in whose order an array to be adopted is ready, if the array names one."""
         if isinstance(array, DeviceArray):
             return array.stream
         if hasattr(array, "__dlpack__"):
@@ -280,9 +280,10 @@ class Kinds:
         return array.__cuda_array_interface__.get("stream")
 
     def adopt(self, array: Any, stream: int, device: int, *, written: bool) -> Borrowed:
-        """``array`` for use in ``stream``, which waits for what made it. The context of ``device`` is current.
+        """``array`` for use in ``stream``, which waits for the array's producer. The context of ``device`` is current.
 
-        Raises :class:`Unfit` if it cannot be taken."""
+        Raises :class:`Unfit` if the array cannot be adopted.
+        """
         if isinstance(array, DeviceArray):
             self.driver.order(array.stream, stream)
             return Borrowed(self.driver, array.pointer, array.dtype, array.layout, array.device, stream, array)
@@ -325,12 +326,12 @@ class Kinds:
 
 @cache
 def kinds() -> Kinds:
-    """The kinds of arrays of this process. Raises :class:`CudaUnavailableError` if there is no driver or no GPU."""
+    """The kinds of arrays of this process. Raises :class:`CudaUnavailableError` without a driver or a GPU."""
     return Kinds(driver())
 
 
 def is_on_host(array: object) -> bool:
-    """True for what NumPy takes: its arrays, numbers, lists."""
+    """True for arguments that NumPy converts: its arrays, numbers, lists."""
     if isinstance(array, np.ndarray | np.generic | int | float | list | tuple):
         return True
     if _is_of(array, "torch", "Tensor"):
@@ -341,7 +342,7 @@ def is_on_host(array: object) -> bool:
 
 
 def stream_handle(stream: Any) -> int:
-    """The handle of what a caller gives as ``stream=``: a handle, or an object of a framework.
+    """The handle of a caller's ``stream=``: a handle, or an object of a framework.
 
     Raises :class:`Unfit` if it is neither.
     """
@@ -360,7 +361,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def numpy_dtype(dtype: Any) -> DType:
-    """The dtype of taskfuse that a NumPy dtype is. Raises :class:`Unfit` if none exists, as for foreign byte order."""
+    """The dtype of taskfuse for a NumPy dtype. Raises :class:`Unfit` if none exists, as for foreign byte order."""
     try:
         return as_dtype(np.dtype(dtype))
     except (DTypeError, TypeError):

@@ -1,10 +1,10 @@
 """C types and literals of dtypes, and the conversions between them.
 
 The emitted text includes no header (NVRTC takes about 100 ms to read those of the small floats): a float below 32 bits is stored as its
-bits in an unsigned integer, and arithmetic never sees it: :func:`convert` makes it a ``float`` first.
+bits in an unsigned integer, and :func:`convert` turns it into a ``float`` before any arithmetic.
 
-Conversions are those that ``taskfuse.ir.values`` defines: to nearest even into floats, truncated and clamped into integers. The small floats
-convert through ``float``, as in ml_dtypes; float64 to float16 alone is rounded once. NaN stays NaN.
+Conversions are those of ``taskfuse.ir.values``: to nearest even into floats, truncated and clamped into integers. The small floats
+convert through ``float``, as in ml_dtypes; only float64 to float16 is rounded once. NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ def c_type(dtype: DType) -> str:
 def wrapping_type(dtype: DType) -> str:
     """The type in which sums and products of ``c_type(dtype)`` wrap modulo a power of two: unsigned, and not promoted to ``int``.
 
-    Overflow of signed integers is undefined in C++, and so is that of ``unsigned short``, whose products are of type ``int``. Floats stay
-    as they are.
+    Overflow of signed integers is undefined in C++, and so is that of ``unsigned short``, whose products have type ``int``. Floats keep their type.
     """
     return _UNSIGNED[max(dtype.bits, 32)] if dtype.is_integer else c_type(dtype)
 
 
 def literal(value: PythonScalar, dtype: DType) -> str:
-    """``value`` rounded to ``dtype``, exactly: ``0.1f``, ``-3``, ``5ll``, the bits of floats below 32 bits, of infinities and of NaN."""
+    """``value`` rounded to ``dtype``, exactly: ``0.1f``, ``-3``, ``5ll``, or its bits for floats below 32 bits, infinities and NaN."""
     stored = NATIVE.literal(value, dtype)
     match dtype.kind:
         case DTypeKind.BOOL:
@@ -199,10 +198,10 @@ _SHORT_NAMES = {"int": "int", "unsigned": "uint", "long long": "ll", "unsigned l
 
 
 def convert(text: str, source: DType, target: DType, packed: bool = False) -> Snippet:
-    """The value of ``text``, an operand of ``c_type(source)``, as one of ``c_type(target)``; ``text`` is evaluated once.
+    """The value of ``text``, an operand of ``c_type(source)``, converted to ``c_type(target)``; ``text`` is evaluated once.
 
     Args:
-        packed: its neighbors are converted beside it, into one register.
+        packed: its neighbors are converted with it, into one register.
     """
     converted = _convert(text, source, target, packed)
     return Snippet(converted, CONVERSIONS.called(converted))

@@ -1,8 +1,8 @@
-"""The cache of compiled kernels: in memory, and in a folder for the next process.
+"""The cache of compiled kernels: in memory, and in a folder for later processes.
 
-A kernel's key is the SHA-256 of all that its machine code depends on: the text, the compile options, the versions of NVRTC and of taskfuse. What
-is kept is machine code and the compiler's log; what the log says is read again on every hit, so a hit warns like a compilation. A hit does not
-load NVRTC where its version can be told without.
+A kernel's key is the SHA-256 of everything that determines its machine code: the text, the compile options, the versions of NVRTC and of taskfuse. An
+entry is machine code and the compiler's log; every hit reads the log again, so a hit warns like a compilation. A hit does not
+load NVRTC if its version is known without.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
     """Machine code of ``text``, which defines the kernel ``name``: from memory, from the folder of ``settings``, or compiled.
 
     Threads that ask for one kernel at once compile it once. Two processes may both compile it; they write the same entry. A folder that
-    cannot be written costs one warning; kernels are then kept in memory only. What the compiler complains about is warned of once for each
-    kernel in a process; ``strict``: what it says of registers is an error, each time.
+    cannot be written causes one warning; kernels are then kept in memory only. A diagnostic of the compiler causes one warning per
+    kernel and process; with ``strict``, a diagnostic about registers is an error, each time.
 
     Raises:
         RegisterError: ``strict``, and registers spill, ``wgmma`` waits for its registers, or ``setmaxnreg`` is ignored.
-        CudaCompileError: NVRTC or ptxas refuses the text.
+        CudaCompileError: NVRTC or ptxas rejects the text.
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.
     """
@@ -52,7 +52,7 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
 
 
 def compile_quietly(text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
-    """What :func:`compiled` gives, and it alone warns of."""
+    """As :func:`compiled`, without warnings."""
     key = cache_key(text, name, options, None)
     state = process_cache
     binary = None if settings.always_compile else state.recall(key)
@@ -66,7 +66,7 @@ def compile_quietly(text: str, name: str, options: CompileOptions, settings: Opt
 
 
 def cache_key(text: str, name: str, options: CompileOptions, compiler: tuple[int, int] | None) -> str:
-    """64 hexadecimal digits that differ where the machine code may. ``compiler``: version of NVRTC; ``None``: the one of this process."""
+    """64 hexadecimal digits that determine the machine code. ``compiler``: version of NVRTC; ``None``: that of this process."""
     parts = [text, name, *map(repr, options), *options.flags(), repr(compiler), VERSION, repr(_FORM)]
     sum = hashlib.sha256()
     for part in parts:
@@ -89,12 +89,12 @@ def _load_or_compile(text: str, name: str, options: CompileOptions, settings: Op
 
 
 def folder(settings: Options) -> DiskCache | None:
-    """The folder of compiled kernels, if there is to be one."""
+    """The folder of compiled kernels; ``None``: no folder."""
     return process_cache.disk(settings)
 
 
 def keep(disk: DiskCache, key: str, content: bytes) -> None:
-    """Write an entry. A folder that cannot be written is warned of once."""
+    """Write an entry. A folder that cannot be written causes one warning."""
     try:
         disk.put(key, content)
     except OSError as error:
@@ -137,7 +137,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class ProcessCache:
-    """What a process remembers. Safe for many threads."""
+    """The cache of a process. Thread-safe."""
 
     kernels: OrderedDict[str, Binary] = field(default_factory=OrderedDict[str, Binary])  # the least recently used first
     bytes: int = 0
@@ -162,7 +162,7 @@ class ProcessCache:
                 self.bytes -= len(self.kernels.popitem(last=False)[1].code)
 
     def first(self, what: str) -> bool:
-        """True the first time that it is asked of ``what``."""
+        """True at the first call with ``what``."""
         with self.lock:
             new = what not in self.said
             self.said.add(what)
@@ -176,7 +176,7 @@ class ProcessCache:
 
     @contextmanager
     def turn(self, key: str) -> Generator[None]:
-        """One thread at a time for each key."""
+        """A lock for each key."""
         with self.lock:
             turn = self.turns.setdefault(key, _Turn())
             turn.wanted += 1

@@ -21,13 +21,13 @@ OnCompile = Callable[[Source, Binary, str], None]
 
 
 class Code:
-    """The texts of a kernel and what was made of them.
+    """The texts of a kernel, compiled and loaded.
 
     Args:
         interface: that of a verified kernel.
         arch: target such as ``sm_90a``; ``None``: that of the GPU.
         lenient: see :class:`~taskfuse.cuda.launch.Launcher`.
-        on_compile: told of each text that is compiled.
+        on_compile: called with each text that is compiled.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Code:
         """The kernel of a text, compiled and loaded on a device.
 
         Raises:
-            LaunchError: the device does not run its instructions, or not those of the target asked for.
+            LaunchError: the device cannot execute its instructions, or not those of the requested target.
             CudaCompileError, CudaError: it cannot be compiled, or loaded.
         """
         key = (source.variant, device.ordinal)
@@ -74,7 +74,7 @@ class Code:
         """The architecture to compile for."""
         own = f"sm_{source.arch}a" if source.feature_arch else f"sm_{source.arch}"
         if device.arch < source.arch or (source.feature_arch and device.arch != source.arch):
-            raise refused(self._kernel, f"it has instructions of {own}{' alone' if source.feature_arch else ' and newer'}; {device.name} is sm_{device.arch}")
+            raise refused(self._kernel, f"it has instructions of {own}{' only' if source.feature_arch else ' and newer'}; {device.name} is sm_{device.arch}")
         if self._arch is None:
             return f"sm_{device.arch}a" if source.feature_arch else f"sm_{device.arch}"
         asked = re.fullmatch(r"sm_(\d+)([af]?)", self._arch)
@@ -82,6 +82,6 @@ class Code:
             number = int(asked[1])
             runs = number == device.arch if asked[2] == "a" else number // 10 == device.arch // 10 and number <= device.arch
             if not runs or number < source.arch or (source.feature_arch and self._arch != own):
-                reason = f"it was to be compiled for {self._arch}; it needs {own}, and {device.name} is sm_{device.arch}"
-                raise refused(self._kernel, reason, f'use arch="{own if source.feature_arch else f"sm_{device.arch}"}", or none')
+                reason = f"arch is {self._arch}; it needs {own}, and {device.name} is sm_{device.arch}"
+                raise refused(self._kernel, reason, f'use arch="{own if source.feature_arch else f"sm_{device.arch}"}", or leave it out')
         return self._arch

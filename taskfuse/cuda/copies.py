@@ -23,7 +23,7 @@ ELEMENT = "vector.element"  # the symbol of an element of a vector that is copie
 
 
 def vector_copy(w: Writer, stmt: VectorCopy, scope: TextScope) -> None:
-    """One instruction; where the variant's tensors have no whole vectors, one per element."""
+    """One instruction; in a variant without whole vectors, one per element."""
     dtype = w.places[stmt.out.buffer].dtype
     if all(_whole_vectors(w, a, stmt.width, scope) for a in (stmt.out, stmt.source)):
         w.call(scope, ptx.copy_vector(stmt.width * dtype.itemsize), w.address(stmt.out, scope), w.address(stmt.source, scope))
@@ -32,11 +32,11 @@ def vector_copy(w: Writer, stmt: VectorCopy, scope: TextScope) -> None:
 
 
 def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: TextScope, source: TextScope) -> bool:
-    """A vector stored from registers to Global memory under a condition, without a branch; false if there is no such instruction.
+    """A vector stored from registers to Global memory under a condition, by a predicated instruction; false if there is none for it.
 
     Args:
-        scope: where the condition is asked.
-        source: where it holds.
+        scope: the scope in which the condition is evaluated.
+        source: the scope in which it holds.
     """
     out, taken = w.places[stmt.out.buffer], w.places[stmt.source.buffer]
     size = stmt.width * out.dtype.itemsize
@@ -49,7 +49,7 @@ def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: TextScope,
 
 
 def gather(w: Writer, stmt: GatherCopy, scope: TextScope) -> None:
-    """The values, then, if all are inside their extents, the elements there; else zeros."""
+    """The values; if all are inside their extents, the elements there, otherwise zeros."""
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
     w.line(scope, "{")
@@ -73,7 +73,7 @@ def gather(w: Writer, stmt: GatherCopy, scope: TextScope) -> None:
 
 
 def update(w: Writer, stmt: AtomicUpdate, scope: TextScope) -> None:
-    """The values, then, if all are inside their extents, one instruction."""
+    """The values; if all are inside their extents, one instruction."""
     helper = ptx.update(stmt.combine, w.places[stmt.out.buffer].dtype)
     if not stmt.values:
         w.call(scope, helper, w.address(stmt.out, scope), w.element(stmt.source, scope))
@@ -120,7 +120,7 @@ def _found(w: Writer, stmt: GatherCopy | AtomicUpdate, scope: TextScope) -> Text
 
 
 def async_copy(w: Writer, stmt: AsyncCopy, scope: TextScope) -> None:
-    """One instruction; where the variant's tensors have no whole vectors, one per element, or plain stores of elements too small for one."""
+    """One instruction; in a variant without whole vectors, one per element, or plain stores if elements are too small for it."""
     dtype = w.places[stmt.out.buffer].dtype
     whole = stmt.width == 1 or all(_whole_vectors(w, a, stmt.width, scope) for a in (stmt.out, stmt.source))
     size = dtype.itemsize * (stmt.width if whole else 1)

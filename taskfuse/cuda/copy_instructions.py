@@ -31,7 +31,7 @@ STORED = {2: ("b16", "h", "unsigned short"), 4: ("b32", "r", "unsigned"), 8: ("b
 
 
 def store_vector_if(size: int) -> Helper:
-    """Stores ``size`` (2, 4 or 8) bytes to Global memory where a condition holds, by a predicated instruction: there is no branch."""
+    """Stores ``size`` (2, 4 or 8) bytes to Global memory under a condition, by a predicated instruction without a branch."""
     ptype, constraint, ctype = STORED[size]
     name = f"store{size}_if"
     return Helper(
@@ -51,7 +51,7 @@ _REGISTERS = {"f32": "f", "f64": "d", "s32": "r", "u32": "r", "b32": "r", "s64":
 
 
 def update(combine: Combine, dtype: DType) -> Helper:
-    """Combines an element in Global memory with a value, in one step that orders nothing."""
+    """Combines an element in Global memory with a value atomically; orders no other access."""
     function = _FUNCTIONS[combine.name]
     kind = "b" if function in ("and", "or", "xor") else "f" if dtype.is_float else "u" if dtype.min_value == 0 else "s"
     if function == "add" and dtype is int64:  # two's complement: there is one sum of 64 bits
@@ -75,9 +75,9 @@ LEAST_ASYNC_COPY = 4
 
 
 def async_copy(size: int, *, fills: bool) -> Helper:
-    """Copies ``size`` (4, 8 or 16) bytes from Global to Shared memory. ``fills``: a last argument says whether they are there; else zeros are written.
+    """Copies ``size`` (4, 8 or 16) bytes from Global to Shared memory. ``fills``: a last argument tells whether the bytes exist; otherwise zeros are written.
 
-    16 bytes go past the first-level cache; smaller copies have no such form.
+    Copies of 16 bytes bypass the L1 cache; smaller copies have no such form.
     """
     name = f"async_copy{size}{'_or_zero' if fills else ''}"
     cache = "cg" if size == 16 else "ca"
@@ -162,7 +162,9 @@ BULK_WAIT_READ = Helper(
 
 
 def tma_multicast(rank: int) -> Helper:
-    """A box from Global to the same place of Shared in each block whose bit is set in ``mask`` ("cp.async.bulk.tensor"); coordinates innermost first."""
+    """A box from Global memory to the same offset of Shared memory in each block whose bit is set in ``mask`` ("cp.async.bulk.tensor"); coordinates innermost
+    first.
+    """
     coords, slots, values = coordinates(rank, 4)
     return Helper(
         f"tma_multicast_{rank}d",

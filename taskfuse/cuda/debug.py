@@ -1,7 +1,7 @@
 """Debug builds: every wait is bounded and reports instead of hanging.
 
-The kernel takes the address of a :data:`REPORT_BYTES` long report in host memory that the device can write. The first thread whose wait
-takes longer than the limit fills it in, then the launch is ended by a trap; the context is lost, the report is not.
+The kernel takes the address of a report of :data:`REPORT_BYTES` bytes in host memory that the device can write. The first thread whose wait
+exceeds the limit writes it, then a trap ends the launch; the context is lost, the report is not.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class WaitPoint(NamedTuple):
     Attributes:
         path: labels of the tasks and groups around it, outermost first.
         barrier: name of the mbarrier array, of the semaphore, or of the counter of a barrier across blocks.
-        awaits: what the number in the report is: the parity of a phase, or a phase.
+        awaits: the meaning of the number in the report: the parity of a phase, or a phase.
         location: the user's line that it comes from.
-        carries: what the ring of the mbarrier or semaphore carries.
+        carries: the data in the ring of the mbarrier or semaphore.
     """
 
     path: tuple[str, ...]
@@ -40,7 +40,7 @@ class WaitPoint(NamedTuple):
 
 
 class Timeout(NamedTuple):
-    """A wait that took too long: what a report says."""
+    """A wait that exceeded its limit, as a report describes it."""
 
     point: WaitPoint
     slot: int
@@ -55,12 +55,12 @@ class Timeout(NamedTuple):
 
 
 def empty_report(limit_ms: int) -> bytes:
-    """A report nobody has written to, with the limit of a wait in milliseconds."""
+    """An empty report, with the limit of a wait in milliseconds."""
     return REPORT.pack(0, -1, 0, 0, 0, 0, 0, 0, 0, 0, limit_ms * 1_000_000)
 
 
 def read_report(content: bytes, points: tuple[WaitPoint, ...]) -> Timeout | None:
-    """What the report says; ``None`` if no wait took too long."""
+    """The content of the report; ``None`` if no wait exceeded its limit."""
     words: tuple[int, ...] = REPORT.unpack(content[:REPORT_BYTES])
     claimed, point, slot, parity, bx, by, bz, tx, ty, tz, _ = words
     return Timeout(points[point], slot, parity, (bx, by, bz), (tx, ty, tz)) if claimed else None

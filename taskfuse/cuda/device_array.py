@@ -1,4 +1,4 @@
-"""Arrays on a GPU that belong to no framework: results for callers that have none, and other libraries' arrays on loan."""
+"""Arrays on a GPU without a framework: results for callers without one, and other libraries' arrays on loan."""
 
 from __future__ import annotations
 

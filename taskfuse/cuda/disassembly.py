@@ -13,7 +13,7 @@ from taskfuse.errors import CudaUnavailableError
 
 
 def disassembler() -> Path | None:
-    """Where ``nvdisasm`` is: on the PATH, or where the wheel ``nvidia-cuda-nvdisasm`` puts it. ``None``: nowhere."""
+    """The path of ``nvdisasm``: on the PATH, or in the wheel ``nvidia-cuda-nvdisasm``. ``None``: not installed."""
     found = shutil.which("nvdisasm")
     if found is not None:
         return Path(found)
@@ -27,7 +27,7 @@ def sass(cubin: bytes) -> str:
     """The instructions in ``cubin``.
 
     Raises:
-        CudaUnavailableError: there is no ``nvdisasm``, or it does not read this cubin.
+        CudaUnavailableError: ``nvdisasm`` is not installed, or does not read this cubin.
     """
     tool = disassembler()
     if tool is None:

@@ -1,7 +1,7 @@
-"""Dispatches of many members as binary decision trees, instead of one comparison after another.
+"""Dispatches of many members as binary decision trees instead of chains of comparisons.
 
-The arms of a parallelized group are ranges of one hardware index that follow each other. A chain of n comparisons costs the last member's blocks
-2n instructions before they begin; a decision tree costs all of them 2 log n. Requires that no two arms overlap, which is what the ranges say.
+The arms of a parallelized group are consecutive ranges of one hardware index. A chain of n comparisons costs the last member's blocks
+2n instructions before they begin; a decision tree costs all of them 2 log n. Requires that no two arms overlap, which their ranges imply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.nodes import Branch, If
 
 FEWEST = 8
-"""Arms from which on a decision tree pays."""
+"""The least number of arms for which a decision tree pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Decision:
 
 
 def decision_tree(stmt: If, facts: Facts) -> Decision | None:
-    """The dispatch as a decision tree, whose leaves ask only what the decisions above leave open; ``None`` where a chain does as well.
+    """The dispatch as a decision tree, whose leaves test only what the decisions above leave open; ``None`` if a chain is as good.
 
     Args:
-        facts: what is known where the statement stands.
+        facts: the facts at the statement.
     """
     if len(stmt.branches) < FEWEST:
         return None

@@ -93,7 +93,7 @@ _address_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 
 
 class Lease:
-    """The right to use a producer's tensor; given back when the object goes away."""
+    """The right to use a producer's tensor; returned when the object is deleted."""
 
     def __init__(self, address: int, deleter: int | None) -> None:
         self._address = address
@@ -109,7 +109,7 @@ class Imported(NamedTuple):
 
     Attributes:
         pointer: address of element [0, ..., 0].
-        dtype: its dtype; ``None``: one that taskfuse does not have.
+        dtype: its dtype; ``None``: a dtype that taskfuse lacks.
         shape, strides: strides in elements; ``None``: row-major.
         device_type, device: DLDeviceType and number.
         read_only: true if it must not be written.
@@ -127,7 +127,7 @@ class Imported(NamedTuple):
 
 
 def import_capsule(capsule: object) -> Imported:
-    """Take what a ``__dlpack__`` returned. Raises :class:`ValueError` unless it is a DLPack capsule that nobody has taken yet."""
+    """Take the result of a ``__dlpack__``. Raises :class:`ValueError` unless it is a DLPack capsule that was not consumed before."""
     name = _get_name(capsule)
     if name == _VERSIONED:
         address = _get_pointer(capsule, _VERSIONED)

@@ -1,7 +1,7 @@
 """The CUDA driver: the calls that launches need, with the errors of taskfuse.
 
-The calls go through ``ctypes`` to libcuda itself: a first call need not import the 5 MB of ``cuda.bindings.driver``, and a launch whose
-arguments were prepared costs less than through any binding.
+The calls go through ``ctypes`` to libcuda itself: a first call need not import the 5 MB of ``cuda.bindings.driver``, and a launch with
+prepared arguments costs less than through any binding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from taskfuse.cuda.abi import (
 from taskfuse.errors import CudaError, CudaUnavailableError
 
 Launch = Callable[[], int]
-"""A launch whose arguments are prepared. The result is that of cuLaunchKernelEx, not checked."""
+"""A launch with prepared arguments. Returns the unchecked result of cuLaunchKernelEx."""
 
 
 class Device(NamedTuple):
@@ -44,11 +44,11 @@ class Device(NamedTuple):
         ordinal: its number.
         context: handle of its primary context, retained.
         arch: compute capability, times ten.
-        max_threads: threads of a block.
+        max_threads: the most threads of a block.
         max_block, max_grid: launch dimensions (x, y, z).
-        max_shared: bytes of Shared memory of a block, after opting in.
+        max_shared: the most bytes of Shared memory of a block, after opting in.
         multiprocessors: their number.
-        cooperative: true if a launch can make all its blocks resident at once.
+        cooperative: true if it supports cooperative launches, whose blocks are all resident at once.
     """
 
     ordinal: int
@@ -69,7 +69,7 @@ class Function(NamedTuple):
     Attributes:
         handle: its ``CUfunction`` in the primary context of its device.
         max_threads: threads of a block that its registers allow.
-        static_shared: bytes of Shared memory that it takes beside the dynamic ones.
+        static_shared: its bytes of static Shared memory.
         arch: the virtual architecture that it was compiled for, times ten: 90.
     """
 
@@ -114,11 +114,11 @@ class Driver:
         return partial(self._prepared_get_context, _at(address))
 
     def replace_address(self, tensor_map: int, address: int) -> int:
-        """Let the tensor map at ``tensor_map`` be one of an array at ``address``; the driver's result, not checked."""
+        """Set the address of the array in the tensor map at ``tensor_map``; returns the driver's unchecked result."""
         return self._library.cuTensorMapReplaceAddress(tensor_map, address)
 
     def fill(self, address: int, value: int, size: int, stream: int) -> int:
-        """Set ``size`` bytes on the GPU to ``value`` in ``stream``; the driver's result, not checked."""
+        """Set ``size`` bytes on the GPU to ``value`` in ``stream``; returns the driver's unchecked result."""
         return self._library.cuMemsetD8Async(address, value, size, stream)
 
     # -- devices and code -----------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Driver:
         return number // 1000, number % 1000 // 10
 
     def device_count(self) -> int:
-        """How many GPUs there are."""
+        """The number of GPUs."""
         return self._integer("cuDeviceGetCount")
 
     def current_device(self) -> int:
@@ -165,7 +165,7 @@ class Driver:
 
     @contextmanager
     def current(self, device: Device) -> Generator[None]:
-        """Make the primary context of ``device`` the current one, and the one before it again at the end."""
+        """A context manager that makes the primary context of ``device`` current, and restores the previous one."""
         self._call("cuCtxPushCurrent_v2", device.context)
         try:
             yield
@@ -219,7 +219,7 @@ class Driver:
         """An encoded tensor map: tiled, not interleaved, elements outside read 0, 128 bytes promoted to L2.
 
         Args:
-            shape, box, element_steps: innermost axis first. ``box``: elements of a transfer; they are so many elements of the tensor apart.
+            shape, box, element_steps: innermost axis first. ``box``: elements of a transfer; ``element_steps``: their distance in elements of the tensor.
             strides: in bytes, of all axes but the innermost, in the same order.
             swizzle: 0, 32, 64 or 128 bytes.
         """
@@ -235,11 +235,11 @@ class Driver:
     # -- memory and streams ---------------------------------------------------------------------------------------------------------------
 
     def allocate(self, size: int, stream: int) -> int:
-        """Address of ``size`` bytes of the current device, usable by what ``stream`` does from here on. Zero bytes: address 0."""
+        """Address of ``size`` bytes of the current device, usable by later work of ``stream``. Zero bytes: address 0."""
         return self._handle("cuMemAllocAsync", size, stream) if size else 0
 
     def free(self, address: int, stream: int) -> None:
-        """Give memory back once ``stream`` has done what it was given."""
+        """Free memory after all previous work of ``stream``."""
         if address:
             self._call("cuMemFreeAsync", address, stream)
 
@@ -262,7 +262,7 @@ class Driver:
         return self._integer("cuPointerGetAttribute", POINTER_DEVICE_ORDINAL, address)
 
     def own_stream(self, device: Device) -> int:
-        """A stream of taskfuse's own on ``device``, ordered with the legacy default stream there."""
+        """A stream of taskfuse on ``device``, ordered with the legacy default stream there."""
         with self._lock:
             found = self._streams.get(device.ordinal)
             if found is None:
@@ -271,7 +271,7 @@ class Driver:
         return found
 
     def order(self, before: int, after: int) -> None:
-        """Let what stream ``after`` is given from here on wait for what stream ``before`` was given. Both are of the current device."""
+        """Let later work of stream ``after`` wait for previous work of stream ``before``. Both belong to the current device."""
         if before == after:
             return
         event = self._handle("cuEventCreate", EVENT_DISABLE_TIMING)
@@ -282,7 +282,7 @@ class Driver:
             self._call("cuEventDestroy_v2", event)
 
     def synchronize(self, stream: int) -> None:
-        """Wait until ``stream`` has done what it was given."""
+        """Wait until all work of ``stream`` is done."""
         self._call("cuStreamSynchronize", stream)
 
     def is_capturing(self, stream: int) -> bool:
@@ -295,7 +295,7 @@ class Driver:
 
     @contextmanager
     def captured(self, stream: int, record: Callable[[], object]) -> Generator[int]:
-        """A CUDA graph, ready to be replayed, of what ``record`` gives ``stream``, which is not a default stream."""
+        """An instantiated CUDA graph of the work that ``record`` submits to ``stream``, which is not a default stream."""
         self._call("cuStreamBeginCapture_v2", stream, CAPTURE_RELAXED)
         try:
             record()
@@ -311,7 +311,7 @@ class Driver:
             self._call("cuGraphExecDestroy", ready)
 
     def replay(self, graph: int, stream: int) -> float:
-        """Run ``graph`` in ``stream``, wait for it, and return how long it took, in microseconds."""
+        """Run ``graph`` in ``stream``, wait for it, and return its time in microseconds."""
         start = self._handle("cuEventCreate", EVENT_DEFAULT)
         end = self._handle("cuEventCreate", EVENT_DEFAULT)
         try:
@@ -329,7 +329,7 @@ class Driver:
     # -- errors ---------------------------------------------------------------------------------------------------------------------------
 
     def error(self, code: int, what: str, notes: tuple[str, ...] = (), help: str | None = None) -> CudaError:
-        """The error that stands for the driver's result ``code``."""
+        """The error for the driver's result ``code``."""
         name = _said(self._library, "cuGetErrorName", code) or f"CUresult {code}"
         return CudaError(what=what, name=name, reason=_said(self._library, "cuGetErrorString", code) or "unknown error", notes=notes, help=help)
 
@@ -362,13 +362,13 @@ def driver() -> Driver:
     """The driver, loaded and initialized by the first call.
 
     Raises:
-        CudaUnavailableError: there is no driver, or no GPU.
+        CudaUnavailableError: no driver is installed, or it finds no GPU.
     """
     return Driver(load_library())
 
 
 def load_library() -> ctypes.CDLL:
-    """The driver's library, its functions with their types. Raises :class:`CudaUnavailableError` as :func:`driver` does."""
+    """The driver's library, with the types of its functions. Raises :class:`CudaUnavailableError` as :func:`driver` does."""
     help = 'use backend="sim", or run on a machine with an NVIDIA GPU'
     try:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

@@ -1,7 +1,7 @@
-"""Emitted texts, cached in the folder of compiled kernels: a process that finds the text of a kernel there need not print it.
+"""Emitted texts, cached in the folder of compiled kernels: a process that finds a kernel's text there need not print it.
 
-The key is the SHA-256 of all that the text depends on: the kernel, the variant, the options, and the modules of taskfuse
-(:mod:`taskfuse.cuda.sources`), so that a change of the printer needs no other version. What is kept is JSON.
+The key is the SHA-256 of everything that determines the text: the kernel, the variant, the options, and the modules of taskfuse
+(:mod:`taskfuse.cuda.sources`), so that a change of the printer needs no new version number. An entry is JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS: Final[dict[str, type[Argument]]] = {kind.__name__: kind for kind in get_
 
 
 def emitted(interface: KernelInterface, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
-    """What :func:`taskfuse.cuda.source.emit` makes, from the folder of ``settings`` if it is there. Debug builds are not kept.
+    """The result of :func:`taskfuse.cuda.source.emit`, from the folder of ``settings`` if it is there. Debug builds are not cached.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.

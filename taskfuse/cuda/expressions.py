@@ -1,7 +1,7 @@
 """Integer expressions in CUDA C++.
 
-``//`` and ``%`` of the scalar IR round to minus infinity; C's round to zero. Where the dividend is proved not negative they are the same,
-a power of two is a shift or a mask, and a divisor that is uniform over the launch is multiplied with its prepared inverse.
+``//`` and ``%`` of the scalar IR round to minus infinity; C's round to zero. They are equal for a dividend that is proved not negative. Division by
+a power of two is a shift or a mask; a divisor that is uniform over the launch is replaced by its precomputed reciprocal.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __device__ __forceinline__ int operator%(int n, Divisor d) { return n - n / d * 
 
 
 RUNNING = "_k"
-"""The element that a search in a table looks at, or a sum."""
+"""The element that a search in a table reads, or a sum."""
 UPPER_BOUND = Helper(
     "upper_bound",
     """\
@@ -98,7 +98,7 @@ __device__ __forceinline__ int upper_bound_by_ballot(int size, At at, Key key) {
 }""",
     (UPPER_BOUND,),
 )
-"""All lanes are here together if one of them sees all of them active, and a whole warp sees one key or does not: no lane waits for one that is elsewhere."""
+"""All lanes search together if one of them sees all lanes active, and a whole warp either sees the same key or not: no lane waits for one that is elsewhere."""
 
 
 LENGTHS = Helper(
@@ -129,7 +129,7 @@ __device__ __forceinline__ void offsets_of_lengths(long long* offsets, int group
   }
 }""",
 )
-"""A length is at most the total, so 33 of them are no more than 64 bits hold."""
+"""A length is at most the total, so a sum of 33 of them fits 64 bits."""
 
 
 class Level(IntEnum):
@@ -158,7 +158,7 @@ class PrintedExpr:
     wide: bool
 
     def at(self, level: Level) -> str:
-        """The text where operators below ``level`` need parentheses."""
+        """The text, in parentheses if the outermost operator binds weaker than ``level``."""
         return self.text if self.level >= level else f"({self.text})"
 
 
@@ -185,11 +185,11 @@ class Divisors:
 
 
 class TensorInMemory(Protocol):
-    """A tensor in memory, as expressions need it."""
+    """A tensor in memory, as seen by expressions."""
 
     @property
     def dtype(self) -> DType:
-        """Of its elements."""
+        """Dtype of its elements."""
         ...
 
     def element(self, index: Sequence[Expr], indices: Indices) -> str:
@@ -220,13 +220,13 @@ class Indices:
     Attributes:
         names: identifiers of symbols.
         ranges: constant ranges of the symbols in scope.
-        facts: what is known in this scope, asked only where ranges do not decide; it may be expensive to make.
+        facts: the facts of this scope, evaluated only where ranges do not decide, since they may be expensive.
         wide: false: everything fits 32 bits.
         wide_symbols: symbols whose identifiers are ``long long``.
         helpers: collects the helpers that the text calls.
         tables: tensors whose elements occur in expressions, by name.
-        ballots: those of them in which whole warps search together.
-        named: expressions that have a variable here: its text.
+        ballots: the tables in which whole warps search together.
+        named: expressions that have a variable in this scope, with its text.
     """
 
     names: Mapping[str, str]
@@ -249,7 +249,7 @@ class Indices:
         return self._as(self.print(e), True).at(level)
 
     def is_wide(self, e: Expr) -> bool:
-        """True if the value of ``e``, or one on the way to it, may need 64 bits."""
+        """True if the value of ``e``, or an intermediate one, may need 64 bits."""
         return self.wide and not self.ranges.fits(e)
 
     def is_nonnegative(self, e: Expr) -> bool:
@@ -411,7 +411,7 @@ def hash_values(values: tuple[int, ...]) -> int:
 
 
 def once(make: Callable[[], Facts]) -> Callable[[], Facts]:
-    """``make``, called when its result is first needed and never again."""
+    """A function that calls ``make`` at most once, when its result is first needed."""
     known: list[Facts] = []
 
     def get() -> Facts:

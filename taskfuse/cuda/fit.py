@@ -31,15 +31,15 @@ def refused(kernel: Kernel, reason: str, help: str | None = None) -> LaunchError
 
 
 def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> None:
-    """A GPU can run a kernel, as far as that is known before there are arrays: it is compiled, and where its launch shape is constant a multiprocessor holds a
-    block of it, and all multiprocessors those blocks that wait for each other.
+    """Check that a GPU can run a kernel, as far as this is known before there are arrays: it is compiled, and if its launch shape is constant, a multiprocessor
+    can hold a block, and all multiprocessors all blocks that wait for each other.
 
     Args:
-        arch: what to compile for; ``None``: for ``target``.
+        arch: architecture to compile for; ``None``: that of ``target``.
 
     Raises:
-        LaunchError: it cannot.
-        CudaCompileError, UnsupportedError: its text cannot be made or compiled.
+        LaunchError: the GPU cannot run it.
+        CudaCompileError, UnsupportedError: its text cannot be emitted or compiled.
     """
     settings = read_options()
     source, options = _emitted(kernel, target, arch, fast_math)
@@ -60,7 +60,7 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
 
 
 def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, fast_math: bool) -> None:
-    """Compile several kernels side by side, as :func:`check_code` will want them; what is wrong with one it will say."""
+    """Compile several kernels in parallel, with the arguments that :func:`check_code` will use, which reports their errors."""
 
     def ahead(source: Source, options: CompileOptions) -> None:
         with suppress(TaskfuseError):
@@ -96,7 +96,7 @@ def launch_shape(kernel: Kernel, source: Source, symbols: Mapping[str, int]) -> 
 
 
 def check_limits(kernel: Kernel, device: Device, shape: LaunchShape) -> None:
-    """A launch of this shape is within the limits of a device, whatever the kernel. Raises :class:`LaunchError`."""
+    """Check that a launch of this shape is within the limits of a device, whatever the kernel. Raises :class:`LaunchError`."""
     if shape.threads > device.max_threads:
         raise refused(kernel, f"{shape.threads} threads per block; a block of {device.name} has at most {device.max_threads}")
     for axis, found, most in zip("xyz", shape.block, device.max_block, strict=True):
@@ -112,7 +112,7 @@ def check_limits(kernel: Kernel, device: Device, shape: LaunchShape) -> None:
 
 
 def prepare(driver: Driver, kernel: Kernel, device: Device, function: Function, source: Source, shape: LaunchShape) -> None:
-    """Checks that need the loaded kernel, and its settings for launches of this shape. Raises :class:`LaunchError`."""
+    """Checks that need the loaded kernel, and the kernel's settings for launches of this shape. Raises :class:`LaunchError`."""
     shared = shape.shared_bytes
     if shape.threads > function.max_threads:
         reason = f"{shape.threads} threads per block; its registers allow {function.max_threads}"

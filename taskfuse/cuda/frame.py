@@ -7,7 +7,7 @@
               void* parameters[...]
               the parameters
 
-The driver reads all of it during the launch call and keeps none. A frame belongs to one call at a time; a plan keeps those not in use.
+The driver reads the frame during the launch call and keeps no reference to it. A frame belongs to one call at a time; a plan keeps the free ones.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ STREAM_WORD = 4  # of CUlaunchConfig
 
 
 class FrameLayout(NamedTuple):
-    """The content of the frames of a plan, but for the stream, the addresses of arrays and the run-time scalars.
+    """The content of the frames of a plan, without the stream, the addresses of arrays and the run-time scalars.
 
     Attributes:
-        content: the bytes, with addresses inside the frame relative to its begin.
+        content: the bytes, with addresses inside the frame relative to its start.
         relocations: words that hold such addresses.
         parameters: byte at which the array of addresses begins.
         offsets: byte of each parameter.
@@ -43,12 +43,12 @@ class FrameLayout(NamedTuple):
 
 
 def frame_layout(shape: LaunchShape, cooperative: bool, overlapping: bool, parameters: Sequence[bytes]) -> FrameLayout:
-    """The layout for parameters whose bytes are given. A parameter of 128 bytes (a tensor map) is aligned to 64 bytes, others to 8.
+    """The layout for parameters with the given bytes. A parameter of 128 bytes (a tensor map) is aligned to 64 bytes, others to 8.
 
     Args:
         cooperative: all blocks must be resident at once.
-        overlapping: its blocks may start when those of the launch before it have ended, though not all that these wrote is visible: the kernel
-            waits for that itself (:data:`taskfuse.cuda.instructions.STREAM_WAIT`).
+        overlapping: its blocks may start when those of its predecessor have ended, before all writes of these are visible: the kernel
+            waits for them itself (:data:`taskfuse.cuda.instructions.STREAM_WAIT`).
     """
     attributes = b""
     if cooperative:
@@ -74,7 +74,7 @@ def frame_layout(shape: LaunchShape, cooperative: bool, overlapping: bool, param
 
 
 EMPTY_FRAME = FrameLayout(bytes(CONFIG.size), (), CONFIG.size, ())
-"""Of a plan that launches nothing."""
+"""The layout of a plan without a launch."""
 
 
 class MapSlot:
@@ -92,16 +92,16 @@ class Frame:
     """A frame.
 
     Attributes:
-        words, block: the whole of it, as 64-bit words and as bytes.
-        launch: launches the kernel with it; the driver's result.
+        words, block: the whole frame, as 64-bit words and as bytes.
+        launch: launches the kernel with it; returns the driver's result.
         maps: its tensor maps.
         context: a cell for the current context; ``get_context`` fills it.
         report: address of the report of a debug build, in host memory; 0 before the first launch.
 
     Args:
         layout: its content.
-        maps: byte of the frame, position of the array, its address now, of each tensor map.
-        function: handle of the kernel; 0: there is nothing to launch.
+        maps: of each tensor map, its byte in the frame, the position of its array, and that array's current address.
+        function: handle of the kernel; 0: no launch.
     """
 
     __slots__ = ("_buffer", "block", "context", "get_context", "launch", "maps", "report", "words")

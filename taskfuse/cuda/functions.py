@@ -1,9 +1,9 @@
-"""Elementwise functions in CUDA C++: the column ``cpp`` of :data:`taskfuse.ir.elementwise.ELEMENTWISE`, filled in for operands and a dtype.
+"""Elementwise functions in CUDA C++: the column ``cpp`` of :data:`taskfuse.ir.elementwise.ELEMENTWISE`, instantiated for operands and a dtype.
 
 Semantics are those of the NumPy implementations in ``ELEMENTWISE``. docs/math.md has the errors of the float functions.
 
-Rows of the table also call device functions, where CUDA has neither operator nor function. In these ``T`` is the type of the operands, ``U`` the type in
-which it wraps (:func:`taskfuse.cuda.c_types.wrapping_type`). A row uses an operand once; what uses it more often is a device function.
+Rows of the table also call device functions, for operations without a CUDA operator or function. In these ``T`` is the type of the operands, ``U`` the type in
+which it wraps (:func:`taskfuse.cuda.c_types.wrapping_type`). A row uses each operand once; a formula that uses one more often is a device function.
 """
 
 from __future__ import annotations
@@ -293,8 +293,9 @@ __device__ __forceinline__ float bfloat16_sqrt(float x) {
 
 NORMAL_TAIL_SHIFT = 2.5
 NORMAL_TAIL = (0.399088591, 0.989070654, 2.28653002, 0.870891035, 18.6513863, -76.2577667, 101.642593, -48.3536034)
-"""Coefficients of a polynomial p, of powers of y = 1 / (t + :data:`NORMAL_TAIL_SHIFT`), the lowest first: y * p(y) * exp(-t * t / 2) is the share of a normal
-distribution above t, for t from 0 to 14.5 off by 2^-21 of itself. A fit of least relative error to it."""
+"""Coefficients, lowest first, of a polynomial p in y = 1 / (t + :data:`NORMAL_TAIL_SHIFT`): y * p(y) * exp(-t * t / 2) is the upper tail of the normal
+distribution at t, with a relative error of 2^-21 for t from 0 to 14.5. Fitted for the least relative error.
+"""
 
 
 def _tail() -> str:
@@ -380,13 +381,13 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
 
     Args:
-        operands: texts that may stand as operands; each is evaluated at most once.
-        dtype: what ``op`` computes in. Floats below 32 bits are computed in float and rounded once.
-        fast_math: take the faster and less accurate forms of float.
+        operands: texts that are valid operands; each is evaluated at most once.
+        dtype: the compute dtype. Floats below 32 bits are computed in float and rounded once.
+        fast_math: use the faster and less accurate forms of float.
         is_bfloat16: the operands are bfloat16 that were converted to float, and the result will be rounded to it.
         is_rounded: the result will be rounded to 16 bits.
 
-    Raises :class:`UnsupportedError` if the function does not take the dtype.
+    Raises :class:`UnsupportedError` if the function does not accept the dtype.
     """
     if dtype.compute is not dtype and not op.cpp.moves:
         return _in_float(op, operands, dtype, fast_math)

@@ -1,8 +1,8 @@
-"""Divisions and searches in tables that do not change inside a body, computed once where the body begins.
+"""Loop-invariant divisions and table searches, computed once at the start of a body.
 
-A quotient by something that differs between threads or iterations costs dozens of instructions, a search several reads one after another, and the compiler
-leaves both in the branch of a guard. So a body starts with names for those that loops in it repeat, or that it uses more than once. They are integers of
-indices and extents, and a search reads inside its table whatever its key: computing one that no iteration would have computed does no harm.
+A quotient by a divisor that differs between threads or iterations costs dozens of instructions, a search several dependent reads, and the compiler
+leaves both in the branch of a guard. So a body starts with variables for those that its loops repeat, or that it uses more than once. They are integer
+functions of indices and extents, and a search reads inside its table whatever its key, so speculation is safe.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MANY = 2
 
 
 class Divisions:
-    """The divisions of one kernel that bodies may begin with.
+    """The divisions of one kernel that bodies may hoist.
 
     Args:
-        uniform: symbols whose values are the launch's: dividing by them is cheap.
+        uniform: symbols with launch-uniform values: dividing by them is cheap.
     """
 
     def __init__(self, kernel: Kernel, uniform: frozenset[str]) -> None:
@@ -50,10 +50,10 @@ class Divisions:
         return self._there[e]
 
     def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
-        """What to name at the start of ``body``, in an order in which each needs only those before it.
+        """The expressions to hoist to the start of ``body``, each after those that it uses.
 
         Args:
-            known: what has a name already.
+            known: expressions that have a variable already.
         """
         if not self._any:
             return []

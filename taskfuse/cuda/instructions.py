@@ -254,14 +254,15 @@ __device__ __forceinline__ void wait_for_stream() {{
 #endif
 }}""",
 )
-"""Waits until all launches before this one in the stream are complete and their writes visible: a launch that overlaps with the end of the one before it
-does not wait for that itself. Nothing where there is no such launch, and below sm_90, where none overlap."""
+"""Waits until all earlier launches in the stream are complete and their writes visible; needed because a launch may overlap with the end of its predecessor.
+Does nothing without an overlap, and below sm_90, where launches never overlap.
+"""
 
 # -- register budgets (PTX ISA, "setmaxnreg") ------------------------------------------------------------------------------------------
 
 
 def set_registers(count: int, at_launch: int) -> Helper:
-    """``setmaxnreg``: up or down, by what the launch gives."""
+    """``setmaxnreg``: increase or decrease, depending on what the launch gives."""
     way = "inc" if count > at_launch else "dec"
     name = f"set_registers_{count}"
     return Helper(name, f'__device__ __forceinline__ void {name}() {{ asm volatile("setmaxnreg.{way}.sync.aligned.u32 {count};"); }}', arch=90)

@@ -17,11 +17,11 @@ class KernelInterface:
     """The part of a kernel that launches need.
 
     Attributes:
-        head: its declarations: the kernel, whose body may be missing.
-        text: all of it as text, the witness included: what tells it from others.
-        accessed: the tensors that threads access themselves.
-        vectors: what the address of each tensor must be a multiple of for vectors and asynchronous copies, in bytes.
-        is_narrow: whether 32-bit integers hold all indices; ``None``: that is found out for each launch.
+        head: its declarations: the kernel, possibly without its body.
+        text: its whole text, the witness included, which identifies it.
+        accessed: the tensors that threads access directly.
+        vectors: alignment in bytes of each tensor's address for vectors and asynchronous copies.
+        is_narrow: whether 32-bit integers hold all indices; ``None``: decided for each launch.
         whole: the kernel with its body.
     """
 
@@ -47,7 +47,7 @@ class KernelInterface:
 
 
 def interface_of(kernel: Kernel) -> KernelInterface:
-    """The interface of a kernel that has been made."""
+    """The interface of a kernel in memory."""
     accessed = frozenset(a.buffer for s in walk(kernel) for side in accesses(s) for a in side)
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
 

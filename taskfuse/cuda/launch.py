@@ -1,8 +1,8 @@
 """Launches: a kernel as a function on arrays of a GPU.
 
-A repeated call does this: probe each array (:mod:`taskfuse.cuda.arrays`), look the plan up by what the probes found, take a frame of the plan
-that no other call uses, fill in stream and addresses, launch. It allocates nothing but the outputs and the workspace, from the framework's own
-allocator, waits for nothing, and shares nothing with calls in other threads but the list of free frames.
+A repeated call probes each array (:mod:`taskfuse.cuda.arrays`), looks up the plan by the results, takes a free frame of the plan, fills in stream and
+addresses, and launches. It allocates only the outputs and the workspace, from the framework's own
+allocator, waits for nothing, and shares only the list of free frames with calls in other threads.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Launcher:
         kinds: the frameworks of this process, and its driver.
         arch: target to compile for; ``None``: that of the GPU.
         fast_math, debug: see :func:`taskfuse.compile`.
-        lenient: what the compiler says of registers is a warning, also where the kernel counts on them (``wgmma``, ``setmaxnreg``).
-        on_compile: told of each text that is compiled.
-        admit: asked, with the values of the extents, before arrays of new shapes are launched on; it raises what the call then raises.
+        lenient: the compiler's diagnostics about registers are warnings even if the kernel depends on registers (``wgmma``, ``setmaxnreg``).
+        on_compile: called with each text that is compiled.
+        admit: called with the values of the extents before the first launch on arrays of new shapes; the call raises its exceptions.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Launcher:
         return given
 
     def plan_of(self, arrays: Sequence[Any], given: tuple[Any, ...]) -> LaunchPlan:
-        """The plan of calls of a kernel without integers with such arrays and outputs, all of which have a probe.
+        """The plan for a kernel without integer arguments, arrays and outputs that all have a probe.
 
         Raises:
             InputError, OutputError, LaunchError, CudaError: see :meth:`__call__`.
@@ -220,7 +220,7 @@ class Launcher:
         check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs, self._touched)
 
     def launch_again(self, plan: LaunchPlan, frame: Frame, status: int) -> None:
-        """A launch that failed, in the context of the plan, if that was not the current one."""
+        """Repeat a launch that failed, in the context of the plan, if that was not the current one."""
         if not self._driver.is_current(plan.device):
             with self._driver.current(plan.device):
                 status = frame.launch()
@@ -241,7 +241,7 @@ class Launcher:
             frame.block[offset : offset + len(content)] = content
 
     def move(self, slot: MapSlot, address: int) -> None:
-        """Have a tensor map be that of an array at another address."""
+        """Set the address of a tensor map's array."""
         self._check(self._driver.replace_address(slot.address, address), "tensor map")
         slot.pointer = address
 

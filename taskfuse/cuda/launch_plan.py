@@ -1,7 +1,7 @@
 """Launch plans: the data of launches of one kernel for arguments of one signature, computed once (:mod:`taskfuse.cuda.planner`).
 
-A signature is everything about the arguments but their addresses: shapes, strides, dtypes, device, alignment. A plan holds the loaded kernel of
-the variant that the signature allows, the launch shape and the parameters that do not change, and how to fill in those that do.
+A signature is everything about the arguments except their addresses: shapes, strides, dtypes, device, alignment. A plan holds the loaded kernel of
+the variant that the signature allows, the launch shape, the constant parameters, and how to fill in the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Workspace(NamedTuple):
 
     Attributes:
         make: makes it.
-        zeroed: its first bytes, to be set to zero before the launch.
+        zeroed: the number of its first bytes that are set to zero before the launch.
         words: (word of the frame, byte of the allocation) of each buffer.
     """
 
@@ -38,10 +38,10 @@ class PromisedTable(NamedTuple):
     """A table that the caller promises to rise.
 
     Attributes:
-        argument: which one it is.
-        position: which array.
+        argument: position of the argument.
+        position: position among the arrays.
         param: its declaration.
-        layout: where its elements lie.
+        layout: layout of its elements.
         symbols: the values of the extents.
     """
 
@@ -56,20 +56,19 @@ class LaunchPlan:
     """Launches of one kernel with arguments of one signature.
 
     Attributes:
-        kind: framework of the first array; outputs are its arrays.
+        kind: framework of the first array, which makes the outputs.
         current: its current stream by device; ``None`` if arrays of several frameworks must be ordered.
         device, ordinal, context: the GPU, its number, its primary context.
-        guarded: true if a call must find out whether that context is the current one, before it asks for anything. A launch alone needs not: it
-            fails without it.
-        pointer: address of an array that a maker made.
-        pointers: (word of the frame, position) of each address; positions count the arrays given, inputs then outputs.
+        guarded: true if a call must check first whether that context is current. A call that only launches need not: the launch fails otherwise.
+        pointer: address of an array of a maker.
+        pointers: (word of the frame, position) of each address; positions count the given arrays, inputs then outputs.
         scalars: (byte of the frame, position among the run-time scalars).
-        makers: what makes the outputs; none if they are given.
-        ranges: of each array given, the bytes from its first to the end of its last element, relative to its address.
-        apart: (position of an output given, position of another array, least, most): they overlap if their distance is between these.
+        makers: the makers of the outputs; empty if they are given.
+        ranges: the byte range of each given array, relative to its address.
+        apart: (position of a given output, position of another array, least, most): they overlap if their distance is in this range.
         report: word of the frame for the address of a debug build's report.
-        tables: what debug builds check before a launch.
-        frames: frames not in use.
+        tables: tables that debug builds check before a launch.
+        frames: free frames.
     """
 
     __slots__ = (
@@ -121,7 +120,7 @@ class LaunchPlan:
         maps: Sequence[tuple[int, int, int]],
         workspace: Workspace | None,
     ) -> None:
-        """What is launched, what frames hold, and what calls fill in. ``maps``: see :class:`~taskfuse.cuda.frame.Frame`."""
+        """Set the launch, the content of frames, and what calls fill in. ``maps``: see :class:`~taskfuse.cuda.frame.Frame`."""
         self._function = function.handle
         self._layout = layout
         self._maps = maps
@@ -137,7 +136,7 @@ class LaunchPlan:
 
 
 def overlapping(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, int, int, int], ...]:
-    """What :attr:`LaunchPlan.apart` is for arrays of these ranges. The outputs are the last of the arrays; empty ones overlap nothing."""
+    """The value of :attr:`LaunchPlan.apart` for arrays of these ranges. The outputs are the last arrays; empty ones overlap nothing."""
     found: list[tuple[int, int, int, int]] = []
     for position, (low, high) in list(enumerate(ranges))[len(ranges) - outputs :]:
         for other, (begin, end) in enumerate(ranges[:position]):
@@ -149,8 +148,8 @@ def overlapping(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[
 class LaunchPlans:
     """Plans by signature; those not used for a while are dropped.
 
-    Two generations: what is looked up moves to the young one; when that is full it becomes the old one, and the old one is dropped. A look-up in
-    the young one, which is the usual case, is one look-up in a dictionary.
+    Two generations: a look-up moves a plan to the young one; when that is full it becomes the old one, and the old one is dropped. A look-up in
+    the young one, the usual case, is one look-up in a dictionary.
     """
 
     __slots__ = ("_limit", "_old", "young")

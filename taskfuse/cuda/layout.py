@@ -1,6 +1,6 @@
 """Layouts of array arguments: the assumptions that a launch may make, and tests for overlaps.
 
-Strides are in elements, of either sign. An axis of extent 1 has no stride that matters, and an empty array none at all.
+Strides are in elements, of either sign. The stride of an axis of extent 1 is irrelevant, as are all strides of an empty array.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ DENSE_ALIGNMENT = 16  # bytes: the widest vector
 
 
 class Layout(NamedTuple):
-    """Where the elements of an array lie, relative to element [0, ..., 0].
+    """The layout of an array's elements, relative to element [0, ..., 0].
 
     Attributes:
         shape: extents.
-        strides: in elements; those of row-major order where they do not matter.
+        strides: in elements; irrelevant ones are those of row-major order.
         itemsize: bytes of an element.
     """
 
@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Layout:
-        """The layout with strides ``strides`` in elements; strides that do not matter are replaced."""
+        """The layout with strides ``strides`` in elements; irrelevant strides are replaced."""
         dense = row_major(shape)
         if 0 in shape:
             return Layout(tuple(shape), dense, itemsize)
@@ -62,7 +62,7 @@ class Layout(NamedTuple):
 
     @property
     def fits_int32(self) -> bool:
-        """True if every sum of some of the products index · stride fits 32 bits."""
+        """True if every partial sum of the products index · stride fits 32 bits."""
         low, high = self.reach
         return high - low < INT32_LIMIT
 
@@ -85,7 +85,7 @@ class Layout(NamedTuple):
 
     @property
     def overlaps_itself(self) -> bool:
-        """True if two elements have the same address: some d other than 0 with |d_k| < extent_k has sum of d_k · stride_k = 0."""
+        """True if two elements have the same address: a nonzero d with |d_k| < extent_k has sum of d_k · stride_k = 0."""
         axes = sorted(((abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1), reverse=True)
         return not self.is_empty and _collides(axes, 0, nonzero=False)
 
@@ -106,7 +106,7 @@ def alignment_of(address: int) -> int:
 
 
 def vector_bytes_of(widths: Iterable[int]) -> int:
-    """What a base address must be a multiple of, given the sizes of the vectors in bytes; 0 without vectors."""
+    """The alignment of a base address for vectors of these sizes in bytes; 0 without vectors."""
     return math.lcm(*widths) if (widths := tuple(widths)) else 0
 
 

@@ -1,8 +1,8 @@
 """The helpers of tensor-core statements: wgmma, mma, ldmatrix, stmatrix (PTX ISA, the section of each).
 
-The PTX ISA ("wgmma.fence") asks for a fence between a write of a register and the wgmma that uses it. A fragment of 8- or 16-bit elements is packed into
-32-bit registers, and a compiler does that where they are used, after the fence. It then has to add one of its own, and where it cannot, all
-wgmmas run one after the other. So the emitted text packs the fragments in front of the fence that covers them: :func:`covered`.
+The PTX ISA ("wgmma.fence") requires a fence between a write of a register and the wgmma that uses it. A fragment of 8- or 16-bit elements is packed into
+32-bit registers, by default at its use, after the fence. The compiler then has to add another fence, or, if it cannot, serialize all wgmmas.
+So the emitted text packs the fragments before the fence that covers them: :func:`covered`.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def stmatrix(stmt: StMatrix) -> Helper:
 def covered(behind: tuple[Stmt, ...]) -> tuple[Access, ...]:
     """The fragments of A that the wgmmas of ``behind``, the statements after a fence, read up to the next fence, each once, in their order.
 
-    Unrolled loops are taken apart, so that the indices have a value in front of the fence. Fragments whose index has none there are left out.
+    Unrolled loops are expanded, so that indices have values before the fence. Fragments whose index has no value there are left out.
     """
     found: dict[Access, None] = {}
     _collect(behind, {}, set(), found)

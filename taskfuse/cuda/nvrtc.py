@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class CompileOptions(NamedTuple):
-    """How a text is compiled.
+    """The options of a compilation.
 
     Attributes:
-        arch: target: ``sm_80``, ``sm_90a``, ...; ``a`` has instructions of that one architecture (TMA needs none of them, wgmma does).
+        arch: target: ``sm_80``, ``sm_90a``, ...; with ``a``, instructions of that architecture alone are included (wgmma needs it, TMA does not).
         fast_math: approximate division, square root and functions, subnormals flushed, multiplications and additions fused.
-        max_registers: registers of a thread at most; ``None``, and where the text has launch bounds: what those allow.
+        max_registers: the most registers of a thread; ``None``, or if the text has launch bounds: the number that those allow.
         line_info: keep line numbers for profilers and sanitizers.
     """
 
@@ -34,7 +34,7 @@ class CompileOptions(NamedTuple):
     line_info: bool = False
 
     def flags(self) -> tuple[str, ...]:
-        """The flags for NVRTC but for the architecture. Math is IEEE, and products are not fused with sums, unless ``fast_math``."""
+        """The flags for NVRTC without the architecture. Math is IEEE, and products are not fused with sums, unless ``fast_math``."""
         flags = [
             "--std=c++17",
             "--minimal",  # leaves out textures, device-side runtime calls and their types: a tenth of the time of a small kernel
@@ -52,9 +52,9 @@ class Binary(NamedTuple):
 
     Attributes:
         code: the cubin, an ELF file.
-        log: what NVRTC and ptxas said.
-        resources: what the kernel takes; ``None`` if this NVRTC says it in a form that is not known.
-        diagnostics: what ptxas complains about.
+        log: the output of NVRTC and ptxas.
+        resources: the resources of the kernel; ``None`` if the form of this NVRTC's log is unknown.
+        diagnostics: the complaints of ptxas.
     """
 
     code: bytes
@@ -67,7 +67,7 @@ def compile_cubin(text: str, name: str, options: CompileOptions) -> Binary:
     """Machine code of ``text``, which defines the one kernel ``name`` (``extern "C"``).
 
     Raises:
-        CudaCompileError: NVRTC or ptxas refuses the text.
+        CudaCompileError: NVRTC or ptxas rejects the text.
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.
     """
@@ -78,7 +78,7 @@ def compile_cubin(text: str, name: str, options: CompileOptions) -> Binary:
 
 
 def compile_ptx(text: str, name: str, options: CompileOptions) -> str:
-    """PTX of ``text``. Raises what :func:`compile_cubin` does, but for what only ptxas finds."""
+    """PTX of ``text``. Raises the errors of :func:`compile_cubin`, except those of ptxas."""
     check_arch(options.arch)
     return _Program(text, name, options.arch).ptx(options.flags())
 
@@ -101,9 +101,9 @@ def version() -> tuple[int, int]:
 
 
 def installed_version() -> tuple[int, int] | None:
-    """Version of the NVRTC that ``pip`` installed for this interpreter, found without loading it, or ``None``: also if there are several.
+    """Version of the NVRTC that ``pip`` installed for this interpreter, found without loading it; ``None`` if there is none, or several.
 
-    It is in the name of a library that NVRTC loads, ``libnvrtc-builtins.so.13.5``. A process may use another NVRTC, one that was loaded before.
+    The version is in the name of a library that NVRTC loads, ``libnvrtc-builtins.so.13.5``. A process may use another NVRTC that was loaded before.
     """
     for folder in sys.path:
         try:
@@ -132,7 +132,7 @@ def known_archs() -> tuple[str, ...]:
 
 
 def check_arch(arch: str) -> None:
-    """That NVRTC compiles for ``arch``.
+    """Check that NVRTC compiles for ``arch``.
 
     Raises:
         UnsupportedError: it does not.
@@ -168,7 +168,7 @@ class _Program(NamedTuple):
         return code, log
 
     def ptx(self, flags: tuple[str, ...]) -> str:
-        """PTX of a text whose C++ is right."""
+        """PTX of a text that is valid C++."""
         from cuda.bindings import nvrtc
 
         with _handle(self.text, f"{self.name}.cu") as handle:

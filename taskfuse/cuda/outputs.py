@@ -27,14 +27,14 @@ def outputs_given(kernel: Kernel, out: Any) -> tuple[Any, ...]:
 
 
 def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: int, touched: Collection[str]) -> None:
-    """Raises :class:`OutputError` if an output has an address between the first and the last of another array that the kernel touches.
+    """Raise :class:`OutputError` if the range of an output overlaps that of another array that the kernel accesses.
 
-    One that is written into the array of an input has that array.
+    An output that is written into the array of an input may share that array.
 
     Args:
         ranges: addresses of the first byte of each array and of the end of its last, inputs before outputs.
-        inputs: how many of them are inputs.
-        touched: names of those that the kernel reads or writes.
+        inputs: the number of inputs.
+        touched: names of the arrays that the kernel reads or writes.
     """
     for position in range(inputs, len(ranges)):
         for other in range(position):
@@ -46,7 +46,7 @@ def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: in
 
 
 def may_overlap(kernel: Kernel, output: int, other: int, touched: Collection[str]) -> bool:
-    """True if an output may lie on an argument: on the input that it is written into, or on one that the kernel does not read.
+    """True if an output may overlap an argument: the input into which it is written, or an input that the kernel does not read.
 
     Args:
         other: number of the argument: of an input, or of an output, counted after the inputs.
@@ -73,7 +73,7 @@ def check_host_outputs(kernel: Kernel, inputs: Sequence[Array], given: Sequence[
 
 
 def store(kernel: Kernel, results: Sequence[Array], given: Sequence[Array]) -> None:
-    """Copy results to the arrays of ``out=``; none if one of them has another dtype or shape. Raises :class:`OutputError`."""
+    """Copy results to the arrays of ``out=``; copies nothing if one of them has another dtype or shape. Raises :class:`OutputError`."""
     for index, (param, result, target) in enumerate(zip(kernel.outputs, results, given, strict=True)):
         if target.dtype != result.dtype:
             raise OutputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has dtype {param.dtype}, the array {target.dtype}")

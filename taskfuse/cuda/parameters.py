@@ -39,12 +39,12 @@ def fill(
     symbols: Mapping[str, int],
     order: Sequence[str],
 ) -> None:
-    """Give a plan its parameters: their bytes where they do not change, their places where they do.
+    """Set a plan's parameters: the bytes of constant ones, the positions of the others.
 
     Args:
         views: the tensor arguments by name.
         symbols: the values of the extents.
-        order: the names of the arrays given, inputs then outputs.
+        order: the names of the given arrays, inputs then outputs.
     """
     source = plan.source
     maps = {p.name: p for p in source.kernel.params if isinstance(p, TensorMapParam)}
@@ -116,7 +116,7 @@ def _workspace(kind: Framework, device: int, spaces: Sequence[tuple[int, Workspa
 
 
 def divisor_bytes(value: int) -> bytes:
-    """A divisor as :class:`~taskfuse.cuda.signature.DivisorArgument` says. That of an empty extent, by which nothing is divided, counts 1."""
+    """The bytes of a divisor, see :class:`~taskfuse.cuda.signature.DivisorArgument`. An extent of 0, by which nothing is divided, is encoded as 1."""
     value = max(value, 1)
     shift = (value - 1).bit_length()
     return struct.pack("<3I", value, ((1 << 32) * ((1 << shift) - value)) // value + 1, shift)

@@ -23,7 +23,7 @@ from taskfuse.reports.resources import LaunchShape
 NEW_ARRAY = 1 << 20  # stands for the address of an array that the call will make: aligned like one
 
 Admit = Callable[[Mapping[str, int]], None]
-"""Called with the values of the extents; raises if the kernel is not to be launched with them."""
+"""Called with the values of the extents; raises if the kernel must not be launched with them."""
 
 
 class Planner:
@@ -32,7 +32,7 @@ class Planner:
     Args:
         interface: that of a verified kernel.
         code: its texts, compiled.
-        admit: asked before a plan is made, with the values of the extents.
+        admit: called before a plan is made, with the values of the extents.
     """
 
     def __init__(self, interface: KernelInterface, driver: Driver, code: Code, admit: Admit | None = None) -> None:
@@ -58,9 +58,9 @@ class Planner:
             integers: the integer arguments, by name.
 
         Raises:
-            InputError, OutputError: an array that does not fit its parameter.
-            LaunchError: the GPU cannot run the kernel so.
-            UnsupportedError, CudaCompileError, CudaError: its text cannot be made, compiled or loaded.
+            InputError, OutputError: an array does not fit its parameter.
+            LaunchError: the GPU cannot run the kernel with these arguments.
+            UnsupportedError, CudaCompileError, CudaError: its text cannot be emitted, compiled or loaded.
         """
         views = self._check_inputs(inputs, device)
         try:

@@ -1,7 +1,7 @@
 """Constant ranges of integer expressions, which decide between 32 and 64 bits, and between C's division and Python's.
 
 Intervals (:mod:`taskfuse.ir.scalar.intervals`) of the expression as it is written, intermediate values included, under the ranges of its symbols and without
-the guards around it: a guarded index is computed only where its guard holds, so the range found is never too small.
+the guards around it: a guarded index is computed only where its guard holds, so the range is conservative.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ Range = tuple[int, int]
 
 INT32: Range = (-(2**31), 2**31 - 1)
 UNKNOWN = 2**62
-"""Where nothing is known of an integer, its magnitude is at most this: nothing that a GPU addresses is larger."""
+"""The magnitude of an unknown integer is at most this: no address of a GPU is larger."""
 INT64: Range = (1 - UNKNOWN, UNKNOWN - 1)
-"""Integers that are computed in 64 bits: one bit less, for sums on the way."""
+"""Range of integers that are computed in 64 bits: one bit less, for intermediate sums."""
 
 
 class IntegerRanges:
@@ -77,7 +77,7 @@ class IntegerRanges:
         return -UNKNOWN if lo is None else max(lo, -UNKNOWN), UNKNOWN if hi is None else min(hi, UNKNOWN)
 
     def fits(self, e: Expr) -> bool:
-        """True if ``e`` and every value on the way to it are within the limits: 32-bit integers, unless said otherwise."""
+        """True if ``e`` and its intermediate values are within the limits, by default those of 32-bit integers."""
         found = self._fits.get(e)
         if found is None:
             found = self._fits[e] = self._fit(e) or self._divides_by_zero(e)
@@ -155,7 +155,7 @@ def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
 
 
 def dense(kernel: Kernel) -> Variant:
-    """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
+    """The variant for tensors without gaps whose integers fit 32 bits, if such a variant is possible; a kernel of known shapes has no other."""
     return Variant(tuple(ArgumentLayout.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
 
 

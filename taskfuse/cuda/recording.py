@@ -1,4 +1,4 @@
-"""Recordings: which launches a call of any executable makes, so that calls after it can make the same ones with other addresses."""
+"""Recordings: the launches of a call of any executable, so that later calls can repeat them with other addresses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class RecordedLaunch(NamedTuple):
 
     Attributes:
         launcher: the :class:`~taskfuse.cuda.launch.Launcher`, whose module imports this one.
-        plan: what was launched.
-        addresses: of its arrays, inputs then outputs.
+        plan: the launch plan.
+        addresses: addresses of its arrays, inputs then outputs.
     """
 
     launcher: Any
@@ -25,7 +25,7 @@ class RecordedLaunch(NamedTuple):
 
 
 active: dict[int, list[RecordedLaunch]] = {}
-"""The recordings under way, by thread: empty but for the few calls that are recorded, so that a launch only asks whether it is empty."""
+"""The active recordings, by thread: empty except during the few calls that are recorded, so that a launch only tests whether it is empty."""
 
 
 @contextmanager

@@ -16,7 +16,7 @@ _USED = re.compile(r"Used (\d+) registers(.*)")
 
 
 def parse_resources(log: str, name: str) -> Resources | None:
-    """What ``log`` says of kernel ``name`` and of the functions that it calls; ``None`` if it says nothing in a form that is known.
+    """The resources that ``log`` reports for kernel ``name`` and the functions that it calls; ``None`` if the form of the log is unknown.
 
     The form is that of NVRTC 13.0 to 13.5::
 
@@ -25,7 +25,7 @@ def parse_resources(log: str, name: str) -> Resources | None:
         ptxas         .     32 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
         ptxas info    : Used 18 registers, used 1 barriers, 32 bytes cumulative stack size, 40 bytes smem
 
-    Numbers that are zero are left out of the last line. Functions that are called and not inlined follow, each with its properties.
+    The last line omits numbers that are zero. Called functions that are not inlined follow, each with its properties.
     """
     start = log.find(f"Compiling entry function '{name}' ")
     if start < 0:
@@ -63,9 +63,9 @@ class Diagnostic(NamedTuple):
     """A diagnostic of the machine code of a kernel.
 
     Attributes:
-        text: what it is.
-        help: what to do about it; empty where nothing is known.
-        of_registers: they are not as the kernel says: they spill, ``wgmma`` waits for its registers, ``setmaxnreg`` is ignored.
+        text: the message.
+        help: what to do about it; empty if nothing is known.
+        of_registers: the register budget is broken: registers spill, ``wgmma`` waits for its registers, ``setmaxnreg`` is ignored.
     """
 
     text: str
@@ -77,7 +77,7 @@ class Diagnostic(NamedTuple):
 
 
 def diagnostics(log: str, resources: Resources | None) -> tuple[Diagnostic, ...]:
-    """What ptxas complains about in ``log``: spilled registers, ``wgmma`` that runs serialized, ``setmaxnreg`` that is ignored, whatever else it warns of."""
+    """The complaints of ptxas in ``log``: spilled registers, serialized ``wgmma``, ignored ``setmaxnreg``, and other warnings."""
     found: dict[Diagnostic, None] = {}  # a set in order: ptxas says some things once for each place
     if resources is not None and resources.spill_stores + resources.spill_loads > 0:
         spills = f"{resources.spill_stores} bytes stored, {resources.spill_loads} loaded in the code of a thread"
@@ -97,7 +97,7 @@ def diagnostics(log: str, resources: Resources | None) -> tuple[Diagnostic, ...]
 
 
 def occupancy(resources: Resources, threads: int, shared: int, arch: str) -> int:
-    """Blocks that are resident on one multiprocessor at once; 0 if not even one fits.
+    """Resident blocks of one multiprocessor; 0 if not even one fits.
 
     Args:
         resources: of the compiled kernel.
@@ -106,7 +106,7 @@ def occupancy(resources: Resources, threads: int, shared: int, arch: str) -> int
         arch: architecture: ``sm_90a``.
 
     Raises:
-        UnsupportedError: no limits are known for ``arch``.
+        UnsupportedError: the limits of ``arch`` are unknown.
     """
     machine = LIMITS[capability(arch)]
     if not 0 < threads <= MAX_THREADS:

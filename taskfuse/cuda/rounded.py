@@ -1,4 +1,4 @@
-"""Registers of float32 whose values are rounded to 16 bits, and read by nothing else."""
+"""Registers of float32 that are only read by conversions to 16 bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskfuse.kir.walk import accesses, walk
 
 
 def rounded_registers(kernel: Kernel) -> frozenset[str]:
-    """The names of these buffers: what computes them may leave out the bits that the conversion drops."""
+    """The names of these buffers: their producers need not compute the bits that the conversion drops."""
     dtypes = {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in kernel.buffers}
     found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
     for stmt in walk(kernel):
@@ -22,7 +22,7 @@ def rounded_registers(kernel: Kernel) -> frozenset[str]:
 
 
 def is_short(dtype: DType) -> bool:
-    """Whether it is a float of 16 bits."""
+    """True for a 16-bit float."""
     return dtype.is_float and dtype.bits == 16
 
 

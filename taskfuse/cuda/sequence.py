@@ -1,8 +1,8 @@
 """Sequences: several kernels that run in order, as one call, with the tensors between them in one allocation.
 
-What a call of several kernels does is the same for all arguments of one signature: which plan each kernel has, and where its arrays lie: at the address of an
-argument or of a result, or at an offset in the memory of an intermediate result. A sequence is worked out from the arrays of one call that went the long way;
-after that a call probes its arguments, allocates, fills in what is elsewhere than in the call before, and launches.
+All calls with arguments of one signature do the same: each kernel has one launch plan, and each of its arrays is at the address of an
+argument or of a result, or at an offset in the memory of an intermediate result. A route is derived from the arrays of one call that took the general path;
+later calls probe their arguments, allocate, fill in the changed addresses, and launch.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from taskfuse.dtypes import uint8
 from taskfuse.errors import TaskfuseError
 
 ALIGNMENT: Final = 256
-"""Of what goes between, in bytes: that of an allocation, as far as kernels may depend on it."""
+"""Alignment of intermediate tensors in bytes: that of an allocation, as far as kernels may depend on it."""
 MOST: Final = 256
-"""Signatures that are remembered."""
+"""The most signatures that are kept."""
 
 Place = tuple[int, int]
-"""Where an array lies: which of the addresses of a call, and bytes from there. The addresses: of the arguments, of the results, of what goes between."""
+"""The place of an array: which address of a call, and an offset in bytes. Addresses: of the arguments, of the results, of the intermediate memory."""
 
 
 class SequencedKernel(NamedTuple):
-    """A kernel of a sequence, by name: what launches it, what it takes and what it makes."""
+    """A kernel of a sequence, by name: its launcher, its arguments and its results."""
 
     launcher: Launcher
     arguments: tuple[str, ...]
@@ -38,14 +38,14 @@ class SequencedKernel(NamedTuple):
 
 
 class Launches:
-    """The launches of one call, in frames of their own, with what the last call filled in. One call at a time has it.
+    """The launches of one call, in their own frames, with the addresses of the last call. One call at a time owns it.
 
     Args:
-        kernels: of each: what launches it, its plan, the places of its arrays.
-        count: of the addresses of a call.
+        kernels: the launcher, the plan and the places of the arrays of each kernel.
+        count: number of addresses of a call.
 
     Attributes:
-        calls: one for each kernel, in their order: it launches, and gives the driver's result.
+        calls: one function per kernel, in order: it launches, and returns the driver's result.
     """
 
     __slots__ = ("_addresses", "_frames", "_maps", "_stream", "_words", "calls")
@@ -73,7 +73,7 @@ class Launches:
             self.calls.append(frame.launch)
 
     def fill(self, addresses: list[int], stream: int) -> None:
-        """Have the launches be those of a call. Raises :class:`CudaError`; then they are of no further use."""
+        """Set the addresses to those of a call. Raises :class:`CudaError`; the launches are unusable afterwards."""
         if stream != self._stream:
             for found in self._frames:
                 if found is not None:
@@ -89,7 +89,7 @@ class Launches:
             self._addresses = addresses
 
     def again(self, number: int, status: int) -> None:
-        """A launch that failed. Raises :class:`CudaError` if it fails again."""
+        """Repeat a launch that failed. Raises :class:`CudaError` if it fails again."""
         found = self._frames[number]
         assert found is not None
         launcher, plan, frame = found
@@ -101,15 +101,15 @@ class Launches:
 
 
 class Route(NamedTuple):
-    """What calls of one signature do.
+    """The launches of calls of one signature.
 
     Attributes:
-        kernels: of each: what launches it, its plan, the places of its arrays.
-        free: launches that no call has.
-        makers: of the results; none if they are given.
-        memory: makes what goes between; ``None``: nothing does.
-        apart: which results given may not lie near which other arrays (:attr:`taskfuse.cuda.launch_plan.LaunchPlan.apart`).
-        guarded: whether a call must find out first that the context of its GPU is the current one.
+        kernels: the launcher, the plan and the places of the arrays of each kernel.
+        free: launches that no call owns.
+        makers: the makers of the results; empty if they are given.
+        memory: makes the intermediate memory; ``None``: there are no intermediate tensors.
+        apart: the distances between given results and other arrays at which they overlap (:attr:`taskfuse.cuda.launch_plan.LaunchPlan.apart`).
+        guarded: whether a call must check first that the context of its GPU is current.
         driver: the driver.
     """
 
@@ -122,7 +122,7 @@ class Route(NamedTuple):
     driver: Driver
 
     def run(self, addresses: list[int], given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        """Launch. ``None``: a result given overlaps another array, or another GPU is the current one."""
+        """Launch. Returns ``None`` if a given result overlaps another array, or another GPU is current."""
         for position, other, least, most in self.apart:
             if least < addresses[position] - addresses[other] < most:
                 return None
@@ -160,7 +160,7 @@ class Routes:
     Args:
         kinds: the frameworks of this process.
         stages: the kernels.
-        arguments, outputs: names of what a call takes, and of what it gives back.
+        arguments, outputs: names of the arguments and of the results of a call.
         views: the tensor behind each view that a kernel takes.
     """
 
@@ -192,7 +192,7 @@ class Routes:
         return None if route is None else route.run(addresses, given)
 
     def learn(self, args: Sequence[Any], given: tuple[Any, ...] | None, values: Mapping[str, Any]) -> None:
-        """Work the route of a call out that has gone the long way.
+        """Derive the route of a call that took the general path.
 
         Args:
             values: all arrays of the call, by the names of tensors.

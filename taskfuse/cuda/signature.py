@@ -86,7 +86,7 @@ class Source:
 
     Attributes:
         name: name of the function (``extern "C"``).
-        text: the whole text; includes nothing.
+        text: the whole text; it includes no header.
         arguments: the function's parameters.
         shared_bytes: dynamic Shared memory of a block, in bytes.
         cooperative: all blocks must be resident at once (they wait for each other).

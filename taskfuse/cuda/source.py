@@ -1,6 +1,6 @@
 """Kernel IR to CUDA C++: declarations, signature, body.
 
-The text is made for one variant (:class:`~taskfuse.kir.variant.Variant`) and depends on nothing else; it includes no header and defines
+The text is made for one variant (:class:`~taskfuse.kir.variant.Variant`); it includes no header and defines
 only the helpers that it calls.
 """
 
@@ -72,11 +72,11 @@ def emit(
     """CUDA C++ of a verified kernel.
 
     Args:
-        variant: what the text assumes of its arguments; by default :func:`dense`.
+        variant: the assumptions about the arguments; by default :func:`dense`.
         fast_math: approximate functions, fused multiplications and additions.
         debug: waits are bounded and report (``taskfuse.cuda.debug``).
-        chaos: seed of random delays of every warp around its synchronization; ``None``: none.
-        locations: comments that say which line of the user's each statement comes from.
+        chaos: seed of random delays of every warp around its synchronization; ``None``: no delays.
+        locations: comments with the user's line of each statement.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.

@@ -1,7 +1,7 @@
-"""The files of taskfuse, as digests: what an entry on disk was made by, so that another state of the package does not find it.
+"""Digests of taskfuse's files, part of the keys of cache entries, so that another state of the package does not find them.
 
-A digest is the SHA-256 of the contents. To read them all costs more than a first call may, so it is kept on disk by a *glance*: the name, size and times of
-every file. Files that look as they did are as they were; files that look otherwise are read.
+A digest is the SHA-256 of the contents. Reading them all costs more than a first call may take, so digests are kept on disk by a *glance*: the name, size and
+times of every file. Files with an unchanged glance are assumed unchanged; others are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROOT: Final = str(Path(__file__).parents[1])
 _CHECKER: Final = ("check", "kir", "ir", "")
 """Packages that a proof depends on; the last is the root: dtypes, targets, errors."""
 _BESIDE: Final = ("__pycache__", "testing", "cli")
-"""Folders on which nothing that is kept depends."""
+"""Folders on which no cache entry depends."""
 
 
 class Sources(NamedTuple):
@@ -29,7 +29,7 @@ class Sources(NamedTuple):
 
     Attributes:
         all: of every module.
-        checker: of those that a proof depends on.
+        checker: of the modules that a proof depends on.
     """
 
     all: str
@@ -38,7 +38,7 @@ class Sources(NamedTuple):
 
 @cache
 def sources(settings: Options) -> Sources:
-    """The digests, as they were when this process first asked; from the folder of ``settings`` where the glance is known."""
+    """The digests at the first call of this process; from the folder of ``settings`` if it has the glance."""
     glance = hashlib.sha256("\0".join(("sources", VERSION, *_looks())).encode()).hexdigest()
     disk = folder(settings)
     content = None if disk is None else disk.get(glance)
@@ -53,7 +53,7 @@ def sources(settings: Options) -> Sources:
 
 
 def read() -> Sources:
-    """The digests, of the contents as they are."""
+    """The digests of the current contents."""
     all, checker = hashlib.sha256(), hashlib.sha256()
     for path in files():
         data = Path(path).read_bytes()

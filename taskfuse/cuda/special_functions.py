@@ -1,4 +1,4 @@
-"""Special functions of the device that CUDA lacks: the text of :mod:`taskfuse.ir.special_functions` in CUDA C++."""
+"""Special functions that CUDA lacks: :mod:`taskfuse.ir.special_functions` in CUDA C++."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def resources(
     fast_math: bool = False,
     debug: bool = False,
 ) -> KernelResources:
-    """What ``kernel`` takes; see :meth:`taskfuse.Kernel.resources`."""
+    """The resources of ``kernel``; see :meth:`taskfuse.Kernel.resources`."""
     made = source(kernel, variant, fast_math, debug)
     said = _binary(made, arch, fast_math).resources
     if said is None:
@@ -71,9 +71,10 @@ def resources(
 
 
 def check_target(source: Source, arch: str) -> None:
-    """
+    """Check that ``arch`` has the instructions of ``source``.
+
     Raises:
-        UnsupportedError: ``source`` needs instructions that ``arch`` does not have.
+        UnsupportedError: it lacks one.
     """
     found = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if found is None:
@@ -82,7 +83,7 @@ def check_target(source: Source, arch: str) -> None:
     needed = f"sm_{source.arch}a" if source.feature_arch else f"sm_{source.arch}"
     if number < source.arch or (source.feature_arch and arch != needed):
         what = f"kernel '{source.kernel.name}' on {arch}"
-        only = f"it has instructions of {needed}" + (" alone" if source.feature_arch else " and newer")
+        only = f"it has instructions of {needed}" + (" only" if source.feature_arch else " and newer")
         raise UnsupportedError(what=what, reason=only, help=f'use arch="{needed}"')
 
 
@@ -92,10 +93,10 @@ def _binary(source: Source, arch: str, fast_math: bool) -> Binary:
 
 
 def launch_shape(kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape:
-    """The launch shape for given values of the extents, those on which it does not depend left out or not; see :meth:`taskfuse.Kernel.launch_shape`.
+    """The launch shape for given values of the extents; those on which it does not depend may be left out; see :meth:`taskfuse.Kernel.launch_shape`.
 
     Raises:
-        LaunchError: an extent is missing or unknown, or its value breaks what the kernel declares of it.
+        LaunchError: an extent is missing or unknown, or its value breaks its declared facts.
     """
     check_extents(kernel, extents)
     shape = (*kernel.grid, *kernel.block, *kernel.cluster, source(kernel).shared_bytes)
@@ -109,7 +110,8 @@ def launch_shape(kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape:
 
 
 def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
-    """
+    """Check the names and values of extents.
+
     Raises:
         LaunchError: the kernel has no such extent, or its declaration excludes the value.
     """

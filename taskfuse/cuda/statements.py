@@ -1,4 +1,4 @@
-"""Statements of kernel IR in CUDA C++: the bodies of a kernel, control flow, computations; copies and synchronization have modules of their own."""
+"""Statements of kernel IR in CUDA C++: the bodies of a kernel, control flow, computations; copies and synchronization have their own modules."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, 
 from taskfuse.location import Location
 
 _NAMES: dict[type[Expr], str] = {FloorDiv: "quotient", Mod: "rest", Element: "element", UpperBound: "place"}
-"""Of variables for what a body begins with."""
+"""Variables of the expressions hoisted to the start of a body."""
 _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
-"""Before and after these a chaos build delays."""
+"""Statements before and after which a chaos build delays."""
 
 
 class StatementPrinter:
@@ -41,9 +41,9 @@ class StatementPrinter:
 
     Args:
         fast_math: approximate functions.
-        uniform: symbols whose values are the launch's.
-        chaos: seed of random delays around synchronization; ``None``: none.
-        locations: comments that say where statements come from.
+        uniform: symbols with launch-uniform values.
+        chaos: seed of random delays around synchronization; ``None``: no delays.
+        locations: comments with the locations of statements.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StatementPrinter:
         self._batches = 0  # of wgmmas that are closed above
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
-        """The statements of a body, the registers that live in it first."""
+        """The statements of a body, after the registers that it declares."""
         w = self._writer
         own = {buffer.name for buffer in self._declared.get(id(body), ())}
         for buffer in self._declared.get(id(body), ()):

@@ -27,7 +27,7 @@ class NamedStorage:
     Attributes:
         identifier: of its pointer, array or register.
         strides: identifiers of stride parameters, one per axis; ``None``: row-major. An empty identifier is a stride of 1.
-        own_rank: of a buffer by rank, the rank of the block itself.
+        own_rank: for a buffer by rank, the rank of the block itself.
     """
 
     identifier: str
@@ -87,7 +87,7 @@ def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) ->
 
 
 def joined(index: Sequence[Expr], shape: Sequence[Expr], facts: Callable[[], Facts]) -> list[tuple[Expr, Expr]]:
-    """Indices and extents of fewer axes with the same offsets: what one index was divided into lies in a row. ``x//N, x % N`` is ``x``."""
+    """Indices and extents of fewer axes with the same offsets: adjacent quotient and remainder of one index are merged. ``x//N, x % N`` becomes ``x``."""
     found: list[tuple[Expr, Expr]] = []
     for i, extent in zip(index, shape, strict=True):
         found.append((i, extent))
@@ -134,7 +134,7 @@ def declared_in(kernel: Kernel) -> dict[int, list[Buffer]]:
 
 
 def packed_in(kernel: Kernel) -> frozenset[str]:
-    """The Local arrays that are read as words of several elements: by vector copies, matrix instructions."""
+    """The Local arrays that are read as words of several elements, by vector copies or matrix instructions."""
     arrays = {b.name for b in kernel.buffers if b.shape and not MEDIA[b.memory].has_addresses}
     words = (access.buffer for stmt in walk(kernel) if not isinstance(stmt, Compute | Choose | Shuffle) for access in accesses(stmt)[1])
     return frozenset(arrays.intersection(words))
@@ -156,7 +156,7 @@ def elements(shape: Sequence[Expr]) -> Expr:
 
 
 def constant_elements(buffer: Buffer) -> int:
-    """The elements to declare of a Local buffer: C++ has no array of none."""
+    """The number of elements to declare for a Local buffer: at least 1, since C++ has no empty arrays."""
     count = elements(buffer.shape)
     assert isinstance(count, Const)
     return max(count.value, 1)

@@ -1,4 +1,4 @@
-"""Statements by which threads and asynchronous engines wait for each other: barriers, semaphores, queues, cursors."""
+"""Statements of synchronization in CUDA C++: barriers, semaphores, queues, cursors."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ _BITS = {8: MapType.UINT8, 16: MapType.UINT16, 32: MapType.UINT32, 64: MapType.U
 
 
 def map_type(dtype: DType) -> MapType:
-    """The type of a map of elements of ``dtype``: copies move bits, so that any type of the size does where there is no own one."""
+    """The element type of a map for ``dtype``: copies move bits, so a dtype without a type of its own uses one of the same size."""
     return _FLOATS.get(dtype) or _BITS[dtype.bits]
 
 
 def encode(driver: Driver, kernel: Kernel, param: TensorMapParam, view: ArrayView) -> bytes:
-    """The 128 bytes of the map ``param`` for the array ``view``. An empty array has a map of zeros, which no transfer may use.
+    """The 128 bytes of the map ``param`` for the array ``view``. The map of an empty array is zero, and no transfer may use it.
 
     Raises:
         LaunchError: TMA does not support the array's address, its strides, or the box.

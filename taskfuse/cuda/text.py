@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A device function of the emitted text. A kernel's text holds those that it calls, and no others.
+    """A device function of the emitted text. A kernel's text defines exactly those that it calls.
 
     Attributes:
         name: its name.
@@ -39,14 +39,14 @@ class HelperCall:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """An expression of CUDA C++ that may stand as an operand (an atom, a call, or in parentheses), and the helpers that it calls."""
+    """An expression of CUDA C++ that is a valid operand (an atom, a call, or in parentheses), and the helpers that it calls."""
 
     text: str
     helpers: frozenset[Helper] = frozenset()
 
 
 def closure(helpers: Iterable[Helper]) -> tuple[Helper, ...]:
-    """``helpers`` and all that they call, each after those that it calls, in an order that depends on names alone."""
+    """``helpers`` and all that they call, each after those that it calls, in an order that depends only on names."""
     found: dict[Helper, None] = {}
 
     def visit(helper: Helper) -> None:
@@ -61,7 +61,7 @@ def closure(helpers: Iterable[Helper]) -> tuple[Helper, ...]:
 
 
 def bare(text: str) -> str:
-    """``text`` without the parentheses around the whole."""
+    """``text`` without enclosing parentheses."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0
@@ -93,5 +93,5 @@ class Library:
         self.helpers: Mapping[str, Helper] = MappingProxyType(helpers)
 
     def called(self, text: str) -> frozenset[Helper]:
-        """The functions that ``text`` calls itself."""
+        """The functions that ``text`` calls directly."""
         return frozenset(self.helpers[name] for name in _CALL.findall(text) if name in self.helpers)

@@ -10,22 +10,22 @@ from typing import Any
 from taskfuse.cuda.arrays import kinds
 
 CALLS = 10
-"""Calls in a graph: the gap between two graphs counts a tenth."""
+"""Calls in a graph, over which the gap between two graphs is spread."""
 
 Call = Callable[..., Any]
-"""What takes arrays, ``out=`` and ``stream=``: an :class:`~taskfuse.runtime.executable.Executable`."""
+"""A callable with arrays, ``out=`` and ``stream=``: an :class:`~taskfuse.runtime.executable.Executable`."""
 
 
 def in_turn(calls: Sequence[Call], args: Sequence[Any], rounds: int = 20) -> list[float]:
     """Microseconds of one call of each of ``calls`` on ``args``: the median of ``rounds`` replays of a graph of 10.
 
-    Caches are warm, as they are where one kernel's output is the next one's input; what does not fit them is read from memory.
+    Caches are warm, as if each kernel's input were the previous one's output; data that exceed them are read from memory.
 
     Args:
-        args: arrays on one GPU, and run-time scalars. Outputs are allocated once per call, before anything is measured.
+        args: arrays on one GPU, and run-time scalars. Outputs are allocated once per call, before the measurement.
 
     Raises:
-        TaskfuseError: what a call raises; a call that allocates memory while it runs cannot be measured so.
+        TaskfuseError: an error of a call; a call that allocates memory while it runs cannot be measured this way.
     """
     driver = kinds().driver
     device = driver.device(kinds().device_of(args[0]))

@@ -47,7 +47,7 @@ _HELPERS = re.compile(
 
 
 class Identifiers:
-    """Gives every name of kernel IR an identifier of its own, as close to it as C++ allows."""
+    """Gives every name of kernel IR a unique identifier, as close to it as C++ allows."""
 
     def __init__(self) -> None:
         self._given: dict[str, str] = {}
@@ -65,7 +65,7 @@ class Identifiers:
         return found
 
     def function(self, name: str) -> str:
-        """The identifier of a kernel: no function of CUDA's has it."""
+        """The identifier of a kernel, different from all functions of CUDA."""
         return self.reserve(f"kernel_{name}" if _LIBRARY.fullmatch(name) else name)
 
     def __getitem__(self, name: str) -> str:
@@ -76,7 +76,7 @@ class Identifiers:
         return found
 
     def alias(self, name: str, identifier: str) -> str:
-        """The identifier of ``name``, as close to ``identifier`` as is free."""
+        """The identifier of ``name``: ``identifier``, or a similar free one."""
         if name not in self._given:
             self._given[name] = self.reserve(identifier)
         return self._given[name]
@@ -87,13 +87,13 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class TextScope:
-    """What holds where a statement stands.
+    """The state at a statement.
 
     Attributes:
         indices: prints the integers of this scope.
         path: labels of the branches around it.
         depth: nesting of the text.
-        cursors: cursors that are declared here.
+        cursors: declared cursors.
     """
 
     indices: Indices
@@ -108,11 +108,11 @@ class Writer:
     Args:
         places: every buffer and tensor argument.
         mbarriers: identifiers of the mbarrier arrays.
-        queues: of a queue, those of what the block has claimed and of the counter.
+        queues: for each queue, the identifiers of the block's claims and of the counter.
 
     Attributes:
         lines: the text.
-        helpers: what it calls.
+        helpers: the helpers that it calls.
     """
 
     def __init__(
@@ -141,11 +141,11 @@ class Writer:
         self.lines.append(INDENT * scope.depth + text)
 
     def unroll(self) -> None:
-        """The loop whose head comes next is unrolled."""
+        """Unroll the loop whose head comes next."""
         self.lines.append("#pragma unroll")
 
     def keep(self) -> None:
-        """The loop whose head comes next stays one."""
+        """Do not unroll the loop whose head comes next."""
         self.lines.append("#pragma unroll 1")
 
     def call(self, scope: TextScope, helper: Helper, *arguments: str, template: str = "") -> None:
@@ -154,7 +154,7 @@ class Writer:
         self.line(scope, f"{helper.name}{template}({', '.join(arguments)});")
 
     def use(self, fragment: Snippet) -> str:
-        """The text of a fragment, whose helpers the kernel then has."""
+        """The text of a snippet, whose helpers are added to the kernel."""
         self.helpers |= fragment.helpers
         return fragment.text
 
@@ -206,7 +206,7 @@ class Writer:
                 return self.use(convert(scope.indices.wide_text(value, Level.UNARY), int64, dtype))
 
     def store(self, out: Access, text: str, dtype: DType, scope: TextScope) -> None:
-        """A line that stores a value of ``dtype`` in an element, converted to the element's."""
+        """A line that stores a value of ``dtype`` in an element, converted to its dtype."""
         place = self.places[out.buffer]
         converted = convert(text, dtype, place.dtype, packed=out.buffer in self._packed)
         self.line(scope, f"{self.element(out, scope)} = {bare(self.use(converted))};")

@@ -30,7 +30,7 @@ def check_count(fusion: Fusion, given: int) -> None:
 
 
 def in_order(fusion: Fusion, given: Sequence[Argument], named: Mapping[str, Argument]) -> tuple[Argument, ...]:
-    """The arguments of a call by position: ``given``, then those passed by their names, as far as these are all.
+    """The arguments of a call by position: ``given``, then those passed by name.
 
     Raises :class:`FusionError` for a name that is not that of an argument after ``given``.
     """
@@ -38,7 +38,7 @@ def in_order(fusion: Fusion, given: Sequence[Argument], named: Mapping[str, Argu
     for name in named:
         if name not in names:
             help = f"the arguments are: {', '.join([*map(repr, (*fusion.inputs, *fusion.scalars)), *fusion.integers]) or 'none'}"
-            raise FusionError(fusion=fusion.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
+            raise FusionError(fusion=fusion.name, reason=f"'{name}' is not one of the remaining arguments", help=help, location=caller())
     return (*given, *(named[name] for name in names)) if named and len(named) == len(names) else (*given,)
 
 
@@ -61,10 +61,10 @@ def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], integers: S
 def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]], integers: Sequence[object] = ()) -> dict[str, int]:
     """The values of the symbolic dimensions: those of ``fusion.integers``, and those that follow from the shapes of the inputs.
 
-    An extent that is a symbol gives its value; any other that is linear in its one unknown symbol is solved for it. What is left is checked.
+    An extent that is a symbol determines its value; any other that is linear in a single unknown symbol is solved for it. The remaining extents are checked.
 
     Raises:
-        InputError: if a rank is wrong, an extent is not what the fusion says, an argument is not an integer, or a value breaks the facts of its dimension.
+        InputError: if a rank is wrong, an extent differs from the fusion's, an argument is not an integer, or a value breaks the facts of its dimension.
         FusionError: if the inputs leave a dimension undetermined.
     """
     first = len(fusion.inputs) + len(fusion.scalars)
@@ -92,7 +92,7 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]], integers: Seque
         for name in unknown:
             solved = solve_extent(extent, name, bound, size)
             if solved is None:
-                raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which is never {size}")
+                raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which cannot be {size}")
             bound[name] = solved
             source[name], position_of[name] = f"dimension {d} of {tv.name}", position
             if name in fusion.dims and not fusion.dims[name].admits(solved, {}):
@@ -151,7 +151,7 @@ def _value(extent: Expr, bound: Mapping[str, int]) -> int:
 
 
 def is_solvable(extent: Expr, bound: Mapping[str, int]) -> bool:
-    """True for an extent without an unknown, and for one that is linear in its only unknown: others may have several solutions."""
+    """True for an extent without an unknown, and for one that is linear in a single unknown: others may have several solutions."""
     unknown = extent.free - bound.keys()
     if isinstance(extent, Sym) or not unknown:
         return True
@@ -165,7 +165,7 @@ def is_solvable(extent: Expr, bound: Mapping[str, int]) -> bool:
 
 
 def solve_extent(extent: Expr, name: str, bound: Mapping[str, int], size: int) -> int | None:
-    """The nonnegative value of ``name`` for which ``extent``, which is solvable (:func:`is_solvable`), is ``size``; ``None`` if no value is."""
+    """The nonnegative value of ``name`` for which ``extent``, which is solvable (:func:`is_solvable`), is ``size``; ``None`` if there is none."""
     at_zero = _value(extent, {**bound, name: 0})
     slope = _value(extent, {**bound, name: 1}) - at_zero
     if slope == 0:

@@ -40,7 +40,7 @@ def assign(fusion: Fusion) -> dict[TensorView, Task]:
 
 
 def places(fusion: Fusion) -> dict[TensorView, Task]:
-    """The task of each tensor; where unclaimed tensors have none by law, of those that are claimed."""
+    """The task of each tensor; if the laws determine no task for unclaimed tensors, only of the claimed ones."""
     try:
         return assign(fusion)
     except TaskError:

@@ -19,10 +19,10 @@ from taskfuse.ir.types import ParallelType
 
 
 class Completion(Enum):
-    """When an atom's effect is done.
+    """When an atom's effect is complete.
 
-    IMMEDIATE: at once. FIFO: when the thread has waited for its batch. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the thread
-    that issued it has waited for it, or when an arrival of the thread that waits for it has been counted at a barrier.
+    IMMEDIATE: at once. FIFO: when the thread has waited for its batch. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the issuing thread
+    has waited for it, or when its arrival has been counted at a barrier for which a thread waits.
     """
 
     IMMEDIATE = "immediate"
@@ -34,9 +34,9 @@ class Completion(Enum):
 class Bounds(Enum):
     """How an atom handles elements out of bounds.
 
-    PREDICATE: nothing, so it needs one. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; what lies outside the
-    tensor is read by nobody, and along a reduced axis its operands must be filled with what adds nothing. ZERO: its elements are all inside or
-    all outside, and outside it writes zeros where storage has room for them.
+    PREDICATE: it does not, so it needs a predicate. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; results outside the
+    tensor are never read, and along a reduced axis its operands must be padded with neutral elements. ZERO: its elements are all inside or
+    all outside, and outside it writes zeros if storage has room for them.
     """
 
     PREDICATE = "predicate"
@@ -62,7 +62,7 @@ class Instruction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """What a tensor-core atom computes: a reduction of ``body`` by ``combine``, along its last axis."""
+    """The computation of a tensor-core atom: a reduction of ``body`` by ``combine``, along its last axis."""
 
     combine: Combine
     body: Elementwise
@@ -74,22 +74,22 @@ class Atom:
 
     Attributes:
         name: printed name.
-        instruction: what executes it.
+        instruction: its instruction family.
         axes: the least and the greatest number of axes that the atom covers.
         binds: the parallel type that the covered axes get; ``None`` if it covers no axis.
-        lanes: threads that execute it together: 1, 32 or 128. More than one are the innermost digit of TIDx.
+        lanes: threads that execute it together: 1, 32 or 128. If more than one, they are the innermost digit of TIDx.
         max_bytes: the most bytes of one access.
         power_of_two: the covered extents must be powers of two.
-        completion: when its effect is done.
-        bounds: what it does out of bounds.
-        copies_only: the definition must be a plain copy; where it fills with zeros, it may also be a part of a tensor with zeros around it.
+        completion: when its effect is complete.
+        bounds: its behavior out of bounds.
+        copies_only: the definition must be a plain copy; if it fills with zeros, it may also be a part of a tensor with zeros around it.
         is_async: it reads and writes Shared memory through the asynchronous proxy.
         tile: the extents of the covered axes, if the instruction fixes them.
-        shape: the row of matrix instructions that it is one of (:mod:`taskfuse.ir.matrix_instructions`).
-        contraction: what it computes; ``None``: an elementwise function. Its last axis is a reduction axis.
-        spreads: its result lies in the registers of its lanes as tensor cores hold a matrix: the last two axes of the allocation domain are
-            spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
-        gathers: it takes operands from registers that hold them in such a layout (:mod:`taskfuse.lowering.fragments`).
+        shape: its row of matrix instructions (:mod:`taskfuse.ir.matrix_instructions`).
+        contraction: its contraction; ``None``: an elementwise function. Its last axis is a reduction axis.
+        spreads: its result is in the registers of its lanes as tensor cores hold a matrix: the last two axes of the allocation domain are
+            distributed over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
+        gathers: it takes operands from registers in such a layout (:mod:`taskfuse.lowering.fragments`).
         sets_first: the first step of a reduction can set the accumulators instead of adding to them.
         min_bytes: the fewest bytes of one access.
         multicast: one copy writes the same elements into the Shared memory of several blocks of a cluster.
@@ -117,7 +117,7 @@ class Atom:
 
     @property
     def units(self) -> int:
-        """Parts of a warp that execute it side by side, each on a tile of its own: 1, or 4 quad pairs."""
+        """Parts of a warp that execute it side by side, each on its own tile: 1, or 4 quad pairs."""
         return 1 if self.shape is None else self.shape.units
 
     @property
@@ -167,10 +167,11 @@ def wgmma(m: int, n: int, k: int) -> Atom:
         k: as many bytes of an operand's dtype as the table has.
 
     Raises:
-        ValueError: there is no such instruction.
+        ValueError: the instruction does not exist.
     """
     if not exists(Family.WGMMA, m, n, k):
-        raise ValueError(f"there is no wgmma m{m}n{n}k{k}: m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k {spans(shapes(Family.WGMMA))}")
+        allowed = f"m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k {spans(shapes(Family.WGMMA))} of an operand"
+        raise ValueError(f"wgmma({m!r}, {n!r}, {k!r}): no such instruction; {allowed}")
     return Atom(
         f"wgmma_m{m}n{n}k{k}",
         Instruction.WGMMA,
@@ -212,9 +213,13 @@ def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | O
     """
     layouts = None if a is None or b is None else (OperandLayout(a), OperandLayout(b))
     if (a is None) is not (b is None) or not exists(Family.MMA, m, n, k, layouts):
+        allowed = f"m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(_MMA)} of an operand"
         if m == QUAD_PAIR_ROWS:
-            raise ValueError(f"there is no mma m{m}n{n}k{k} of layouts {a}, {b}: m8n8k4 takes two of 'row' and 'col'")
-        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(_MMA)}")
+            allowed = "m8n8k4 takes 'row' or 'col' as a and as b, or neither"
+        elif a is not None or b is not None:
+            allowed = "m8n8k4 alone takes layouts"
+        given = "" if a is None and b is None else f", {a!r}, {b!r}"
+        raise ValueError(f"mma({m!r}, {n!r}, {k!r}{given}): no such instruction; {allowed}")
     shape = shape_of(Family.MMA, m, layouts)
     return Atom(
         f"mma_m{m}n{n}k{k}" + ("" if layouts is None else f"_{layouts[0].value}_{layouts[1].value}"),

@@ -1,8 +1,8 @@
 """Axes (IterDomains) and the transforms that make new axes from old ones.
 
 A tensor's *root* axes are the iteration space of the op that makes it. Transforms lead from root axes to loop axes (and to allocation
-axes). Each transform knows both directions: ``backward`` gives the indices of its inputs from those of its outputs (how a loop finds
-the element), ``forward`` the indices of its outputs from those of its inputs (how an element finds its place in memory).
+axes). Each transform has two directions: ``backward`` computes the indices of its inputs from those of its outputs (which element a loop
+accesses), ``forward`` the indices of its outputs from those of its inputs (where an element is in memory).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Resize:
 
 WORK = "w"
 CLAIMED = "claimed"
-"""In the map of an axis of blocks: which index a block takes is not known before it claims an item of work."""
+"""The map of an axis of blocks whose index a block knows only after claiming an item of work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,7 +184,7 @@ class Rasterize:
 
     @property
     def has_holes(self) -> bool:
-        """True unless there are as many work items as tiles, so that each is one."""
+        """False if the numbers of work items and of tiles are equal, so that each item has a tile."""
         return self.result.extent is not prod(s.extent for s in self.sources)
 
     def backward(self, outputs: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -192,7 +192,7 @@ class Rasterize:
 
 
 def claimed_index(extent: Expr) -> Expr:
-    """The map of an axis whose indices blocks claim: one for one, but nothing else is known of it."""
+    """The map of an axis whose indices blocks claim: a bijection that is not known otherwise."""
     return (sym(WORK) + sym(CLAIMED)) % extent
 
 

@@ -47,7 +47,7 @@ class PaddedOrder(TileOrder, Protocol):
     """An order with items that have no tile."""
 
     def items(self, extents: Sequence[Expr]) -> Expr:
-        """How many there are, from the axes' extents."""
+        """The number of items, from the axes' extents."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The table of the functions that reductions and scans combine with."""
+"""The table of the combining functions of reductions and scans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskfuse.ir.elementwise_function import Elementwise
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Combine:
-    """One row: an associative and commutative function that reductions combine with.
+    """One row: an associative and commutative function of reductions.
 
     Attributes:
         name: name of the row, that of ``op``.
@@ -73,17 +73,17 @@ ATOMIC: dict[str, tuple[DType, ...]] = {
     "bitwise_or": (int32, uint32, int64, uint64),
     "bitwise_xor": (int32, uint32, int64, uint64),
 }
-"""What sm_80 combines with an element in Global memory in one step (PTX ISA, "red"): dtypes by function.
+"""The functions that sm_80 combines atomically with an element in Global memory (PTX ISA, "red"), with their dtypes.
 
-Floats of 16 bits are not among them: each step would round, so they are summed in float32.
+Floats of 16 bits are absent: each step would round, so they are summed in float32.
 """
 
 
 def is_atomic(combine: Combine, dtype: DType) -> bool:
-    """True if an element in Global memory is combined in one step."""
+    """True if an element in Global memory can be combined atomically."""
     return dtype in ATOMIC.get(combine.name, ())
 
 
 def depends_on_order(combine: Combine, dtype: DType) -> bool:
-    """True if the order in which elements are combined shows in the result: each step of a sum or product of floats rounds."""
+    """True if the result depends on the order in which elements are combined: each step of a sum or product of floats rounds."""
     return dtype.is_float and combine.name in ("add", "mul", "logaddexp")

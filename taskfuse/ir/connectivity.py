@@ -1,6 +1,6 @@
 """Cycles, connected components and orders of directed graphs, given as mappings from a node to its successors.
 
-A result depends on the order of the mapping and of the successors alone, so that a message names the same nodes in every run.
+A result depends only on the order of the mapping and of the successors, so a message names the same nodes in every run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]
 
 
 def producers_first(nodes: Iterable[N], inputs: Callable[[N], Iterable[N]]) -> list[N]:
-    """All that ``nodes`` depend on, and they, each after its inputs, else in the order given; there is no cycle."""
+    """``nodes`` and all their dependencies, each after its inputs, otherwise in the given order; the graph has no cycle."""
     done: set[N] = set()
     order: list[N] = []
     for start in nodes:

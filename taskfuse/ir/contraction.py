@@ -1,7 +1,7 @@
 """Contractions: reductions of a function of two tensors, classified by the axes of each.
 
-A matrix product is one whose function is a product and whose combining function is a sum; but which axes are its rows and columns follows from the
-op maps alone, and holds for any functions. A tensor *has* an axis if the index at which it is read depends on it.
+A matrix product is a contraction with products as terms that are combined by a sum; its rows and columns follow from the
+op maps alone, for any functions. A tensor *has* an axis if the index at which it is read depends on the axis.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Factors:
 
     @property
     def make_a_matrix(self) -> bool:
-        """True if there are rows and columns, and both factors have all that is reduced."""
+        """True if there are rows and columns, and both factors have all reduced axes."""
         return bool(self.rows and self.columns) and self.shared.issuperset(self.summed)
 
     def as_matrices(self, result: TensorView, n: int | None = None, *, in_boxes: bool = False) -> MatrixAxes:
-        """The contraction as a matrix product, ``a`` with the rows: of rows, columns and reduced axes the last are m, n and k.
+        """The contraction as a matrix product, with the rows in ``a``: the last of the rows, of the columns and of the reduced axes are m, n and k.
 
         Args:
             n: the axis of the columns; by default the last of them.
-            in_boxes: a tile has rows along all axes of the rows, not along m alone.
+            in_boxes: a tile has rows along all axes of the rows, not only along m.
         """
         m, columns = max(self.rows), max(self.columns) if n is None else n
         *summed, k = self.summed
@@ -65,7 +65,7 @@ class Factors:
         return MatrixAxes(result, batch, m, columns, k, tuple(summed), rows)
 
     def swapped(self) -> Factors:
-        """The same, with the factors in the other order."""
+        """The contraction with its factors exchanged."""
         return replace(self, a=self.b, b=self.a, places=self.places[::-1], rows=self.columns, columns=self.rows)
 
 
@@ -74,10 +74,10 @@ class MatrixAxes:
     """A contraction as a matrix product: [m, k] times [k, n], for each element of the batch axes.
 
     Attributes:
-        result: the tensor that it makes.
+        result: the result tensor.
         batch, m, n, k: positions in the iteration space of ``result``.
-        summed: those of reduced axes beside k.
-        outer_rows: those of axes beside m, outside it, of which a tile of rows has a part, too: the rows of a tile are a box.
+        summed: the reduced axes besides k.
+        outer_rows: axes outside m of which a tile of rows has a part, too: the rows of a tile are a box.
     """
 
     result: TensorView

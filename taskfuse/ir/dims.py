@@ -14,7 +14,7 @@ from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
 MOST_RECENT, MOST_DERIVED = 32, 20_000
-"""Sets of extents whose facts a thread keeps, and how many facts were derived of all together: 50 MB."""
+"""The most sets of extents whose facts a thread keeps, and the most facts derived from all of them together: 50 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +59,25 @@ class Dim:
         return ", ".join(words)
 
     def most(self, others: Mapping[str, int]) -> int | None:
-        """The greatest value where the extents that the bound speaks of have these values; ``None``: there is none. An unknown one bounds nothing."""
+        """The greatest value for these values of the extents in the bound; ``None``: unbounded. An unknown extent bounds nothing."""
         if self.bound is None or not self.bound.free <= others.keys():
             return self.max
         found = int(evaluate(self.bound, others))
         return found if self.max is None else min(found, self.max)
 
     def admits(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> bool:
-        """True if it may have this value, given the values of other extents."""
+        """True if the value is allowed, given the values of other extents."""
         most = self.most(others)
         return value >= self.min and (most is None or value <= most) and value % self.multiple_of == 0
 
     def near(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> int:
-        """The least allowed value that is at least ``value``, or the greatest allowed value if there is none; a value that is not allowed if none is."""
+        """The least allowed value that is at least ``value``, or the greatest allowed value if there is none; if no value is allowed, one that is not."""
         found, most = -(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.most(others)
         return found if most is None else min(found, most // self.multiple_of * self.multiple_of)
 
     @property
     def positive(self) -> Dim:
-        """The facts about the extent where it is not 0; the same if it can be nothing else."""
+        """The facts about the extent if it is not 0; unchanged if it cannot be 0."""
         return replace(self, min=1) if self.min == 0 and self.near(1) > 0 else self
 
     def with_symbols(self, symbols: Mapping[str, Expr]) -> Dim:
@@ -101,8 +101,8 @@ _RECENT = _Recent()
 def facts_of(dims: Iterable[Dim]) -> Facts:
     """The facts about the symbols, for the simplifier.
 
-    A thread keeps those of the last few sets of extents, so that a fusion that is lowered again, or another of the same extents, starts with what was
-    derived before. What is remembered says the same as what would be derived again: facts for which it might not are dropped, and too many of them.
+    A thread keeps those of the last few sets of extents, so that a later lowering with the same extents starts with the derived facts. Cached facts
+    equal those that would be derived again: circular families, and families that have grown too large, are dropped.
     """
     recent, extents = _RECENT.facts, tuple(dims)
     found = recent.pop(extents, None)
@@ -151,7 +151,7 @@ def nearest(dims: Iterable[Dim], wanted: Mapping[str, int]) -> dict[str, int] | 
 
 
 def with_facts(fusion: str, dims: Mapping[str, Dim], dim: Dim) -> Dim:
-    """The facts about a dimension of a fusion, given once more. Raises :class:`FusionError` if others are known, or its bound depends on itself."""
+    """The facts about a dimension of a fusion, when declared again. Raises :class:`FusionError` if they differ, or the bound depends on itself."""
     if dim.bound is not None:
         unknown = sorted(dim.bound.free - dims.keys() - {dim.name})
         if unknown:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from taskfuse.svg import Point
 
 GAP, DROP, MARGIN, HEAD = 18.0, 30.0, 12.0, 20.0
-"""Between boxes of a row; between rows; from a box to what is in it; for its title."""
+"""Distance between boxes of a row; between rows; between a box and its content; height of its title."""
 WIDEST = 1500.0
 """The greatest width of a row."""
 _CLEAR = 5.0  # between an edge and a box that it passes
@@ -24,9 +24,9 @@ class DrawnBox:
     """A box with boxes in it, or a leaf.
 
     Attributes:
-        width, height: given for a leaf (for any other: at least so much), else found.
+        width, height: given for a leaf; for any other box computed, with the given values as minimum.
         inside: the boxes in it, in the preferred order.
-        x, y: its top left corner; found.
+        x, y: its top left corner; computed.
     """
 
     width: float = 0.0
@@ -36,7 +36,7 @@ class DrawnBox:
     y: float = 0.0
 
     def leaves(self) -> Iterator[DrawnBox]:
-        """The boxes in this one (or itself) without boxes inside."""
+        """The leaves in this box, or the box itself."""
         if not self.inside:
             yield self
         for box in self.inside:
@@ -150,7 +150,7 @@ def _shift(box: DrawnBox, x: float, y: float) -> None:
 
 
 def route(start: Point, end: Point, obstacles: Iterable[DrawnBox]) -> list[Point]:
-    """The points of a curve from ``start`` down to ``end`` that goes around ``obstacles``, or through as few as it can."""
+    """The points of a curve from ``start`` down to ``end`` around ``obstacles``, crossing as few as possible."""
     between = [b for b in obstacles if b.y + b.height > start[1] + 1 and b.y < end[1] - 1]
     straight = [start, end]
     if end[1] < start[1] or not _hits(straight, between):

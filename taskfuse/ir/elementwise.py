@@ -200,7 +200,7 @@ _CLAMP = numbers(
 
 _ROWS = (
     # moving values
-    _unary("copy", _SAME, _copy, anywhere("{0}", moves=True), "``x`` in storage of its own.", modular=_copy, torch="clone", numpy="copy"),
+    _unary("copy", _SAME, _copy, anywhere("{0}", moves=True), "A copy of ``x`` in its own storage.", modular=_copy, torch="clone", numpy="copy"),
     _unary(
         "cast",
         DTypeRule.CAST,
@@ -497,7 +497,7 @@ _ROWS = (
         DTypeRule.BITS,
         _float_bits,
         floats("bits_of_float({0})", "bits_of_double({0})"),
-        "The bits of a float in IEEE 754, as uint64 of float64 and as uint32 of every narrower one, which is taken as float32; of any NaN those of one.",
+        "The IEEE 754 bits of ``x``: uint64 for float64, uint32 for narrower floats, which are converted to float32 first; all NaNs have the same bits.",
         torch="",
     ),
     _unary(
@@ -515,7 +515,7 @@ _ROWS = (
         _SHIFT,
         _philox,
         Spelling(signed="(({T})philox({0}, {1}, {2}))", unsigned="(({T})philox({0}, {1}, {2}))"),
-        "Word ``place % 4`` of Philox 4x32 with ten rounds, of a key of 64 bits and a counter whose halves are ``counter`` and ``place // 4``. For integers.",
+        "Word ``place % 4`` of Philox 4x32-10 for a 64-bit key and a counter with the halves ``counter`` and ``place // 4``. For integers.",
         torch="",
     ),
     Elementwise(

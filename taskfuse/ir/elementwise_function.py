@@ -49,7 +49,7 @@ class DTypeRule(Enum):
 
 
 FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""The rules of functions that take many instructions, such as exponentials, roots and quotients."""
+"""The rules of expensive functions, such as exponentials, roots and quotients."""
 FUNCTION_INSTRUCTIONS: Final = 16
 """Instructions of such a function; arithmetic takes one. An assumption."""
 
@@ -134,7 +134,7 @@ class Elementwise:
                 return True
 
     def result_dtype(self, dtype: DType) -> DType:
-        """The dtype of what ``function`` gives when it computes in ``dtype``."""
+        """The dtype of the result of ``function`` when it computes in ``dtype``."""
         match self.rule:
             case DTypeRule.BOOL | DTypeRule.LOGICAL:
                 return bool_

@@ -167,7 +167,7 @@ class _Reference:
         return result
 
     def updated(self, whole: Array, update: Update, place: Sequence[Expr]) -> Array:
-        """``whole`` combined with all points of an update, those of one element first with each other."""
+        """``whole`` combined with all points of an update; points of one element are combined with each other first."""
         array, dtype = self.tensors[update.output], update.output.dtype
         grid, inside = self.found(update, array.shape)
         here = np.broadcast_to(inside, array.shape)
@@ -189,7 +189,7 @@ class _Reference:
         return flat.reshape(whole.shape)
 
     def found(self, expr: Finder, space: tuple[int, ...]) -> tuple[dict[str, Any], Array]:
-        """The symbols of an op map with values, and for which points all values are inside their extents; they are 0 elsewhere."""
+        """The symbols of an op map with their values, and a mask of the points at which all values are inside their extents; elsewhere they are 0."""
         grid = self.grid(space)
         inside = np.ones((1,) * len(space), np.bool_)
         for k, (value, extent) in enumerate(zip(expr.operands[-len(expr.extents) :], expr.extents, strict=True)):
@@ -307,7 +307,7 @@ class _Reference:
     def regrouped(self, expr: Reduction, body: Array) -> tuple[Array, tuple[int, ...]]:
         """The body of a reduction whose logical axes come from its root by transforms, as [logical axes..., the rest], and the rest's axis.
 
-        Where fewer root points than elsewhere map to one logical point, the rest is filled with the neutral element.
+        Logical points with fewer root points are padded with the neutral element.
         """
         out = expr.output
         at: dict[Axis, Expr] = {a: iteration_symbol(k) for k, a in enumerate(out.root)}

@@ -2,8 +2,9 @@
 
 Every expression states its **op map**: its iteration space is the root domain of its output (result axes and, for a reduction, reduction
 axes), and each operand says which element of its tensor an iteration reads, as integer expressions over the iteration symbols
-``i0, i1, ...`` (one per root axis, in order). Lowering knows these maps and never asks which op it is. The maps that depend on data are
-those of :class:`Gather` and :class:`Update`: they also have symbols ``v0, v1, ...`` for values that they read.
+``i0, i1, ...`` (one per root axis, in order). Lowering uses these maps and never asks which op it is. Only the maps of :class:`Gather` and :class:`Update`
+depend on
+data: they also contain symbols ``v0, v1, ...`` for values that they read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 class Read:
     """The element of ``tensor`` at ``index`` (one expression per logical axis).
 
-    ``valid`` says for which iterations that element exists; it is not read elsewhere (only in :class:`FirstValid`).
+    ``valid`` says for which iterations that element exists; elsewhere it is not read (only in :class:`FirstValid`).
     """
 
     tensor: TensorView
@@ -153,8 +154,8 @@ class View:
 class Assemble:
     """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
 
-    Parts that are an :class:`Update` come last, after one part that is all of the output: each of their points is combined with the element at its place,
-    which has the symbols of its values, or with none where a value is outside. Several may have one place. All other parts have different places.
+    Parts that are an :class:`Update` come last, after one part that is the whole output: each of their points is combined with the element at its place,
+    which contains the symbols of its values, or with none if a value is outside. Several may have one place. All other parts have different places.
 
     Attributes:
         parts: reads of the parts, each at its own index symbols ``i0...``; elements that are not valid there belong to no element of the output.
@@ -173,9 +174,9 @@ class Assemble:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gather:
-    """``output[i...]`` = the element of a table at an index with values in it (``take``).
+    """``output[i...]`` = the element of a table at an index that contains values (``take``).
 
-    A value v counts from the end where it is negative: it means v + n of its extent n. Where a value is outside [-n, n) there is no element,
+    A negative value v counts from the end: it means v + n for its extent n. If a value is outside [-n, n), there is no element,
     and the output is 0.
 
     Attributes:
@@ -191,15 +192,15 @@ class Gather:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """``output[i...]`` = a value, on its way to the element of another tensor that data names: a part of an :class:`Assemble` (``scatter_add``).
+    """``output[i...]`` = a value, sent to an element of another tensor that data selects: a part of an :class:`Assemble` (``scatter_add``).
 
-    Its code combines the value with that element where it lies, in one step that no other comes between. Values mean what they mean in a :class:`Gather`;
-    where one is outside there is no such element, and nothing is done.
+    Its code combines the value atomically with that element in place. Values have the meaning of those of a :class:`Gather`;
+    if one is outside, there is no such element, and nothing is updated.
 
     Attributes:
         operands: the element that it is combined with, of the first part of the assembly, over ``i0, i1, ...`` and ``v0, v1, ...``; the value; then the
             integer that each ``v`` is.
-        extents: per ``v``, what it counts in.
+        extents: per ``v``, the extent that it indexes.
     """
 
     output: TensorView
@@ -236,10 +237,10 @@ class Scan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fold:
-    """``output[result axes]`` = the last of ``s = step(s, operands...)`` for each index of one axis, in order, from ``init`` on; in the output's dtype.
+    """``output[result axes]`` = the last state of ``s = step(s, operands...)`` for each index of one axis, in order, from ``init`` on; in the output's dtype.
 
-    The steps are those of one axis, the only one that is reduced. No two of them may change places: threads take parts of it only
-    where :mod:`taskfuse.schedule.split_fold` composes them.
+    The steps run along one axis, the only reduced one. No two of them may be exchanged: threads divide it only
+    after :mod:`taskfuse.schedule.split_fold` has composed them.
 
     Attributes:
         step: its first operand is the state.
@@ -257,7 +258,7 @@ class Fold:
 
 MathExpr = Pointwise | FirstValid | Reduction | View | Assemble | Gather | Update | Scan | Fold
 Finder = Gather | Update
-"""Expressions whose maps have symbols of values."""
+"""Expressions whose maps contain symbols of values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,7 +276,7 @@ class Written:
 
 
 def misplaced_factor(expr: Reduction) -> str | None:
-    """Why a sum cannot be rescaled as it says; ``None`` if it can."""
+    """Why a sum cannot be rescaled as declared; ``None`` if it can."""
     root, factor = expr.output.root, expr.operands[-1]
     if expr.combine.name != "add" or expr.init.value != 0:
         return "it is not a sum that starts at 0"
@@ -289,7 +290,7 @@ def misplaced_factor(expr: Reduction) -> str | None:
 
 
 def misplaced_end(expr: Reduction) -> str | None:
-    """Why the terms of a reduction cannot end as it says; ``None`` if they can."""
+    """Why the terms of a reduction cannot end as declared; ``None`` if they can."""
     root = expr.output.root
     positions = [k for k, _ in expr.ends]
     if positions != sorted(set(positions)) or not all(k in range(len(root)) and root[k].is_reduction for k in positions):
@@ -385,10 +386,10 @@ def map_exprs(expr: MathExpr) -> Iterator[Expr]:
 
 
 def at_point(operand: Operand, point: Mapping[str, Expr]) -> Operand:
-    """An operand at another point of the iteration space: what it reads, under which condition, and the value of an index.
+    """An operand at another point of the iteration space: its element, its condition, and the value of an index.
 
     Args:
-        point: what stands for the iteration symbols, by name.
+        point: replacements of the iteration symbols, by name.
     """
     match operand:
         case Read():
@@ -415,13 +416,13 @@ def rebuilt(
     index: Callable[[Expr], Expr] = _same_index,
     output: TensorView | None = None,
 ) -> MathExpr:
-    """``expr`` with other parts than its own.
+    """``expr`` with parts replaced.
 
     Args:
-        read: what is read instead.
-        leaf: what stands for an operand that reads no tensor.
-        index: what stands for the integer expressions outside the operands: places in an assembly, extents that values of a gather count in, ends of terms.
-        output: what it defines; ``None``: what ``expr`` does.
+        read: replaces a read.
+        leaf: replaces an operand that reads no tensor.
+        index: replaces the integer expressions outside the operands: places in an assembly, extents of a gather's values, ends of terms.
+        output: the new output; ``None``: the same.
     """
 
     def operand(o: Operand) -> Operand:

@@ -38,7 +38,7 @@ MATRIX_COUNTS = (1, 2, 4)
 class Digit:
     """A digit of a lane or register number: ``extent`` values, each step moving the element by ``row`` rows and ``column`` columns.
 
-    One of the lane that moves it by neither numbers the units: the groups of lanes of which each holds a matrix of its own.
+    A digit of the lane that moves the element by neither numbers the units: groups of lanes with one matrix each.
     """
 
     extent: int
@@ -53,13 +53,13 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """How a matrix lies in the registers of a warp, a warpgroup or each of several units of a warp: each element in exactly one.
+    """The layout of a matrix in the registers of a warp, a warpgroup or each of several units of a warp: each element is in exactly one.
 
     Attributes:
         shape: rows and columns.
         lanes: digits of the lane number (of the thread in its warp or warpgroup), most significant first.
         registers: digits of the register number, counted in elements, most significant first.
-        figure: where the PTX ISA shows it.
+        figure: its figure in the PTX ISA.
     """
 
     shape: tuple[int, int]
@@ -74,7 +74,7 @@ class Fragment:
 
     @property
     def units(self) -> int:
-        """Groups of lanes of which each holds a matrix of its own: 1, or the 4 quad pairs of a warp."""
+        """Groups of lanes with one matrix each: 1, or the 4 quad pairs of a warp."""
         return math.prod(d.extent for d in self.lanes if d.is_unit)
 
     @property
@@ -103,19 +103,19 @@ class Fragment:
         return self.position(lane, register)[1]
 
     def table(self) -> tuple[Ints, Ints]:
-        """Rows and columns, each ``[threads // units, count]``, of every register of every lane of a unit. Do not write to them."""
+        """Rows and columns, each ``[threads // units, count]``, of every register of every lane of a unit. Read-only."""
         return _table(self)
 
     def owners(self) -> tuple[Ints, Ints]:
-        """The inverse: lanes, as numbers in their unit, and registers, each of :attr:`shape`, that hold the elements. Do not write to them."""
+        """The inverse: lanes, as numbers in their unit, and registers, each of :attr:`shape`, that hold the elements. Read-only."""
         return _owners(self)
 
     def members(self) -> Ints:
-        """The lanes of each unit, ``[units, threads // units]``. Do not write to them."""
+        """The lanes of each unit, ``[units, threads // units]``. Read-only."""
         return _members(self)
 
     def steps(self) -> tuple[list[int], list[int]]:
-        """The steps of the digits along the rows and along the columns, largest first: what axes of rows and columns are split by."""
+        """The steps of the digits along the rows and along the columns, largest first: the factors by which the axes are split."""
         digits = (*self.lanes, *self.registers)
         return sorted((d.row for d in digits if d.row), reverse=True), sorted((d.column for d in digits if d.column), reverse=True)
 

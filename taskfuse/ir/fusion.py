@@ -40,7 +40,7 @@ _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
-    """One of the arrays that a call returns.
+    """An array that a call returns.
 
     Attributes:
         tensor: an output; or an input, whose array is returned.
@@ -184,7 +184,7 @@ class Fusion:
         return tv
 
     def written(self, tv: TensorView) -> Written | None:
-        """The first definition that ``tv`` had, which no later one replaces; of a tensor that was removed, too. ``None`` for an input."""
+        """The first definition of ``tv``, before scheduling calls replaced it, even of a tensor that was removed. ``None`` for an input."""
         return self._written.get(tv)
 
     def replaced_at(self, tv: TensorView) -> Location | None:
@@ -192,13 +192,13 @@ class Fusion:
         return self._replaced.get(tv)
 
     def set_written(self, tv: TensorView, written: Written, replaced: Location | None) -> None:
-        """Say how ``tv`` was defined first, and where that was replaced, in the fusion that this one is a copy of."""
+        """Record the first definition of ``tv``, and where it was replaced, from the fusion that this one is a copy of."""
         self._written[tv] = written
         if replaced is not None:
             self._replaced[tv] = replaced
 
     def restate(self) -> None:
-        """Let the definitions as they are be those that were written: for other math that the caller asked for, such as wider numbers."""
+        """Take the present definitions as the original ones: for other math that the caller asked for, such as wider numbers."""
         self._written = {tv: Written(expr, tv.root, tv.logical, tv.dtype) for tv, expr in self._definitions.items()}
         self._replaced.clear()
 
@@ -252,8 +252,8 @@ class Fusion:
                 the call.
 
         Raises:
-            FusionError: a tensor belongs to another fusion; the name is taken; the strides do not fit the shape, or let elements overlap; ``into`` is no
-                input nor a view of one, or has another shape or dtype; an input is returned that another result is written into.
+            FusionError: a tensor belongs to another fusion; the name is taken; the strides do not fit the shape, or let elements overlap; ``into`` is neither
+                an input nor a view of one, or has another shape or dtype; an input is returned that another result is written into.
         """
         made = [self._check_output(tv) for tv in tensors]
         for what, given in {"name": name, "strides": strides, "into": into}.items():
@@ -312,7 +312,7 @@ class Fusion:
             base = None if r.into is None else readers().base(self, r.into)
             if base is not None and any(base is returned.tensor for returned in (*self.results, added)):
                 reason = f"{base.name} is returned as it is, and {r.tensor.name} is written into its array"
-                help = f"return tf.copy({base.name}) for what it held before; the caller has the array with what it holds then"
+                help = f"return tf.copy({base.name}) for its old content; the caller has the array with the new one"
                 raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
 
     def rename(self, tv: TensorView, name: object) -> None:
@@ -459,7 +459,7 @@ class Fusion:
         self.residents = number
 
     def inline_at(self, tensors: Sequence[TensorView], position: int) -> None:
-        """Inline several tensors at once: each shares the ``position`` outermost loops with every reader, see :meth:`TensorView.inline_at`.
+        """Inline tensors together: each shares the ``position`` outermost loops with every reader, see :meth:`TensorView.inline_at`.
 
         Only the order with all of them inlined must exist.
         """

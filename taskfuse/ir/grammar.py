@@ -336,6 +336,6 @@ class _Grammar(FusionReader):
         self.position += 1
         if negative:
             if isinstance(value, bool):
-                raise token.error(f"'{token.text}' has no negative")
+                raise token.error(f"'{token.text}' cannot be negated")
             value = -value
         return Literal(value, self.dtype() if self.take(":") else dtype)

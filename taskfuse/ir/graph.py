@@ -21,9 +21,9 @@ def tensor_graph(fusion: Fusion) -> nx.DiGraph[str]:
     """The tensors and run-time scalars, by name, producers first; an edge from each to every tensor whose definition reads it.
 
     - The graph: ``name``.
-    - A node: ``kind`` (``"input"``, ``"scalar"``, ``"output"``, ``"intermediate"``), ``dtype``, ``shape`` (an ``int`` where an extent is constant, else
+    - A node: ``kind`` (``"input"``, ``"scalar"``, ``"output"``, ``"intermediate"``), ``dtype``, ``shape`` (an ``int`` for a constant extent, else
       text), ``bytes`` (``None`` unless all extents are constant), ``op`` (``None`` for arguments), ``is_view`` (it is a map without storage and code),
-      ``task`` (the name of the task that it is claimed for), ``location`` (the user's line).
+      ``task`` (the name of the task that claims it), ``location`` (the user's line).
     - An edge: ``positions`` among the operands, and for each ``maps``, the index that is read as text over the reader's iteration ``i0, i1, ...`` and, for a
       part of an assembly, its place in the result; and ``valid``, the condition under which that element exists (``None``: always).
     """
@@ -67,14 +67,14 @@ def tensor_graph(fusion: Fusion) -> nx.DiGraph[str]:
 
 
 def task_graph(fusion: Fusion) -> nx.DiGraph[str]:
-    """The tasks and groups, by name, outer ones first, the root included; an edge from each task to those that read what it computes.
+    """The tasks and groups, by name, outer ones first, the root included; an edge from each task to those that read its results.
 
-    Tensors that no task claims are in the tasks ``t0``, ``t0_1``, ... that lowering makes for them. Groups have no edges: ``parent`` says where a node is.
+    Tensors that no task claims are in the tasks ``t0``, ``t0_1``, ... that lowering makes for them. Groups have no edges; ``parent`` gives the nesting.
 
     - The graph: ``name`` of the fusion.
     - A node: ``type`` (``"task"``, ``"group"``), ``parent`` (``None`` for the root), ``registers`` (its budget; ``"chosen"``, ``None``), ``location``. A task
       has ``tensors``. A group has ``members``, ``kind`` (``"horizontal"``, ``"vertical"``, ...), ``parallel_type`` (``None``: in turn).
-    - An edge: ``tensors`` that are handed over; ``group``, the innermost around both tasks; ``is_channel``: both are in roles of that group.
+    - An edge: ``tensors`` that are passed; ``group``, the innermost around both tasks; ``is_channel``: both are in roles of that group.
     """
     import networkx as nx
 

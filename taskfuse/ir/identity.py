@@ -1,6 +1,6 @@
-"""Which object one is among several.
+"""Membership and position by object identity.
 
-``==`` of tensors compares elements, so ``in`` and ``index`` do not say where one is.
+``==`` of tensors compares elements, so ``in`` and ``index`` do not find an object.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Integers that are functions of their index alone, as index expressions.
+"""Integers that depend only on their index, as index expressions.
 
-A tensor that ops make of ``arange`` holds at each index what an expression of the index says. Reads at such elements are reads at known places, and
-comparisons of them are conditions on places.
+A tensor that ops make from ``arange`` equals an expression of the index. Gathers at such elements become reads with known indices, and
+comparisons of them become conditions on indices.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _ARITHMETIC: Final[Mapping[str, Callable[..., Expr]]] = MappingProxyType(
 _DIVISIONS: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = MappingProxyType(
     {"floor_divide": Expr.__floordiv__, "remainder": Expr.__mod__, "fmod": Expr.__mod__}
 )
-"""Of divisors of at least 1; ``fmod`` of what is not negative, too."""
+"""Functions with divisors of at least 1; ``fmod`` if its dividend is not negative."""
 
 
 def index_value(fusion: Fusion, operand: Operand, facts: Facts) -> Expr | None:
-    """The value of an operand that is a function of its index; ``None`` if it depends on elements, or on integers that may wrap.
+    """The value of an operand as a function of its index; ``None`` if it depends on elements, or on integers that may wrap.
 
-    Extents and what follows from them are taken to fit in int64.
+    Extents and expressions of them are assumed to fit in int64.
 
     Args:
-        facts: about what the index of the operand consists of.
+        facts: about the symbols of the operand's index.
     """
     match operand:
         case IndexValue():

@@ -24,14 +24,14 @@ class Family(Enum):
 
 
 class OperandLayout(Enum):
-    """Along which axis of an operand a lane's registers go: PTX's ``.row`` and ``.col``. The value is their name in messages and texts."""
+    """The axis of an operand along which a lane's registers run: PTX's ``.row`` and ``.col``. The value is its name in messages and texts."""
 
     ROW = "row"
     COLUMN = "col"
 
 
 OperandLayouts = tuple[OperandLayout, OperandLayout]
-"""Of A and of B."""
+"""The layouts of A and of B."""
 
 PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float64: "f64", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8"}
 """The operand types, as PTX spells them; float32 is multiplied as tf32."""
@@ -47,7 +47,7 @@ ALL_TYPES = (
     *((a, b, float32) for a in _FLOATS for b in _FLOATS),
     *((a, b, int32) for a in _INTEGERS for b in _INTEGERS),
 )
-"""Operand types, and the type in which their products are summed."""
+"""Operand types, with the accumulator type of their products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class InstructionShape:
     Attributes:
         m: rows of A and of the sums.
         widths: every n: columns of B and of the sums.
-        integer_widths: those for integers.
+        integer_widths: every n for integers.
         k_bytes: bytes of an operand along k.
-        threads: those that execute it together.
+        threads: threads that execute it together.
         tiles: whether A and B may be tiles in Shared memory.
         registers: whether they may be fragments in registers.
         ptx: its spelling.
         arch: the compute capability that it needs.
-        float8_arch: the same for 8-bit floats.
-        figure: how the PTX ISA begins the titles of its figures.
-        types: the operands that it takes.
-        layouts: the layouts of A and B in registers, of instructions that quad pairs execute; ``None``: whole warps or warpgroups do.
+        float8_arch: the compute capability that it needs for 8-bit floats.
+        figure: prefix of its figures' titles in the PTX ISA.
+        types: its operand types.
+        layouts: the layouts of A and B in registers, for instructions of quad pairs; ``None``: whole warps or warpgroups execute it.
     """
 
     family: Family
@@ -86,19 +86,19 @@ class InstructionShape:
     layouts: OperandLayouts | None = None
 
     def accumulator(self, n: int, itemsize: int = 4) -> Fragment:
-        """How sums m x n lie in registers, whatever was multiplied; ``itemsize``: bytes of a sum."""
+        """The layout of m x n sums in registers, which does not depend on the operands; ``itemsize``: bytes of a sum."""
         figure = f"{self.figure}k* fragment layout for accumulator matrix D"
         return fragments.accumulator(self.m, n, figure) if self.layouts is None else fragments.quad_pair_accumulator(self.m, n, itemsize, figure)
 
     def left(self, k: int, itemsize: int) -> Fragment:
-        """How A, with ``itemsize`` bytes in an element, lies in registers."""
+        """The layout of A in registers, with ``itemsize`` bytes per element."""
         figure = f"{self.figure}k{k} fragment layout for matrix A"
         if self.layouts is None:
             return fragments.left(self.m, k, itemsize, figure)
         return fragments.quad_pair_left(self.m, k, along_k=self.layouts[0] is OperandLayout.ROW, figure=figure)
 
     def right(self, k: int, itemsize: int) -> Fragment:
-        """How B lies in registers."""
+        """The layout of B in registers."""
         figure = f"{self.figure}k{k} fragment layout for matrix B"
         if self.layouts is None:
             return fragments.right(k, self.widths[0], itemsize, figure)
@@ -191,8 +191,8 @@ class MatrixInstruction:
     Attributes:
         k: columns of A and rows of B.
         a, b: the operand types.
-        sums: the type in which products are summed.
-        a_registers, b_registers: how a warp or warpgroup holds the operand; ``None``: it is never in registers.
+        sums: the accumulator type.
+        a_registers, b_registers: layout of the operand in the registers of a warp or warpgroup; ``None``: it is never in registers.
     """
 
     shape: InstructionShape
@@ -224,7 +224,7 @@ class MatrixInstruction:
         return any(self.shape.tiles) and self.a.itemsize == 2
 
     def accumulator(self, n: int) -> Fragment:
-        """How the sums lie in registers."""
+        """The layout of the sums in registers."""
         return self.shape.accumulator(n, self.sums.itemsize)
 
     def ptx(self, n: int) -> str:
@@ -249,9 +249,9 @@ def find(
     """The row for operands of two types with k terms.
 
     Args:
-        layouts: of the operands in registers, where instructions differ in them.
-        sums: the type of the sums; ``None``: the widest.
-        m: the rows, where instructions differ in them; ``None``: the most.
+        layouts: of the operands in registers, if instructions differ in them.
+        sums: the accumulator type; ``None``: the widest.
+        m: the rows, if instructions differ in them; ``None``: the most.
     """
     found = (row for row in rows(family, a, b) if row.k == k and row.shape.layouts == layouts and sums in (None, row.sums) and m in (None, row.m))
     return next(found, None)
@@ -265,7 +265,7 @@ def rows(family: Family, a: DType, b: DType) -> tuple[MatrixInstruction, ...]:
 
 @cache
 def accumulator_dtype(a: DType, b: DType, family: Family | None = None) -> DType | None:
-    """The element type in which products of A and B are summed, by instructions of a family or of any; ``None``: none multiplies them."""
+    """The accumulator dtype for products of A and B, by instructions of one family or of any; ``None``: no instruction multiplies them."""
     return next((row.sums for row in MATRIX_INSTRUCTIONS if (row.a, row.b) == (a, b) and family in (None, row.shape.family)), None)
 
 
@@ -275,14 +275,13 @@ def shapes(family: Family) -> tuple[InstructionShape, ...]:
 
 
 def shape_of(family: Family, m: int, layouts: OperandLayouts | None = None) -> InstructionShape:
-    """The first shape with m rows; others differ in the terms that they multiply."""
+    """The first shape with m rows; others differ in the number of terms."""
     return next(shape for shape in SHAPES if shape.family is family and shape.m == m and shape.layouts == layouts)
 
 
 @cache
 def in_registers(shape: InstructionShape, k: int, dtype: DType) -> tuple[Fragment | None, Fragment | None]:
-    """How instructions with the rows and layouts of a shape, and k terms, hold A and B of a dtype, whatever the other operand's; those of any k where no row
-    has this one."""
+    """The layouts of A and B of a dtype in registers, for instructions with the rows and layouts of a shape, and k terms; for any k if no row has this one."""
     kind = shape.family, shape.m, shape.layouts
     alike = [row for row in MATRIX_INSTRUCTIONS if (row.shape.family, row.m, row.shape.layouts) == kind and row.a.itemsize == dtype.itemsize]
     found = next((row for row in alike if row.k == k), alike[0] if alike else None)
@@ -290,11 +289,12 @@ def in_registers(shape: InstructionShape, k: int, dtype: DType) -> tuple[Fragmen
 
 
 def exists(family: Family, m: int, n: int, k: int, layouts: OperandLayouts | None = None) -> bool:
-    """True if some operands have an instruction m x n x k."""
+    """True if some operand types have an instruction m x n x k."""
     found = (row for row in MATRIX_INSTRUCTIONS if row.shape.family is family and row.shape.layouts == layouts)
     return any(row.m == m and n in row.widths and row.k == k for row in found)
 
 
 def spans(found: Iterable[InstructionShape]) -> str:
-    """How many bytes of an operand they multiply along k, for messages."""
-    return " or ".join(str(n) for n in sorted({shape.k_bytes for shape in found})) + " bytes"
+    """The extents of k of instructions in bytes of an operand, for messages."""
+    *others, last = (str(n) for n in sorted({shape.k_bytes for shape in found}))
+    return f"{', '.join(others)} or {last} bytes" if others else f"{last} bytes"

@@ -12,7 +12,7 @@ from taskfuse.target import Target, launch_registers
 
 
 class Reach(Enum):
-    """The threads that see one copy of a memory. The value is the index types that distinguish these threads."""
+    """The threads that share one copy of a memory. The value is the index types that distinguish these threads."""
 
     THREAD = ()
     BLOCK = THREAD_TYPES
@@ -25,14 +25,14 @@ class Medium:
     """The properties of a memory type.
 
     Attributes:
-        keyword: what its declarations begin with in the text of a kernel.
-        reach: who sees one copy. A barrier of these threads orders all accesses to it.
-        has_addresses: elements are found at addresses, by any index. Without, they are registers, and indices are constants.
-        is_placed: its buffers share the bytes of one array, at offsets that a kernel says.
+        keyword: keyword of its declarations in the text of a kernel.
+        reach: threads that share one copy. A barrier of these threads orders all accesses to it.
+        has_addresses: elements have addresses, and any index. Otherwise they are registers, and indices are constants.
+        is_placed: its buffers share the bytes of one array, at offsets that a kernel declares.
         is_by_rank: a buffer is a part of the Shared memory of each block of a cluster, at one offset; its first axis is the rank of the block
             (``%cluster_ctarank``), and any block of the cluster accesses all of it.
-        fence: what a fence between proxies that covers it is called in text; ``None``: the asynchronous proxy does not touch it.
-        capacity: bytes that one copy has at most on a GPU, of one by rank its part in one block; ``None``: as many as the device has.
+        fence: the name in text of a fence between proxies for it; ``None``: the asynchronous proxy does not access it.
+        capacity: the most bytes of one copy on a GPU; for a buffer by rank, of its part in one block; ``None``: limited only by the device.
     """
 
     keyword: str
@@ -45,12 +45,12 @@ class Medium:
 
     @property
     def is_private(self) -> bool:
-        """True if no other thread sees it, so that no access needs ordering."""
+        """True if only one thread accesses a copy, so that no access needs ordering."""
         return self.reach is Reach.THREAD
 
     @property
     def shared_along(self) -> tuple[ParallelType, ...]:
-        """The index types of which all indices see one copy."""
+        """The index types along which all indices share one copy."""
         return self.reach.value
 
     def is_private_to(self, ptype: ParallelType) -> bool:
@@ -68,6 +68,6 @@ MEDIA: Final = {
 
 
 def nearest(ptype: ParallelType) -> MemoryType:
-    """The nearest memory of which all indices of ``ptype`` see one copy."""
+    """The nearest memory that all indices of ``ptype`` share."""
     assert ptype in INDEX_TYPES
     return next(memory for memory, medium in MEDIA.items() if not medium.is_private_to(ptype))

@@ -64,11 +64,11 @@ def power(base: int, exponents: npt.NDArray[Any]) -> Words:
 
 
 def inverse(words: npt.NDArray[Any]) -> Words:
-    """What division multiplies by.
+    """The word by which a division multiplies.
 
-    Of an odd word it is its inverse modulo 2^64, so 1 is its own, and ``inverse(power(b, x))`` is ``power(b, -x)``. Of ``2^k`` times an odd word
-    it is the odd one's inverse times the k-th power of a fixed number that 2 divides once. So ``inverse(a * b)`` is
-    ``inverse(a) * inverse(b)`` wherever ``a * b`` is not 0, also where it wraps. Of 0 it is a word of its own.
+    For an odd word it is the inverse modulo 2^64, so 1 is its own inverse, and ``inverse(power(b, x))`` is ``power(b, -x)``. For ``2^k`` times an odd word
+    it is the odd word's inverse times the k-th power of a fixed number that contains the factor 2 once. So ``inverse(a * b)`` is
+    ``inverse(a) * inverse(b)`` wherever ``a * b`` is not 0, also where it wraps. The inverse of 0 is a separate word.
     """
     given = np.asarray(words, WORD)
     with np.errstate(over="ignore"):
@@ -90,10 +90,10 @@ def _powers(base: int) -> tuple[Words, ...]:
 def embed(values: npt.NDArray[Any], dtype: DType) -> Words:
     """The words of an array of floats of ``dtype``.
 
-    Integers are themselves modulo 2^64 (so 0 and 1 are neutral); what nothing is less or greater than (infinities, or the ends of the
-    range without them) is the least and the greatest word (neutral for maximum and minimum). So is what :data:`CLAMP` and more stands for: a clamp that keeps
-    a result finite changes no word. Anything else is a hash of its value.
-    But for the ends of the range the word depends on the value only: widening a float does not change it.
+    Integers are themselves modulo 2^64 (so 0 and 1 are neutral); the least and the greatest values (infinities, or the ends of the
+    range without them) are the least and the greatest word (neutral for maximum and minimum), as are all values of at least :data:`CLAMP`: a clamp that keeps
+    a result finite changes no word. Any other value becomes a hash of it.
+    Except for the ends of the range, the word depends only on the value: widening a float does not change it.
     """
     wide = np.asarray(values.astype(np.float64))
     whole = np.isfinite(wide) & (np.abs(wide) < 2.0**63) & (np.trunc(wide) == wide)

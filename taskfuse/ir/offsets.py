@@ -1,10 +1,10 @@
-"""Offsets of groups whose lengths a table holds: where each group begins, and where the last one ends.
+"""Offsets of groups whose lengths are in a table: where each group begins, and where the last one ends.
 
-Routers make lengths, and indices need their sums. The sums are a table too, ``lengths.offsets``, which no caller passes: element g is the sum of the first g
-lengths. Every block of a kernel that reads them sums them up itself, once.
+Routers produce lengths, and indices need their prefix sums. The sums are a table, too, ``lengths.offsets``, which no caller passes: element g is the sum of the
+first g lengths. Every block of a kernel that reads them computes them once.
 
-A length counts as 0 if it is negative, and no sum is more than the total. So whatever the lengths are, their offsets rise from 0 to the total; what the lengths
-leave of it belongs to the last group.
+A negative length counts as 0, and no sum exceeds the total. So for any lengths the offsets rise from 0 to the total; rows that
+remain belong to the last group.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 OFFSETS = ".offsets"
-"""The end of a name of offsets; it begins with that of the lengths."""
+"""Suffix of the name of offsets, after the name of the lengths."""
 
 
 def offsets_name(lengths: str) -> str:
@@ -22,7 +22,7 @@ def offsets_name(lengths: str) -> str:
 
 
 def lengths_name(offsets: str) -> str | None:
-    """The table of lengths that offsets of this name are of; ``None``: it is no such name."""
+    """The table of lengths behind offsets of this name; ``None``: it is not a name of offsets."""
     return offsets.removesuffix(OFFSETS) if offsets.endswith(OFFSETS) else None
 
 

@@ -1,4 +1,4 @@
-"""The fusion that a text describes: names are resolved, and everything is made in the order in which the printed fusion made it."""
+"""The fusion in a text: names are resolved, and objects are made in the order in which the printed fusion made them."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _FILE = "<fusion text>"
 
 
 def parse_fusion(text: str, file: str = _FILE) -> Fusion:
-    """The fusion that ``text`` describes: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
+    """The fusion in ``text``: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
 
     Tensors, expressions, tasks and groups have locations in the text. Lowering, not the parser, checks the laws of schedules.
 
     Args:
-        file: what the text was read from.
+        file: the file of the text.
 
     Raises:
         ParseError: the text leaves the grammar of docs/fusion-text.md, or a name, a rank or an axis in it does not fit.

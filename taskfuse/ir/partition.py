@@ -13,7 +13,7 @@ class ProposedTask:
     """A task to make.
 
     Attributes:
-        tensors: names of those that it claims.
+        tensors: names of the tensors that it claims.
         loads: names of inputs that it copies for others: it claims their ``cache_after``, too.
     """
 
@@ -27,7 +27,7 @@ class ProposedGroup:
     """A group to make.
 
     Attributes:
-        ptype: what it is parallelized on; ``None``: its members run in turn.
+        ptype: its parallel type; ``None``: its members run in turn.
         why: the relation of the members.
         whole, parts: expected microseconds without the group (as one task, or in turn) and with it.
     """
@@ -81,7 +81,7 @@ class Partition(Protocol):
         ...
 
     def apply(self) -> None:
-        """Make the tasks and groups, and parallelize the groups. Raises :class:`TaskError` if the fusion has got tasks since."""
+        """Make the tasks and groups, and parallelize the groups. Raises :class:`TaskError` if the fusion has tasks by now."""
         ...
 
     def explain(self) -> str:

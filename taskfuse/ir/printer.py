@@ -1,6 +1,6 @@
 """The text of a fusion: its math, its schedule, its tasks and groups. docs/fusion-text.md has the grammar; ``parse_fusion`` reads it back.
 
-The text has all that lowering reads of a fusion, so equal texts lower to equal kernels.
+The text has everything that lowering reads, so equal texts lower to equal kernels.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 def fusion_to_text(fusion: Fusion) -> str:
     """The text of ``fusion``, without a final newline.
 
-    Raises :class:`FusionError` for a fusion that has none: a tensor without a definition that is not an input, or a domain with an axis that
+    Raises :class:`FusionError` for a fusion without a text: a tensor without a definition that is not an input, or a domain with an axis that
     is neither a root axis, nor foreign, nor made by a transform.
     """
     return "\n".join(_FusionPrinter(fusion).text())
 
 
 def readable_order(fusion: Fusion) -> list[TensorView]:
-    """Every tensor after those that it reads, else in the order they were made."""
+    """Every tensor after those that it reads, otherwise in creation order."""
     done: dict[TensorView, None] = {}
     for start in fusion.tensors():
         stack = [start]
@@ -70,7 +70,7 @@ def readable_order(fusion: Fusion) -> list[TensorView]:
 
 
 def quoted(name: str) -> str:
-    """``name`` as the text shows it: in quotes unless it is a plain name without a meaning of its own."""
+    """``name`` as printed: in quotes unless it is a plain name and no keyword."""
     return name if _PLAIN.fullmatch(name) and name not in RESERVED else json.dumps(name)
 
 

@@ -1,4 +1,4 @@
-"""Readers of text, as far as several grammars share them: a position in the tokens of a fusion's or a kernel's text; words, names and lists of a fusion's."""
+"""Token readers that several grammars share: a position in the tokens of a fusion's or a kernel's text; words, names and lists of a fusion's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskfuse.ir.types import ParallelType
 
 
 class TokenReader:
-    """The tokens and the position of the next one, which is that of the first line that is not empty.
+    """Tokens and the position of the next one, initially on the first line that is not empty.
 
     Attributes:
         lines: the text, for comments, which are not tokens.
@@ -69,7 +69,7 @@ class TokenReader:
         return e
 
     def at_line_end(self) -> bool:
-        """True if nothing but a comment is left in the line."""
+        """True if only a comment is left in the line."""
         return self.token.kind in (TokenKind.NEWLINE, TokenKind.END)
 
     def comment_above(self) -> str:
@@ -78,7 +78,7 @@ class TokenReader:
         return above[1:].strip() if above.startswith("#") else ""
 
     def end_line(self) -> str | None:
-        """Take the end of the line and the empty lines after it. Gives the line's comment, if there is one."""
+        """Take the end of the line and the empty lines after it; returns the line's comment, if there is one."""
         if not self.at_line_end():
             raise self.fail("the end of the line")
         last = self.tokens[self.position - 1]  # a '#' in a text in quotes begins no comment
@@ -98,7 +98,7 @@ W = TypeVar("W", bound=Enum)
 
 
 def by_value(words: type[W]) -> dict[str, W]:
-    """The members of an enum by the words that they are."""
+    """The members of an enum by their words."""
     return {w.value: w for w in words}
 
 
@@ -155,11 +155,11 @@ class FusionReader(TokenReader):
         return Name(token.text, token)
 
     def source(self) -> AxisName | None:
-        """The axis that an axis is made of, if the text says one."""
+        """The source of an axis, if the text names one."""
         return self.axis_name() if self.take("of") else None
 
     def bound_axis(self) -> BoundAxis:
-        """An axis and what executes it."""
+        """An axis and its parallel type."""
         name = self.axis()
         return BoundAxis(name, self.word("parallel type", PARALLEL_TYPES) if self.take(":") else ParallelType.Serial)
 

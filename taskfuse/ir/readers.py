@@ -47,7 +47,7 @@ class Readers:
         return task_graph(fusion)
 
     def base(self, fusion: Fusion, view: TensorView) -> TensorView | None:
-        """The input that a tensor is, or is a view of that has strides; ``None`` if it is neither."""
+        """The input that a tensor is, or of which it is a view with strides; ``None`` if it is neither."""
         found = strided(fusion, view)
         tensor = view if found is None else found.tensor
         return tensor if tensor.is_input else None

@@ -1,13 +1,13 @@
-"""Tiles of ragged rows: groups of rows that lie one after the other, cut into tiles that begin at the first row of each group.
+"""Tiles of ragged rows: groups of consecutive rows, cut into tiles that begin at the first row of each group.
 
-Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, ``t[g]//d`` rises from 0 to ``Q = M//d``. Group g has ``t[g + 1]//d - t[g]//d`` tiles
-that all have rows: those with the numbers w from ``t[g]//d`` to ``t[g + 1]//d``, so that its group is found in the offsets alone
-(:class:`taskfuse.ir.scalar.UpperBound`). Behind them it has what these leave of its rows, less than a tile or nothing: the tile ``Q + g``. So the tiles of
-all groups have the numbers 0 to Q + G - 1, whatever the offsets are, and of these only the last G may be without rows.
+Offsets ``t`` of G groups rise from 0 to M rows. With tiles of d rows, ``t[g]//d`` rises from 0 to ``Q = M//d``. Group g has ``t[g + 1]//d - t[g]//d`` whole
+tiles: those numbered ``t[g]//d`` up to ``t[g + 1]//d``, so a search in the offsets finds the group of a tile
+(:class:`taskfuse.ir.scalar.UpperBound`). The rest of its rows, less than a tile and possibly none, is tile ``Q + g``. So the tiles of
+all groups are numbered 0 to Q + G - 1, whatever the offsets are, and only the last G may be empty.
 
-Maps in both directions stay inside for any offsets, so that no promise of a caller decides whether an access leaves its tensor.
+The maps in both directions stay in bounds for any offsets, so no promise of a caller decides whether an access leaves its tensor.
 
-A tile near the end of the rows begins so far in front of its first row that it lies within the M rows: it holds rows that belong to others, too.
+A tile near the end of the rows begins before its first own row so that it lies within the M rows: it contains rows that belong to other tiles, too.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class RowTiles:
 
     @property
     def whole(self) -> Expr:
-        """Q: how many tiles stand in front of those of the rests."""
+        """Q: the number of the first rest tile."""
         return self.rows // self.size
 
     @property
     def count(self) -> Expr:
-        """How many numbers tiles have."""
+        """The number of tile numbers."""
         return self.whole + self.groups
 
     def offset(self, group: Expr) -> Expr:
@@ -48,11 +48,11 @@ class RowTiles:
         return element(self.offsets, group, self.groups + 1, 0, self.rows)
 
     def number(self, group: Expr) -> Expr:
-        """The number of the first whole tile of a group; behind the last group, Q."""
+        """The number of the first whole tile of a group; for the number of groups, Q."""
         return self.offset(group) // self.size
 
     def group(self, tile: Expr) -> Expr:
-        """The group of a tile: what the search finds among the whole tiles; behind them it finds the last group, and the group is Q less than the number."""
+        """The group of a tile: for whole tiles, the result of the search; the rest tile Q + g belongs to group g."""
         found = upper_bound(self.offsets, self.groups + 1, 0, self.rows, tile, divisor=self.size)
         behind = tile - self.whole
         return minimum(found, maximum(0, behind, behind * -self.groups))  # of a whole tile, G or more
@@ -63,21 +63,21 @@ class RowTiles:
         return minimum(tile, self.number(group + 1)) * self.size + self.offset(group) % self.size
 
     def end(self, tile: Expr) -> Expr:
-        """One past the last row of a tile: no more than :meth:`first` if it has none."""
+        """One past the last row of a tile: at most :meth:`first` if it is empty."""
         return minimum(self.first(tile) + self.size, self.offset(self.group(tile) + 1))
 
     def start(self, tile: Expr) -> Expr:
-        """The first row that a tile holds."""
+        """The first row in the box of a tile."""
         return self._held(self.first(tile))
 
     def tile(self, row: Expr) -> Expr:
-        """The tile that a row belongs to; some tile whatever the offsets are."""
+        """The tile that a row belongs to; in range whatever the offsets are."""
         group = self.group_of(row)
         counted = self.number(group) + (row - self.offset(group)) // self.size
         return maximum(0, minimum(select(lt(counted, self.number(group + 1)), counted, self.whole + group), self.count - 1))
 
     def place(self, row: Expr) -> Expr:
-        """The place of a row in the tile that it belongs to; some place whatever the offsets are."""
+        """The position of a row in its tile; in range whatever the offsets are."""
         begin = self.offset(self.group_of(row))
         return maximum(0, minimum(row - self._held(begin + (row - begin) // self.size * self.size), self.size - 1))
 

@@ -1,4 +1,4 @@
-"""Where the instructions of the copy engine and of tensor cores find elements in Shared memory: swizzles, and the operands of wgmma.
+"""Layouts in Shared memory of the copy engine and of tensor cores: swizzles, and the operands of wgmma.
 
 Sources: PTX ISA, "Tensor swizzling modes", "Asynchronous Warpgroup Level Matrix Shared Memory Layout". Addresses count bytes from a multiple of the
 swizzle's period.
@@ -17,26 +17,26 @@ from taskfuse.ir.scalar import Expr, evaluate, sym, xor
 Ints = npt.NDArray[np.int64]
 
 CHUNK = 16
-"""Bytes that a swizzle moves as one, and of a row of a core matrix."""
+"""Bytes that a swizzle moves as a unit, and bytes of a row of a core matrix."""
 ROWS = 8
-"""Rows of a core matrix; spans after which a swizzle repeats."""
+"""Rows of a core matrix; also the number of spans after which a swizzle repeats."""
 LINE = 128
-"""Bytes after which a swizzle exchanges other chunks: all banks of Shared memory. A box of a bulk copy begins at a multiple of it."""
+"""Bytes of a line: all banks of Shared memory, after which a swizzle permutes chunks differently. A box of a bulk copy begins at a multiple of it."""
 SPANS = (32, 64, 128)
-"""Bytes of the span in which a swizzle exchanges chunks."""
+"""Bytes of the span in which a swizzle permutes chunks."""
 SWIZZLES = (0, *SPANS)
-"""The same with 0, which is not a swizzle."""
+"""As :data:`SPANS`, with 0 for no swizzle."""
 
 
 class Major(Enum):
-    """Which axis of a wgmma operand is contiguous in Shared memory."""
+    """The contiguous axis of a wgmma operand in Shared memory."""
 
     K = "K"
     MN = "MN"
 
 
 def swizzle_period(span: int) -> int:
-    """Bytes after which a swizzle repeats, which is the alignment that it needs; without one, that of a box."""
+    """Bytes after which a swizzle repeats, the alignment that it needs; without a swizzle, that of a box."""
     return ROWS * span or LINE
 
 
@@ -46,7 +46,7 @@ def operand_alignment(span: int) -> int:
 
 
 def swizzled(addresses: Ints, span: int) -> Ints:
-    """Byte addresses under a swizzle: chunks of a span are exchanged by the number of their line. It is its own inverse.
+    """Byte addresses under a swizzle: the chunks of a span are permuted by the number of their line. An involution.
 
     128: address bits [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7]; 0: none.
     """
@@ -54,7 +54,7 @@ def swizzled(addresses: Ints, span: int) -> Ints:
 
 
 def swizzled_place(address: Expr, span: int) -> Expr:
-    """The same of an expression."""
+    """As :func:`swizzled`, for an expression."""
     if span <= CHUNK:
         return address
     return address // LINE * LINE + xor(address % LINE // CHUNK, address // LINE % (span // CHUNK)) * CHUNK + address % CHUNK
@@ -77,6 +77,6 @@ def operand_offset(row: Expr, column: Expr, itemsize: int, swizzle: int, lbo: in
 
 @cache
 def operand_offsets(rows: int, k: int, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
-    """The same of all elements of an operand: ``[rows, k]``."""
+    """As :func:`operand_offset`, for all elements of an operand: ``[rows, k]``."""
     offset = operand_offset(sym("row"), sym("column"), itemsize, swizzle, lbo, sbo, major)
     return np.asarray(evaluate(offset, {"row": np.arange(rows)[:, None], "column": np.arange(k)[None, :]}), np.int64)

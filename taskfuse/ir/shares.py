@@ -96,7 +96,7 @@ class Shares:
         return [(tile, first, end) for tile, first, end in found if end > first]
 
     def explain(self) -> str:
-        """Who computes what."""
+        """A description of the shares."""
         lines = [f"{self.tiles} tiles of {self.steps} steps on {self.blocks} blocks: {self.share} steps of a block, up to {self.parts} blocks of a tile"]
         for block in range(self.blocks):
             items = ", ".join(f"{first}..{end - 1} of tile {tile}" for tile, first, end in self.of_block(block))
@@ -106,13 +106,13 @@ class Shares:
     # -- of a tile --------------------------------------------------------------------------------------------------------------------
 
     def item_of(self, tile: IntLike, part: IntLike) -> tuple[Expr, Expr]:
-        """The block and the item that has a part of a tile, in the order of k."""
+        """The block and the item with a given part of a tile, in the order of k."""
         line, place = self._tile_in_line(wrap(tile))
         block = place * self.steps // self.share + part
         return line * self.of_line + block, place - block * self.share // self.steps
 
     def has_part(self, tile: IntLike, part: IntLike) -> Expr:
-        """Whether a tile has a part of this number."""
+        """Whether a tile has a part with this number."""
         _, place = self._tile_in_line(wrap(tile))
         return lt((place * self.steps // self.share + part) * self.share, (place + 1) * self.steps)
 

@@ -24,7 +24,7 @@ BERNOULLI = [Fraction(a, b) for a, b in zip(_NUMERATORS, _DENOMINATORS, strict=T
 
 
 def per_element(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function of Python's numbers as one of arrays."""
+    """A function of Python numbers, vectorized over arrays."""
     ufunc = np.frompyfunc(function, 1, 1)
 
     def apply(x: Array) -> Array:

@@ -1,7 +1,7 @@
-"""How an elementwise function is written in C++: a column of the table in :mod:`taskfuse.ir.elementwise`.
+"""The C++ forms of elementwise functions: a column of the table in :mod:`taskfuse.ir.elementwise`.
 
-``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` their type and ``{U}`` the type in which it wraps. An operand stands once in a text, since
-it may be a load. What needs an operand twice is a device function (:mod:`taskfuse.cuda.functions`), called by its name.
+``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` their type and ``{U}`` the type in which it wraps. An operand occurs once in a text, since
+it may be a load. A formula that needs an operand twice is a device function (:mod:`taskfuse.cuda.functions`), called by its name.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ AND, OR, XOR = "((bool)({0} & {1}))", "((bool)({0} | {1}))", "({0} != {1})"
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How one function is written for each class of types. ``None``: the function does not take these types.
+    """The form of one function for each class of types. ``None``: the function does not accept these types.
 
     Attributes:
         f32, f64: for float and double.
         signed, unsigned, boolean: for integers of any width, and for bool.
-        bfloat16: for float where operands and result are bfloat16, all of them: as exact as ``f32`` then, and faster; ``None``: as ``f32``.
-        rounded: for float where the result is rounded to 16 bits and nothing else reads it: off by 2^-16 of itself before that, and faster; ``None``: as
+        bfloat16: for float if operands and result are all bfloat16: as exact as ``f32`` then, and faster; ``None``: as ``f32``.
+        rounded: for float if the result is rounded to 16 bits and not read otherwise: relative error of 2^-16 before that, and faster; ``None``: as
             ``f32``.
-        fast: for float where accuracy may go (compiled with ``--use_fast_math``); ``None``: as ``f32``.
-        moves: true if an operand is the result as it is: floats below 32 bits are taken as their bits.
+        fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
+        moves: true if the result is one of the operands unchanged: floats below 32 bits are passed as their bits.
     """
 
     f32: str | None = None
@@ -37,7 +37,7 @@ class Spelling:
 
 
 def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None, rounded: str | None = None) -> Spelling:
-    """A function of floats alone."""
+    """A function of floats only."""
     return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded)
 
 
@@ -48,17 +48,17 @@ def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | 
 
 
 def anywhere(text: str, boolean: str | None = None, moves: bool = False) -> Spelling:
-    """One text for all types, but for bool if it has another."""
+    """One text for all types, with an optional other one for bool."""
     return Spelling(text, text, text, text, boolean or text, moves=moves)
 
 
 def infix(operator: str, boolean: str | None = None) -> Spelling:
-    """An operator between two operands that wraps nothing: a comparison, or logic."""
+    """A binary operator that cannot wrap: a comparison, or logic."""
     return anywhere(f"({{0}} {operator} {{1}})", boolean)
 
 
 def rounding(name: str) -> Spelling:
-    """Rounding to integers, which leaves integers as they are."""
+    """Rounding to integers; integers are unchanged."""
     return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}")
 
 
@@ -75,10 +75,10 @@ def bitwise(operator: str) -> Spelling:
 
 
 def extremum(f32: str, f64: str, integers: str, boolean: str) -> Spelling:
-    """The greater or the less of two operands."""
+    """The greater or the lesser of two operands."""
     return numbers(f"{f32}({{0}}, {{1}})", f"{f64}({{0}}, {{1}})", f"{integers}<{{T}}>({{0}}, {{1}})", boolean=boolean)
 
 
 def numbers(f32: str, f64: str, signed: str, unsigned: str | None = None, boolean: str | None = None, fast: str | None = None) -> Spelling:
-    """A text for each kind of number; integers have one if ``unsigned`` is left out."""
+    """A text for each kind of number; ``signed`` holds for all integers if ``unsigned`` is omitted."""
     return Spelling(f32, f64, signed, unsigned or signed, boolean, fast)

@@ -17,7 +17,7 @@ from taskfuse.ir.tensor import TensorView
 
 
 def resolve(fusion: Fusion, read: Read, stop: Collection[TensorView] = ()) -> Read:
-    """``read`` of a storage tensor, or of one of ``stop``: the views between are composed away."""
+    """``read`` as a read of a storage tensor, or of a tensor in ``stop``: the views between are composed away."""
     while fusion.is_view(read.tensor) and not among(read.tensor, stop):
         view = fusion.definition(read.tensor)
         assert isinstance(view, View)
@@ -38,7 +38,7 @@ def storage_operands(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
 
 
 def storage_terms(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
-    """Those of :func:`storage_operands` that terms are made of, without the factor of a sum that is rescaled."""
+    """As :func:`storage_operands`, without the factor of a rescaled sum."""
     operands = storage_operands(fusion, expr)
     return operands[: len(expr.terms)] if isinstance(expr, Reduction) else operands
 
@@ -49,13 +49,13 @@ def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:
 
 
 def reads_of(fusion: Fusion, tv: TensorView) -> tuple[Read, ...]:
-    """The resolved tensor operands of the definition of ``tv``; none for an input."""
+    """The resolved tensor operands of the definition of ``tv``; empty for an input."""
     expr = fusion.definition(tv)
     return () if expr is None else storage_reads(fusion, expr)
 
 
 def producers(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
-    """The storage tensors that the definition of ``tv`` reads, each once; none for an input."""
+    """The storage tensors that the definition of ``tv`` reads, each once; empty for an input."""
     return tuple(dict.fromkeys(read.tensor for read in reads_of(fusion, tv)))
 
 
@@ -81,7 +81,7 @@ def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
 
 
 def storage_uses(fusion: Fusion, tv: TensorView) -> tuple[MathExpr, ...]:
-    """The expressions with code that read the storage of ``tv``, directly or through views and assemblies, in the order they were made."""
+    """The expressions with code that read the storage of ``tv``, directly or through views and assemblies, in creation order."""
     found: dict[TensorView, MathExpr] = {}
     stack = list(reversed(fusion.uses(tv)))
     while stack:
@@ -94,7 +94,7 @@ def storage_uses(fusion: Fusion, tv: TensorView) -> tuple[MathExpr, ...]:
 
 
 def made_from(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
-    """The tensors whose code makes the storage of ``tv``: ``tv`` itself, or the parts of an assembly (those of its parts that are assemblies, too)."""
+    """The tensors whose code writes the storage of ``tv``: ``tv`` itself, or the parts of an assembly, recursively."""
     expr = fusion.definition(tv)
     if not isinstance(expr, Assemble):
         return (tv,)
@@ -125,10 +125,10 @@ class Strided:
     """A view of a row-major tensor.
 
     Attributes:
-        tensor: what has the storage.
+        tensor: the storage tensor.
         shape: of the view.
-        start: the place of its first element, in elements.
-        strides: in elements, for each axis; 0 where the extent is 1.
+        start: offset of its first element, in elements.
+        strides: in elements, for each axis; 0 if the extent is 1.
     """
 
     tensor: TensorView
@@ -137,8 +137,9 @@ class Strided:
     strides: tuple[Expr, ...]
 
     def has_rows(self, alignment: int, facts: Facts) -> bool:
-        """True if neighbors along the last axis lie side by side, and every row starts at a multiple of ``alignment`` bytes: or of the power of two below it
-        that rows of an array of this shape start at, which is all that code for such an array takes for granted."""
+        """True if neighbors along the last axis are adjacent, and every row starts at a multiple of ``alignment`` bytes, or of the smaller power of two to
+        which rows of an array of this shape are aligned: code for such an array assumes no more.
+        """
         last = self.strides[-1] if self.strides else ONE
         itemsize = self.tensor.dtype.itemsize
         row = (self.shape[-1] if self.shape else ONE) * itemsize
@@ -148,10 +149,10 @@ class Strided:
 
 
 def strided(fusion: Fusion, view: TensorView, repeats: bool = False) -> Strided | None:
-    """The strides of a view, all positive; ``None`` if it has no such: where an element has no place, several, or none that is linear in its indices.
+    """The strides of a view, all positive; ``None`` if it has none: an element has no place, several, or one that is not linear in its indices.
 
     Args:
-        repeats: whether a place may be that of several elements: strides of 0.
+        repeats: whether several elements may share a place: strides of 0.
     """
     if not fusion.is_view(view):
         return None

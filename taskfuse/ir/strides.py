@@ -10,9 +10,9 @@ from taskfuse.location import caller
 
 
 def order_of(shape: Sequence[Expr], strides: Sequence[Expr], facts: Facts) -> tuple[int, ...] | None:
-    """The axes from the one with the greatest stride to the one with the least, if no two elements share an address; ``None`` if that is unknown.
+    """The axes by descending stride, if no two elements share an address; ``None`` if that is unknown.
 
-    Each stride must step over all elements of the axes with smaller ones. Axes of extent 1 come last, but for their place among equals.
+    Each stride must be at least the span of the axes with smaller ones. Axes of extent 1 come last, but keep their position among equals.
     """
     moving = [k for k, n in enumerate(shape) if not _is(n, 1)]
     left, order = list(moving), list[int]()
@@ -63,7 +63,7 @@ def declared_strides(fusion: str, tensor: str, shape: Sequence[Expr], given: Seq
 
 
 def may_be_equal(one: Sequence[Expr], two: Sequence[Expr], facts: Facts) -> bool:
-    """True unless two shapes are known to differ: whether they do may be left to a call."""
+    """True unless two shapes are known to differ; a call decides it otherwise."""
     return len(one) == len(two) and not any(prove(lt(a, b), facts) or prove(lt(b, a), facts) for a, b in zip(one, two, strict=True))
 
 

@@ -1,7 +1,7 @@
 """The syntax of the fusion text: its words, and its lines as records (docs/fusion-text.md has the grammar).
 
-``printer`` writes the text, ``grammar`` reads it into these records, ``parser`` makes the fusion that they describe. Names are resolved by
-the parser, so records hold names, with the token to blame.
+``printer`` writes the text, ``grammar`` parses it into these records, ``parser`` makes the fusion from them. The parser resolves names,
+so records hold names, with the token for errors.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ KIND_WORDS = {kind: word for word, kind in AXIS_KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as meant; ``token`` is where it stands."""
+    """A name, unquoted; ``token`` is its place."""
 
     text: str
     token: Token
@@ -99,7 +99,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class AxisName:
-    """``tv7.a1``: an axis of a tensor; without a tensor, an axis that no tensor has any more."""
+    """``tv7.a1``: an axis of a tensor; without a tensor, an axis that belongs to no tensor any more."""
 
     tensor: Name | None
     axis: Name
@@ -144,7 +144,7 @@ class BoundAxis:
 
 @dataclass(slots=True)
 class ScheduleText:
-    """A SCHEDULE line; ``None``: the clause is not there."""
+    """A SCHEDULE line; ``None``: the clause is absent."""
 
     tensor: Name
     foreign: list[tuple[Name, AxisText]]
@@ -319,7 +319,7 @@ class GroupText:
 
 @dataclass(frozen=True, slots=True)
 class ResultText:
-    """What a call returns."""
+    """A result of a call."""
 
     tensor: Name
     strides: tuple[Expr, ...] | None
@@ -346,7 +346,7 @@ class FusionText:
 
 
 def arguments_of(t: Transform) -> tuple[TransformWord, tuple[Expr, ...], bool]:
-    """What the text says about a transform: its word, its arguments besides axes, and false for a split by an outer factor.
+    """The text of a transform: its word, its arguments other than axes, and false for a split by an outer factor.
 
     The arguments are the factor of a split, ``left`` and ``right`` of a resize, the maps of a rasterization.
     """
@@ -366,7 +366,7 @@ def arguments_of(t: Transform) -> tuple[TransformWord, tuple[Expr, ...], bool]:
 
 
 def default_outputs(word: TransformWord, inputs: Sequence[Axis], arguments: Sequence[Expr], inner: bool) -> tuple[tuple[Expr, AxisKind], ...]:
-    """Extent and kind of the axes that a transform makes unless the text says otherwise."""
+    """Extent and kind of the axes that a transform makes, unless the text overrides them."""
     kind = next((a.kind for a in inputs if not a.is_foreign), AxisKind.FOREIGN)
     match word:
         case TransformWord.SPLIT:
@@ -384,7 +384,7 @@ def default_outputs(word: TransformWord, inputs: Sequence[Axis], arguments: Sequ
 
 
 def make_transform(word: TransformWord, inputs: tuple[Axis, ...], arguments: tuple[Expr, ...], outputs: tuple[Axis, ...]) -> Transform:
-    """The transform itself, between given axes."""
+    """The transform between given axes."""
     match word:
         case TransformWord.SPLIT:
             return Split(*inputs, *outputs)

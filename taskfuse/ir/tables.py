@@ -1,9 +1,11 @@
-"""Tables: inputs of integers whose elements may stand in index expressions, and tables of places.
+"""Tables: inputs of integers whose elements may occur in index expressions, and tables of places.
 
-A table of places holds what a search in another table finds (:class:`taskfuse.ir.scalar.UpperBound`), for every key from 0 on. CUTLASS's grouped kernels call
-this host-precomputed: a block reads of which problem its next tile is, and does not look for it. Whoever knows the searched table first makes the other, a host
-or an earlier kernel, once for all kernels that ask the same. What a kernel computes is defined by the search; that the table holds what the search finds is a
-promise of the caller. Like a searched table a table of places is clamped where it is read, so that whatever both hold, no access leaves its tensor.
+A table of places has the results of a search in another table (:class:`taskfuse.ir.scalar.UpperBound`), for every key from 0 on. CUTLASS's grouped kernels call
+this host-precomputed: a block reads which problem its next tile belongs to instead of searching for it. The host or an earlier kernel, whichever has the
+searched
+table first, makes the table of places, once for all kernels with the same search. The search defines what a kernel computes; the caller promises
+that the table has the search's results. Like a searched table, a table of places is clamped where it is read, so that no access leaves its tensor, whatever the
+tables contain.
 """
 
 from __future__ import annotations
@@ -23,26 +25,27 @@ RISING = "rising"
 LENGTHS = "lengths"
 """In the text, the promise that the elements of a table are lengths of groups."""
 BY = "by"
-"""In the text, how a table is searched, where that is not by bisection."""
+"""In the text, precedes the kind of search of a table, if it is not bisection."""
 SEARCHES = {PlaceSearch.BALLOT.value: PlaceSearch.BALLOT}
 """The words after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRange:
-    """The range of the elements of an input of one axis of integers.
+    """The range of the elements of an input with one axis of integers.
 
-    An element outside it is clamped where an expression reads it, so no access leaves its tensor whatever a table holds.
+    An element outside it is clamped where an expression reads it, so no access leaves its tensor whatever a table contains.
 
     Attributes:
         low: the least value.
         high: the greatest value.
-        rises: the caller's promise that no element is less than the one before it, that the first is ``low`` and the last ``high``. What a kernel computes
-            rests on it, but no access and no wait does.
-        search: how kernels find places in it.
-        lengths: the elements are lengths of groups, of which expressions use the offsets (:mod:`taskfuse.ir.offsets`). The caller's promise is that none is
-            negative, and that they add up to ``high``; a table that breaks it has offsets all the same.
-        holds: the caller's promise that element ``i0`` is this, an expression over another table; ``None``: none is made. It counts as ``rises`` does.
+        rises: the caller's promise that no element is less than its predecessor, that the first is ``low`` and the last ``high``. The results of a kernel
+            depend
+            on it, but no access and no wait does.
+        search: how kernels search it.
+        lengths: the elements are lengths of groups, whose offsets expressions use (:mod:`taskfuse.ir.offsets`). The caller promises that none is
+            negative, and that their sum is ``high``; a table that breaks the promise still has offsets.
+        holds: the caller's promise that element ``i0`` equals this expression over another table; ``None``: no promise. It has the status of ``rises``.
     """
 
     low: Expr
@@ -54,7 +57,7 @@ class TableRange:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """The expressions over dimensions: of its range."""
+        """The expressions over dimensions in its range."""
         return self.low, self.high
 
     def mapped(self, change: Callable[[Expr], Expr]) -> TableRange:
@@ -72,14 +75,14 @@ KEY = sym("i0")
 
 
 def of_keys(found: UpperBound) -> Expr:
-    """What a table of places holds for searches such as ``found``: that of the key :data:`KEY`."""
+    """The promise of a table of places for searches such as ``found``: that of the key :data:`KEY`."""
     return upper_bound(found.tensor, found.size, found.low, found.high, KEY, divisor=found.divisor, step=found.step)
 
 
 def held_places(table: Sym, size: Expr, low: Expr, high: Expr, divisor: int) -> tuple[Expr, Expr]:
-    """What a table of the places in another one holds, and how many elements it has.
+    """The promise of a table of the places in another table, and its number of elements.
 
-    Keys are numbers of tiles of ``divisor`` rows: ``high//divisor`` whole ones, and behind them one for each of the ``size`` - 1 groups
+    Keys are numbers of tiles of ``divisor`` rows: ``high//divisor`` whole ones, then one for each of the ``size`` - 1 groups
     (:mod:`taskfuse.ir.row_tiles`).
     """
     return upper_bound(table, size, low, high, KEY, divisor=divisor), high // divisor + size - ONE
@@ -89,8 +92,8 @@ def places(holds: Expr, size: int, symbols: Mapping[str, object]) -> NDArray[np.
     """The elements of a table of places.
 
     Args:
-        holds: what it holds.
-        size: how many elements it has.
+        holds: its promise.
+        size: its number of elements.
         symbols: values of dimensions, and the elements of the searched table, by name.
     """
     known: dict[str, Any] = {**symbols, KEY.name: np.arange(size)}

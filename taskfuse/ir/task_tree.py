@@ -41,7 +41,7 @@ class TaskTree:
         return self._task_of.get(tv)
 
     def home(self, tv: TensorView) -> Task | None:
-        """The task that ``tv`` belongs to: the one that claims it, else the one that claims the result of the call that made it."""
+        """The task that ``tv`` belongs to: the one that claims it, otherwise the one that claims the result of the call that made it."""
         owner: TensorView | None = tv
         while owner is not None:
             task = self._task_of.get(owner)
@@ -187,7 +187,7 @@ class TaskTree:
             node.parent.members.remove(node)
 
     def adopt(self, other: TaskTree, tensors: Mapping[TensorView, TensorView], axis: Callable[[Axis], Axis], names: Mapping[str, str]) -> dict[Node, Node]:
-        """Add a copy of another fusion's tree below the root. Nothing is checked: the other tree was. Returns its nodes -> their copies.
+        """Add a copy of another fusion's tree below the root, without checks: the other tree was checked. Returns a map from its nodes to their copies.
 
         Args:
             tensors: the other fusion's tensors -> this fusion's.
@@ -229,7 +229,7 @@ class TaskTree:
         return found
 
     def kind(self, group: Group) -> GroupKind:
-        """See :attr:`Group.kind`; remembered until the graph or the tree changes."""
+        """See :attr:`Group.kind`; cached until the graph or the tree changes."""
         exprs = self.fusion.exprs()
         views = tuple(self.fusion.is_view(e.output) for e in exprs if isinstance(e, View))  # a view that gets storage lies in a task from then on
         state = ((self.changes, views), exprs)
@@ -249,7 +249,7 @@ class TaskTree:
         return GroupKind.VERTICAL if len(components(group.members, edges)) == 1 else GroupKind.NEITHER
 
     def dependencies(self, group: Group) -> list[tuple[Node, Node]]:
-        """Pairs (a, b) of members such that b depends on a, directly or through anything."""
+        """Pairs (a, b) of members such that b depends on a, directly or indirectly."""
         member = self._representative(group)
         nothing: frozenset[Node] = frozenset()
         reach: dict[TensorView, frozenset[Node]] = {}

@@ -69,7 +69,7 @@ class Group:
 
     @property
     def kind(self) -> GroupKind:
-        """Horizontal: no member depends on another, directly or through anything. Vertical: the dependency graph is connected."""
+        """Horizontal: no member depends on another, directly or indirectly. Vertical: the dependency graph is connected."""
         return self.tree.kind(self)
 
     def parallelize(self, ptype: ParallelType) -> Group:
@@ -102,7 +102,7 @@ Node = Task | Group
 
 
 CHOSEN = 0
-"""A budget that lowering chooses."""
+"""A budget chosen by lowering."""
 
 
 def _checked_budget(node: Node, count: object) -> int:
@@ -125,7 +125,7 @@ def leaves(node: Node) -> Iterator[Task]:
 
 
 def around(task: Task) -> list[Group]:
-    """The groups around a task, inwards to outwards; those of unclaimed tensors hang under the root."""
+    """The groups around a task, innermost first; those of unclaimed tensors are below the root."""
     group = task.parent or task.tree.root
     found = [group]
     while (parent := found[-1].parent) is not None:
@@ -140,5 +140,5 @@ def joint(a: Task, b: Task) -> Group:
 
 
 def are_roles(group: Group) -> bool:
-    """True if the members of ``group`` run at the same time and hand data to each other: what they share is a channel."""
+    """True if the members of ``group`` run at the same time and pass data to each other, so that a tensor between them is a channel."""
     return group.ptype is not None and group.kind is GroupKind.VERTICAL

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Scalar(Arithmetic):
     """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``. Operators on it give 0-d tensors.
 
-    One that does not promote counts as a number of Python where dtypes are promoted: beside tensors its kind matters (bool, integer, float), not its dtype.
-    Promotion is decided when an op is called, so neither text nor kernel know of it.
+    A scalar that does not promote is promoted like a Python number: its kind matters (bool, integer, float), not its dtype.
+    Promotion is decided when an op is called, so neither the text nor the kernel contains it.
     """
 
     __slots__ = ("dtype", "fusion", "id", "location", "name", "promotes")
@@ -284,38 +284,38 @@ class TensorView(ArrayMethods):
         return scheduling().chunk_product(self, order, tile)
 
     def unroll_reduction(self) -> tuple[TensorView, ...]:
-        """Make a reduction of up to 16 terms that has no schedule yet an elementwise function of them, which its readers can compute in their own loops.
+        """Turn a reduction of up to 16 terms that has no schedule yet into an elementwise function of them, which its readers can compute in their own loops.
 
-        Its axes have constant extents, and its operands the dtype of the result. Returns the new tensors: terms, and what joins the first of them. Sums of
+        Its axes have constant extents, and its operands the dtype of the result. Returns the new tensors: terms and partial results. Sums of
         floats round in the order of their terms.
         """
         return scheduling().unroll_reduction(self)
 
     def drop_axes(self) -> TensorView:
-        """Compute a reduction, which has no schedule yet, without the axes that its terms do not depend on. This tensor is then a view of the new one, which
-        is returned; a copy, if it is an output."""
+        """Compute a reduction or an elementwise tensor, which has no schedule yet, without the axes that its elements do not depend on. This tensor is then
+        a view of the new one, which is returned, or a copy if it is an output."""
         return scheduling().drop_axes(self)
 
     def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:
         """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
 
-        Past the end of ``axis``, which is reduced, copies have zeros up to a multiple of ``multiple`` elements, and the sum goes so far. Returns the copies,
-        which have no schedule: each may be computed by a kernel of its own.
+        Past the end of ``axis``, which is reduced, copies have zeros up to a multiple of ``multiple`` elements, and the sum includes them. Returns the copies,
+        which have no schedule; another kernel may compute each.
 
         Args:
-            operands: positions of the factors; by default all. They are all packed if ``multiple`` does not divide the axis.
+            operands: positions of the factors to pack; by default all. All must be packed if ``multiple`` does not divide the axis.
         """
         return scheduling().pack_factors(self, axis, multiple, operands)
 
     def split_reduction(self, axis: int, inner: int) -> None:
-        """Make a reduced axis of a reduction that has no schedule yet two: those of the digits of its index, of which the inner one has ``inner`` values.
+        """Split a reduced axis of a reduction that has no schedule yet into the two digits of its index; the inner one has ``inner`` values.
 
-        ``inner`` divides the reduced axis. What is read at ``k // inner`` and ``k % inner`` is then read at the axes themselves.
+        ``inner`` divides the reduced axis. Reads at ``k // inner`` and ``k % inner`` become reads at the axes themselves.
         """
         scheduling().split_reduction(self, axis, inner)
 
     def split_fold(self, parts: int) -> tuple[TensorView, ...]:
-        """For a fold: parts of its axis, each with a state of its own, are folded independently; this tensor joins them. Returns the new tensors.
+        """Split a fold: parts of its axis are folded independently, each with its own state; this tensor joins them. Returns the new tensors.
 
         Raises:
             ScheduleError: how its steps compose is not known, or it has a schedule.
@@ -347,8 +347,8 @@ class TensorView(ArrayMethods):
 
         Args:
             operand: its number.
-            view: one that another reader reads through already; both then have one copy, if it has storage of its own. ``None``: a view is made.
-            also: further readers, and numbers of their operands, that read the same element at the same point: they read the view, too.
+            view: a view that another reader uses; both then share one copy, if the view has storage. ``None``: a view is made.
+            also: further readers, with the numbers of their operands, that read the same element at the same point and then read the view.
         """
         return scheduling().through_view(self, operand, view, also)
 
@@ -361,25 +361,25 @@ class TensorView(ArrayMethods):
         return scheduling().scatter(self)
 
     def unscatter(self) -> TensorView:
-        """Make a tensor that is assembled from parts a concatenation in gather form, which has code. Returns the tensor itself."""
+        """Turn a tensor that is assembled from parts into a concatenation in gather form, which has code. Returns the tensor itself."""
         return scheduling().unscatter(self)
 
     def search_by(self, how: PlaceSearch, divisor: int = 1) -> TensorView:
-        """Choose how kernels find the place of a key in this table (``upper_bound``); what they compute is the same.
+        """Choose how kernels find the position of a key in this table (``upper_bound``); the result is the same.
 
-        By ``PlaceSearch.TABLE`` the fusion takes one more input, the last so far: a table of int32 that holds the places of the keys 0, 1, ... in the
-        elements of this one divided by ``divisor``: for ``tf.grouped_matmul`` with tiles of so many rows the group of each tile
-        (``tf.tiles.places`` makes it). Whatever it holds, no access leaves its tensor.
+        With ``PlaceSearch.TABLE`` the fusion takes one more input, appended last: an int32 table with the positions of the keys 0, 1, ... in the
+        elements of this one divided by ``divisor``. For ``tf.grouped_matmul`` with tiles of ``divisor`` rows this is the group of each tile
+        (``tf.tiles.places`` computes it). Whatever it holds, no access leaves its tensor.
 
         Args:
-            how: by ``PlaceSearch.BISECTION``, the default, by ``PlaceSearch.BALLOT``, or by ``PlaceSearch.TABLE``.
+            how: ``PlaceSearch.BISECTION`` (the default), ``PlaceSearch.BALLOT``, or ``PlaceSearch.TABLE``.
             divisor: rows of a tile; for a table of places only.
 
         Returns:
             The table of places, or this table.
 
         Raises:
-            ScheduleError: this is not a table; there is such a table of places already; or this table has fewer than two groups, or does not begin with 0.
+            ScheduleError: this is not a table of offsets of at least two groups that begins with 0, or it already has such a table of places.
         """
         return scheduling().search_by(self, how, divisor)
 
@@ -403,7 +403,7 @@ class TensorView(ArrayMethods):
 
         Args:
             stages: number of slots.
-            ring: a name. Tensors that give the same name have one ring together: each goes on where the one before it in the code stopped.
+            ring: a name. Tensors with the same name share one ring: each continues where the previous one in the code stopped.
         """
         scheduling().circular_buffer(self, stages, ring)
         return self
@@ -422,9 +422,9 @@ class TensorView(ArrayMethods):
         itself.
 
         Args:
-            atom: with an atom that quad pairs execute, ``axes`` are those that number the quad pairs, 4 values together, and the 8 rows and 8
+            atom: with an atom of quad pairs, ``axes`` are those that number the quad pairs, 4 values in all, and the 8 rows and 8
                 columns of its result. The new axes are [m/4: TIDx, quad pairs: TIDx, n%4/2: TIDx, m%2: TIDx, n/4, m%4/2, n%2].
-            operand: "a" or "b": the axes are one tile of that factor of the atom, its rows or columns and then k, which lanes hold as the atom takes it. The
+            operand: "a" or "b": the axes are one tile of that factor of the atom, its rows or columns and then k, in the layout of the operand's fragment. The
                 new axes are those of the lanes, on TIDx, then those of a lane's registers.
         """
         scheduling().fragment(self, axes, atom, operand)

@@ -15,13 +15,13 @@ class TensorSchedule:
 
     Attributes:
         loop: the loop domain, outermost first.
-        transforms: all transforms between root, loop and allocation axes, in the order they were made.
+        transforms: all transforms between root, loop and allocation axes, in creation order.
         ptypes: the parallel type of an axis; an axis that is absent is Serial.
         inline: number of outer loop axes shared with every consumer.
-        memory: its memory type; ``None``: lowering chooses the nearest that its readers can reach.
+        memory: its memory type; ``None``: lowering chooses the nearest that its readers can access.
         allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
         stages: depth of the circular buffer; 1: none.
-        ring: tensors with one name here take the slots of one circular buffer, one after another; "": it has a circular buffer of its own.
+        ring: tensors with the same name here share the slots of one circular buffer, one after another; "": a circular buffer of its own.
         atom: the instruction that executes the atom axes; ``None``: scalar.
         atom_axes: the loop axes that the atom covers.
         in_flight: batches of the atom that may be unfinished while the next one is issued.

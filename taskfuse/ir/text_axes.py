@@ -1,4 +1,4 @@
-"""The axes of all tensors that a text describes, made when they are named."""
+"""The axes of all tensors of a text, made when they are first named."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Made:
 class TextAxes:
     """The axes of all tensors, made on demand, since a foreign axis may name an axis of any other tensor.
 
-    Methods raise :class:`ParseError` for a name that means no axis.
+    Methods raise :class:`ParseError` for a name without an axis.
     """
 
     def __init__(self, text: FusionText) -> None:
@@ -68,7 +68,7 @@ class TextAxes:
                 declare(out.name, _Made(t, k))
 
     def named(self, name: AxisName) -> Axis:
-        """The axis of any tensor, or one that no tensor has any more: only which names are equal matters for those."""
+        """The axis of any tensor, or one that belongs to no tensor any more: for those only the equality of names matters."""
         if name.tensor is None:
             if not _LOST.fullmatch(name.axis.text):
                 raise name.axis.token.error(f"'{name.axis.text}' names no tensor: write an axis as tv0.a0")
@@ -99,7 +99,7 @@ class TextAxes:
         return self._axes[key]
 
     def transform(self, tensor: str, t: TransformText) -> Transform:
-        """The transform that ``t`` describes."""
+        """The transform in ``t``."""
         found = self._transforms.get(id(t))
         if found is None:
             inputs = tuple(self.of(tensor, a) for a in t.inputs)

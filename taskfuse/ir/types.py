@@ -40,7 +40,7 @@ class ParallelType(Enum):
 
     @property
     def is_bound(self) -> bool:
-        """An index type: no code loops over the axis, each value has its own executor."""
+        """An index type: no code loops over the axis, each value is executed by its own thread or block."""
         return self in INDEX_TYPES
 
     @property
@@ -62,7 +62,7 @@ class ParallelType(Enum):
 BLOCK_TYPES = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
 CLUSTER_TYPES = (ParallelType.CIDx, ParallelType.CIDy, ParallelType.CIDz)
 GRID_TYPES = BLOCK_TYPES + CLUSTER_TYPES
-"""What tells blocks of a grid apart."""
+"""The index types that distinguish the blocks of a grid."""
 THREAD_TYPES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
 INDEX_TYPES = BLOCK_TYPES + CLUSTER_TYPES + THREAD_TYPES
 _INDEX_NAMES = {
@@ -79,8 +79,9 @@ _INDEX_NAMES = {
 
 
 class MemoryType(Enum):
-    """The memory of a tensor. ``Local``: registers of a thread; ``Shared``: of a block; ``Cluster``: Shared memory of the blocks of a cluster, which all
-    of them see; ``Global``: of the device. ``ir/medium.py`` has their properties."""
+    """The memory of a tensor. ``Local``: registers of a thread; ``Shared``: of a block; ``Cluster``: Shared memory of the blocks of a cluster, accessible to
+    all of them; ``Global``: of the device. ``ir/medium.py`` has their properties.
+    """
 
     Local = "Local"
     Shared = "Shared"
@@ -99,12 +100,12 @@ class GroupKind(Enum):
 
 
 class PlaceSearch(Enum):
-    """How a kernel finds the place of a key in a table (``upper_bound``). What it finds is the same. The value is its printed name.
+    """How a kernel finds the place of a key in a table (``upper_bound``). All searches have the same result. The value is its printed name.
 
     - ``BISECTION``: each thread by itself, in log2 of the size dependent reads.
-    - ``BALLOT``: where a whole warp looks for one key, each lane compares one element of 32, and a vote counts those that are no greater; elsewhere
+    - ``BALLOT``: if a whole warp has one key, each lane compares one element of 32, and a vote counts those that are not greater; otherwise
       by bisection.
-    - ``TABLE``: one read of an input that has the place of every key.
+    - ``TABLE``: one read of an input with the places of all keys.
     """
 
     BISECTION = "bisection"

@@ -1,9 +1,9 @@
-"""Value modes: what an element is while a fusion is evaluated or a kernel is simulated.
+"""Value modes: the representation of elements while a fusion is evaluated or a kernel is simulated.
 
 ``NATIVE`` computes on ordinary numbers. ``MODULAR`` replaces floats by modular words (:mod:`taskfuse.ir.modular`), so that
-results do not depend on the order of a sum and can be compared for equality. The reference evaluator and the simulator take either and
-compute through the same functions here. These functions emit no warnings: division by zero, overflow and invalid operands give what IEEE 754 says for floats,
-and what NumPy says for integers (division by zero gives 0).
+results do not depend on the order of a sum and can be compared for equality. The reference evaluator and the simulator support both and
+share the functions here. These functions emit no warnings: division by zero, overflow and invalid operands give the results of IEEE 754 for floats,
+and of NumPy for integers (division by zero gives 0).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Values(Protocol):
         ...
 
     def encode(self, array: npt.ArrayLike, dtype: DType) -> Array:
-        """A user's array of ``dtype``, as stored; the same array if it has the dtype of the storage."""
+        """A user's array of ``dtype``, in its stored form; the same array if it has the dtype of the storage."""
         ...
 
     def literal(self, value: Scalar, dtype: DType) -> Array:

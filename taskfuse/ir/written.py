@@ -1,7 +1,7 @@
-"""A fusion as it was written: the first definition of every tensor, before scheduling calls replaced some.
+"""The original fusion: the first definition of every tensor, before scheduling calls replaced some.
 
-A tensor's first definition reads tensors that existed by then, so their first definitions are the math of whoever wrote it. Every call that rewrites math
-goes through :meth:`taskfuse.ir.fusion.Fusion.define`, which keeps the first definition; no call has to say what it rewrites.
+A tensor's first definition reads tensors that existed then, so the first definitions are the user's math. Every call that rewrites math
+goes through :meth:`taskfuse.ir.fusion.Fusion.define`, which keeps the first definition, so calls need not declare what they rewrite.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from taskfuse.ir.tensor import TensorView
 
 
 def rewritten(fusion: Fusion) -> dict[TensorView, Written]:
-    """The first definitions that the outputs need; none if all of them still are the tensors' definitions."""
+    """The first definitions that the outputs need; empty if all of them are still the tensors' definitions."""
     found: dict[TensorView, Written] = {}
     stack = list(fusion.outputs)
     is_changed = False
@@ -30,7 +30,7 @@ def rewritten(fusion: Fusion) -> dict[TensorView, Written]:
 def as_written(fusion: Fusion) -> Fusion | None:
     """The fusion of the first definitions, without a schedule; ``None`` if no definition that the outputs need was replaced.
 
-    Tensors keep their names, but for those that were removed and whose name another one has now.
+    Tensors keep their names, except removed ones whose name another tensor has now.
     """
     found = rewritten(fusion)
     if not found:

@@ -40,8 +40,8 @@ def bind_symbols(
     """Values of the extents.
 
     Args:
-        shapes: shape of each input, by name; their ranks are right.
-        given: values of extents that no input's shape gives; ``None``: the caller has none to give.
+        shapes: shape of each input, by name, with the declared rank.
+        given: values of extents that no input's shape determines; ``None``: the caller passes none.
         integers: the value of each integer argument, by name.
 
     Raises:
@@ -64,7 +64,7 @@ def bind_symbols(
     for extent in kernel.extents:
         if extent.name not in symbols:
             reason = f"no input has the extent {extent.name}"
-            alone = "a call learns extents from the shapes of its inputs alone: use the dimension in one of them"
+            alone = "a call takes extents from the shapes of its inputs: use the dimension in one of them"
             help = alone if given is None else f"give it as extents={{'{extent.name}': ...}}"
             raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=help)
         size = symbols[extent.name]
@@ -83,7 +83,7 @@ def bind_symbols(
 
 
 def integer(expr: Expr, symbols: Mapping[str, int]) -> int:
-    """The value of an expression over symbols that all have one. Raises ZeroDivisionError or IndexError if it has none."""
+    """The value of an expression whose symbols all have values. Raises ZeroDivisionError or IndexError if it has none."""
     return int(evaluate(expr, symbols))
 
 
@@ -97,18 +97,18 @@ def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mappin
         (name,) = names & extent.free - symbols.keys()
         found = solve_extent(extent, name, symbols, size)
         if found is None:
-            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} never is")
+            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} cannot be")
         symbols[name] = found
 
 
 def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
-    """``kernel`` with its extents replaced by their values. An expression that has no value at these extents (``8//0``) stays one.
+    """``kernel`` with its extents replaced by their values. An expression without a value at these extents (``8//0``) is kept.
 
     Args:
-        extents: a value for every extent of the kernel; other names do not count.
+        extents: a value for every extent of the kernel; other names are ignored.
 
     Raises:
-        InputError: an extent has no value, or one that breaks what the kernel declares of it.
+        InputError: an extent has no value, or one that breaks its declared facts.
     """
     values: dict[str, Expr] = {}
     for e in kernel.extents:

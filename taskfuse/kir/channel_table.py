@@ -16,8 +16,8 @@ class ChannelRow:
         name: the common prefix of the names of its mbarriers, or the name of ``full``.
         full, empty: the mbarrier arrays, or semaphores, for filled and for released slots.
         slots: length of the ring.
-        slot_bytes: bytes in a slot, of all ``buffers``; of all rings together where blocks have their own.
-        filled: arrivals per phase at ``full``; ``read``: at ``empty``.
+        slot_bytes: bytes of a slot, summed over all ``buffers``, and over all rings if blocks have separate ones.
+        filled, read: arrivals per phase at ``full`` and at ``empty``.
         transaction_bytes: bytes per phase that the copy engine writes; ``None``: threads fill the slots.
         producers, consumers: the nodes whose threads wait at ``empty`` and at ``full``, by the labels of the branches around them.
     """

@@ -66,9 +66,9 @@ def channels(kernel: Kernel) -> ChannelTable:
 
 
 def carried(kernel: Kernel) -> dict[str, tuple[str, ...]]:
-    """What the ring of each mbarrier array or semaphore carries: tensors, by the witness; buffers, of which it says nothing.
+    """The data in the ring of each mbarrier array or semaphore: tensors, according to the witness; or buffers without one.
 
-    Its buffers are those that a copy fills which completes at the mbarrier, and those at the slots of a cursor that waits or arrives at it.
+    The buffers of a ring are the destinations of copies that complete at its mbarrier, and those indexed by the slot of a cursor that waits or arrives there.
     """
     statements = [s for _, s in _labelled(kernel.body, kernel.name)]
     cursors = {s.name: _Cursor(s.parity == 1) for s in statements if isinstance(s, CursorInit)}
@@ -92,7 +92,7 @@ def carried(kernel: Kernel) -> dict[str, tuple[str, ...]]:
 
 
 def ring_text(kernel: Kernel, stmt: Stmt) -> str:
-    """For reports: what the ring of the mbarrier or semaphore carries that a statement waits for, if it waits for one."""
+    """For reports: the data in the ring of the mbarrier or semaphore for which a statement waits, if it does."""
     match stmt:
         case Wait(barrier=slot) | Acquire(semaphore=slot) if found := carried(kernel).get(slot.name):
             return f"; its ring carries {', '.join(found)}"

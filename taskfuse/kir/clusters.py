@@ -55,9 +55,9 @@ def peers(place: Int3, cluster: Int3, across: tuple[ParallelType, ...]) -> tuple
 
 
 def ranks(cluster: Dim3, across: tuple[ParallelType, ...]) -> tuple[Expr, tuple[int, ...]]:
-    """The ranks of the blocks that a block reaches across some types: the first one, in its indices, and the distances of all from it.
+    """The ranks of the blocks that a block reaches across some types: the first one, as an expression in the block's indices, and the offsets of all from it.
 
-    The extents of the cluster are constants, as the verifier asks where anything reaches across it.
+    The extents of the cluster are constants: the verifier requires this of kernels that reach across it.
     """
     shape = constant_shape(cluster)
     assert shape is not None

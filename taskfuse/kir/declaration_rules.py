@@ -34,7 +34,7 @@ def declared_names(d: Declarations) -> Iterator[str]:
 
 
 def names_are_names(d: Declarations) -> Problem | None:
-    """A name parses, and has no meaning of its own."""
+    """A name parses, and is not a reserved word or symbol."""
     for name in (d.kernel.name, *declared_names(d)):
         if not d.is_name(name):
             return name, NO_NAME.format(name)
@@ -70,7 +70,7 @@ def bounds_are_of_extents(d: Declarations) -> Problem | None:
 
 
 def integers_are_extents(d: Declarations) -> Problem | None:
-    """An integer argument gives an extent its value, and no other does."""
+    """An integer argument determines an extent, and each extent has at most one."""
     seen: set[str] = set()
     for param in d.kernel.params:
         if isinstance(param, IntegerParam):
@@ -115,7 +115,7 @@ def tensors_have_extents(d: Declarations) -> Problem | None:
 
 
 def lengths_are_of_groups(d: Declarations) -> Problem | None:
-    """Lengths are those of one group or more, and no offsets."""
+    """A table of lengths has at least one group, and is not a table of offsets."""
     for param in d.kernel.params:
         if not isinstance(param, TensorParam) or param.lengths is None:
             continue
@@ -130,7 +130,7 @@ def lengths_are_of_groups(d: Declarations) -> Problem | None:
 
 
 def tables_hold_places(d: Declarations) -> Problem | None:
-    """A table of places says which search in another table, of the key that is its index, each element answers."""
+    """The elements of a table of places are results of a search in another table, whose key is the element's index."""
     for param in d.kernel.params:
         if not isinstance(param, TensorParam) or (param.holds is None and param.search is PlaceSearch.BISECTION):
             continue
@@ -148,7 +148,7 @@ def tables_hold_places(d: Declarations) -> Problem | None:
 
 
 def outputs_go_into_inputs(d: Declarations) -> Problem | None:
-    """An output that has no array of its own is written into that of an input of its shape and dtype, which no other output is written into."""
+    """An output without an array is written into an input of its shape and dtype, and no other output is written into this input."""
     taken: set[str] = set()
     for param in d.kernel.outputs:
         if param.into is None:
@@ -253,7 +253,7 @@ def offsets_are_shared_and_aligned(d: Declarations) -> Problem | None:
 
 
 def buffers_by_rank_are_of_the_cluster(d: Declarations) -> Problem | None:
-    """The first axis of a buffer by rank has a place for each block of the cluster, whose shape is constant, and no other buffer has bytes of it."""
+    """The first axis of a buffer by rank has the cluster's number of blocks as extent; the cluster is constant, and no other buffer overlaps the buffer."""
     placed = [b for b in d.kernel.buffers if MEDIA[b.memory].is_placed]
     for b in (b for b in placed if MEDIA[b.memory].is_by_rank):
         shape = constant_shape(d.kernel.cluster)

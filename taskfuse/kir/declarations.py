@@ -16,12 +16,13 @@ class TensorParam:
     """A tensor argument in Global memory, indexed by one expression per axis; any strides.
 
     Attributes:
-        into: of an output: the input whose array it is written into; ``None``: it has an array of its own.
-        rises: of a table: the promise that no element is less than the one before it, and the first and the last element; ``None``: none is made.
-        search: of a table: how places in it are found; of lengths, in their offsets.
-        holds: of a table: the promise that element ``i0`` is this, an expression over other tables; ``None``: none is made.
-        lengths: of a table: the elements are lengths of groups, whose offsets (:attr:`offsets`) rise to this; and the promise that none is negative and
-            they add up to it. ``None``: they are not.
+        into: of an output: the input into whose array it is written; ``None``: it has its own array.
+        rises: of a table: the promise that no element is less than its predecessor, with the first and the last element; ``None``: no promise.
+        search: of a table: how to search it; of lengths: how to search their offsets.
+        holds: of a table: the promise that element ``i0`` equals this expression over other tables; ``None``: no promise.
+        lengths: of a table: the elements are lengths of groups, and this is their sum, to which their offsets (:attr:`offsets`) rise; promises that no length
+            is
+            negative. ``None``: the elements are not lengths.
     """
 
     name: str
@@ -36,7 +37,7 @@ class TensorParam:
 
     @property
     def offsets(self) -> TensorParam | None:
-        """The table of the offsets of groups of these lengths (:mod:`taskfuse.ir.offsets`), which no caller passes; ``None``: they are no lengths."""
+        """The offsets of the groups with these lengths (:mod:`taskfuse.ir.offsets`), which callers do not pass; ``None``: the elements are not lengths."""
         if self.lengths is None:
             return None
         return TensorParam(offsets_name(self.name), int64, (self.shape[0] + ONE,), False, rises=(ZERO, self.lengths), search=self.search)
@@ -76,7 +77,7 @@ class TensorMapParam:
 
     @property
     def step(self) -> tuple[int, ...]:
-        """Elements from one element of a transfer to the next, for each axis."""
+        """Elements from one element of a transfer to the next, along each axis."""
         return self.steps or (1,) * len(self.box)
 
 
@@ -86,8 +87,8 @@ Argument = TensorParam | ScalarParam | IntegerParam
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Storage inside the kernel: Local (one copy per thread), Shared (per block), Cluster (per cluster, a part in each of its blocks, whose rank the
-    first axis is) or Global workspace (per launch); row-major.
+    """Storage inside the kernel: Local (one copy per thread), Shared (per block), Cluster (per cluster, distributed over its blocks, with the block's rank as
+    first axis) or Global workspace (per launch); row-major.
 
     Attributes:
         align: alignment in bytes (a power of two, at least the element size).
@@ -103,12 +104,12 @@ class Buffer:
 
     @property
     def extents_of_block(self) -> tuple[Expr, ...]:
-        """The extents of what one block has, of a buffer by rank; of any other, its shape."""
+        """The extents of one block's part of a buffer by rank; of any other buffer, its shape."""
         return self.shape[1:] if MEDIA[self.memory].is_by_rank else self.shape
 
     @property
     def bytes_of_block(self) -> Expr:
-        """The bytes of one copy; of a buffer by rank, of its part in one block."""
+        """The bytes of one copy; of a buffer by rank, the bytes of one block's part."""
         total: Expr = const(self.dtype.itemsize)
         for e in self.extents_of_block:
             total = total * e
@@ -132,9 +133,9 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Semaphore:
-    """An array of monotone counters in Global memory, zero when the launch begins: barriers between blocks that only some of them wait for.
+    """An array of monotonic counters in Global memory, zero when the launch begins: barriers for some blocks of the grid.
 
-    ``count`` releases complete a phase. Unlike an mbarrier's, the phases are numbered, and never begin anew: a wait names how many must be
+    ``count`` releases complete a phase. Unlike an mbarrier's, the phases are numbered and never restart: a wait names the number of phases that must be
     complete.
 
     Attributes:
@@ -149,9 +150,9 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class WorkQueue:
-    """Numbers of work items from 0 to ``size`` - 1, each of which one block claims when it first asks for its next one; those of a block rise.
+    """Numbers of work items from 0 to ``size`` - 1. A block claims the next number when it first asks for one; the numbers of a block rise.
 
-    All threads of a block that loop over a queue go through the same numbers, the block's, whenever they come to them.
+    All threads of a block that loop over a queue visit the block's numbers, at their own pace.
     """
 
     name: str
@@ -159,9 +160,9 @@ class WorkQueue:
 
 
 CLAIM_BYTES = 4
-"""Of Shared memory, for each number that a block may claim, and for how many it has claimed."""
+"""Bytes of Shared memory for each number that a block may claim, and for the count of claimed numbers."""
 
 OFFSET_BYTES = int64.itemsize
-"""Of Shared memory, for each offset of a group that a block makes of lengths."""
+"""Bytes of Shared memory for each offset that a block computes from lengths."""
 
 Dim3 = tuple[Expr, Expr, Expr]

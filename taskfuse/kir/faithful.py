@@ -1,10 +1,10 @@
-"""Whether the definitions of a kernel are the expressions of the fusion that it was lowered from.
+"""Compares the definitions of a kernel with the expressions of the fusion that it was lowered from.
 
-The proof holds a kernel to its definitions, so these must be right. Lowering writes them; here they are read next to the fusion, statement by statement: the
-function, what it is computed in, every operand with its index, conditions, combine, start, axis, extents. Nothing of lowering is used, and what is
-compared is the fusion that the caller scheduled, before lowering copies and prepares it (but for names that no kernel can have:
-they are others there). Two things are known of a kernel's tensors: one whose name the
-fusion lacks, ``t.b``, stands for a copy of ``t``; and a view of the fusion may have no definition: its readers read the tensor behind it.
+The proof compares a kernel with its definitions, so these must be right. Lowering writes them; this module compares them with the fusion, definition by
+definition: function, compute dtype, operands with their indices, conditions, combining function, initial value, axis, extents. It shares no code with
+lowering, and reads the fusion as the caller scheduled it, before lowering copies and prepares it (except for names that are invalid in a kernel and are
+replaced there). Two facts about the names are used: a tensor ``t.b`` that the fusion lacks is a copy of ``t``; and a view of the fusion may have
+no definition, so that its readers read the underlying tensor.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, P
 
 
 class Unfaithful(Exception):
-    """A definition that differs."""
+    """A definition that differs from the fusion."""
 
 
 def check_faithful(kernel: Kernel, fusion: Fusion) -> None:
-    """Do nothing if a kernel's arguments and definitions are those of a fusion, and what was written is what was (:mod:`taskfuse.ir.written`).
+    """Return if a kernel's arguments and definitions equal those of a fusion, and its written definitions those of the original (:mod:`taskfuse.ir.written`).
 
     Raises:
-        VerifyError: they are not; the first tensor of which something else is said, and what.
+        VerifyError: they differ; the message names the first tensor that does, and the difference.
     """
     try:
         comparison = _Comparison(kernel.definitions, fusion)
@@ -77,7 +77,7 @@ class _Comparison:
         self._above: set[str] = set()
 
     def arguments(self, kernel: Kernel) -> None:
-        """Compare those of the kernel."""
+        """Compare the arguments of the kernel."""
         fusion = self._fusion
         wanted: list[Param] = []
         for tv in fusion.inputs:
@@ -94,7 +94,7 @@ class _Comparison:
         _equal("list of arguments", wanted, [p for p in kernel.params if isinstance(p, (TensorParam, ScalarParam, IntegerParam))])
 
     def definitions(self) -> None:
-        """Compare all, in order."""
+        """Compare all definitions, in order."""
         if len(self._defined) < len(self._definitions):
             raise Unfaithful("a tensor has two definitions")
         for tv in self._fusion.outputs:

@@ -1,7 +1,7 @@
-"""The fields of statements: the expressions and elements in them, and how to rebuild them. Read off their types, once for each class.
+"""The fields of statements: the expressions and elements in them, and how to rebuild them. Derived once per class from the annotations.
 
-A class of :data:`taskfuse.kir.nodes.Stmt` says all of this by its annotations: ``out: Written`` is an element that it writes, ``valid: Expr`` an
-expression. Statements that other statements are in (loops, branches) have these beside it: :func:`taskfuse.kir.walk.bodies`.
+A class of :data:`taskfuse.kir.nodes.Stmt` declares all of this by its annotations: ``out: Written`` is an element that it writes, ``valid: Expr`` an
+expression. The bodies of loops and branches are handled by :func:`taskfuse.kir.walk.bodies`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ExprMap = Callable[[Expr], Expr]
 
 
 def map_all(expressions: tuple[Expr, ...], f: ExprMap) -> tuple[Expr, ...]:
-    """``f`` of each."""
+    """``f`` applied to each."""
     return tuple(map(f, expressions))
 
 
@@ -80,7 +80,7 @@ def _nothing(x: object) -> tuple[Access, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FieldKind:
-    """What values of a type hold.
+    """The content of values of a type.
 
     Attributes:
         expressions: their expressions, in the order of the text.
@@ -130,13 +130,13 @@ KINDS: dict[object, FieldKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of a class of statements that hold something.
+    """The fields of a class of statements.
 
     Attributes:
         kinds: their names and kinds, in the order of the class.
-        written: those that name the first element that it writes.
-        read: those that name elements that it reads, accumulators last.
-        slots, semaphores, maps: those that are mbarriers, semaphores, tensor maps.
+        written: the fields that name the first element that the statement writes.
+        read: the fields that name elements that it reads, accumulators last.
+        slots, semaphores, maps: the fields that name mbarriers, semaphores, tensor maps.
     """
 
     kinds: tuple[tuple[str, FieldKind], ...]
@@ -148,7 +148,7 @@ class Fields:
 
 
 def with_buffers(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
-    """``stmt`` with accesses of other buffers in place of those in ``names``; what it says of definitions, and the statements inside it, stay."""
+    """``stmt`` with the buffers in ``names`` replaced in its accesses; claims, and the statements inside it, are unchanged."""
     changed = {name: _with_buffers(getattr(stmt, name), names) for name, _ in fields_of(type(stmt)).kinds}
     return replace(stmt, **changed) if changed else stmt
 
@@ -171,7 +171,7 @@ def _with_buffers(value: Any, names: Mapping[str, str]) -> Any:
 
 @cache
 def types_of(statement: type[Stmt]) -> dict[str, tuple[object, frozenset[object]]]:
-    """The type of each field of a class of statements, and what is said of it: ``Annotated[type, ...]``."""
+    """The type of each field of a class of statements, with its annotation: ``Annotated[type, ...]``."""
     hints = get_type_hints(statement, include_extras=True)
     found: dict[str, tuple[object, frozenset[object]]] = {}
     for f in fields(statement):
@@ -182,7 +182,7 @@ def types_of(statement: type[Stmt]) -> dict[str, tuple[object, frozenset[object]
 
 @cache
 def fields_of(statement: type[Stmt]) -> Fields:
-    """What the fields of a class of statements hold."""
+    """The fields of a class of statements."""
     types = types_of(statement)
     kinds = tuple((name, KINDS[kind]) for name, (kind, _) in types.items() if kind in KINDS)
     uses = {name: next((u for u in said if isinstance(u, FieldUse)), FieldUse.READ) for name, (_, said) in types.items()}

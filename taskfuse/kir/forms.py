@@ -1,6 +1,6 @@
-"""The words of the grammar of kernel text, which of them cannot be names, and the forms of statements.
+"""The words of the grammar of kernel text, the reserved ones among them, and the forms of statements.
 
-A form is what :attr:`FORM` of a class says about its line, taken apart once. Printer and parser follow it piece by piece.
+A form is the parsed :attr:`FORM` of a class, which describes its line. Printer and parser follow it piece by piece.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TOKEN = re.compile(r"<-|[\w.]+|[^\s\w]")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Text that stands in every statement of the class.
+    """Text that every statement of the class contains.
 
     Attributes:
-        text: as it is printed.
-        tokens: as it is read.
+        text: the printed text.
+        tokens: its tokens.
     """
 
     text: str
@@ -37,7 +37,7 @@ class Slot:
     """A field.
 
     Attributes:
-        type: its type, or what is said of it if that is more: the kind of value that is printed and read.
+        type: its type, or its annotation if there is one: determines how the value is printed and parsed.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class OptionalPart:
-    """A word and a field, left out where the field is ``default``."""
+    """A word and a field, omitted if the field has the value ``default``."""
 
     word: Word
     slot: Slot
@@ -61,7 +61,7 @@ class StatementForm:
     """The form of a class of statements.
 
     Attributes:
-        head: the word that it begins with, such as ``COPY.async``; empty if that is a field.
+        head: its first word, such as ``COPY.async``; empty if it begins with a field.
     """
 
     statement: type[Stmt]
@@ -70,22 +70,22 @@ class StatementForm:
 
     @property
     def keyword(self) -> str:
-        """The word of the grammar that it begins with."""
+        """The grammar's word that begins it."""
         return self.head.partition(".")[0]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is read in every such statement."""
+        """The words that every such statement contains."""
         return tuple(token for piece in self.pieces if isinstance(piece, Word) for token in piece.tokens)
 
     def made(self, values: Mapping[str, object]) -> Stmt:
-        """A statement with these values of its fields, of which those left out have their defaults."""
+        """A statement with these field values; omitted fields have their defaults."""
         return cast("Callable[..., Stmt]", self.statement)(**values)
 
 
 @cache
 def form_of(statement: type[Stmt]) -> StatementForm | None:
-    """The form of a class; ``None`` if it has a printer and a parser of its own."""
+    """The form of a class; ``None`` if it has its own printer and parser."""
     text: str | None = getattr(statement, "FORM", None)
     if text is None:
         return None
@@ -111,11 +111,11 @@ def _piece(statement: type[Stmt], field: str, option: str, text: str) -> Piece:
 FORMS: tuple[StatementForm, ...] = tuple(form for statement in get_args(Stmt) if (form := form_of(statement)) is not None)
 """Every form."""
 STATEMENT_WORDS: frozenset[str] = frozenset(form.keyword for form in FORMS if form.keyword)
-"""The words that they begin with."""
+"""The words that begin them."""
 
 
 class KernelKeyword(Enum):
-    """What begins a line, or a part of one. The value is the printed word."""
+    """A word that begins a line, or a part of one. The value is the printed word."""
 
     KERNEL = "KERNEL"
     DIM = "DIM"
@@ -150,7 +150,7 @@ class KernelKeyword(Enum):
 
 
 class RuleWord(Enum):
-    """The words that begin a rule other than an elementwise op."""
+    """The words that begin a rule, apart from the names of elementwise ops."""
 
     PICK = "pick"
     REDUCE = "reduce"
@@ -164,14 +164,14 @@ class RuleWord(Enum):
 KEYWORDS: dict[str, KernelKeyword] = {k.value: k for k in KernelKeyword}
 RULE_WORDS: dict[str, RuleWord] = {w.value: w for w in RuleWord}
 ACROSS = "across"
-"""Before the cluster types across which an arrival, or a copy, reaches other blocks."""
+"""Precedes the cluster types across which an arrival, or a copy, reaches other blocks."""
 FROM = "@"
-"""Before the file and line that a statement comes from."""
+"""Precedes the file and line of a statement."""
 INTO = "into"
-"""Between an output and the input whose array it is written into."""
+"""Stands between an output and the input into whose array it is written."""
 INTEGER = "integer"
 HOLDS = "~"
-"""Between a statement and what its results stand for."""
+"""Stands between a statement and its claim."""
 VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 EXPRESSION_FUNCTIONS = ("min", "max", "xor", "ceildiv", "select", "table")
 TF32 = "tf32"  # how tensor cores multiply float32

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
 
 def kernel_graph(kernel: Kernel) -> nx.DiGraph[str | int]:
-    """Storage and barriers by name, and statements by their place in the text (0, 1, ...); edges say what each statement does with which.
+    """Storage and barriers by name, and statements by their place in the text (0, 1, ...); edges are the accesses and synchronizations of statements.
 
     - The graph: ``name``.
     - A node by name: ``kind`` (``"input"``, ``"output"``, ``"scalar"``, ``"buffer"``, ``"mbarrier"``, ``"semaphore"``, ``"counter"``), ``shape`` (an ``int``
-      where an extent is constant, else text); of arguments and buffers ``dtype`` and ``memory``; ``channel``: the one that it belongs to, or ``None``.
+      for a constant extent, else text); for arguments and buffers ``dtype`` and ``memory``; ``channel``: its channel, or ``None``.
     - A node by place: ``kind`` ``"statement"``, ``type`` (the class in :mod:`taskfuse.kir.nodes`), ``text`` (its first line), ``role`` (the label of the
-      innermost dispatch around it), ``parent`` (the statement that it is in, or ``None``), ``tensor`` (what its results stand for, or ``None``),
-      ``location``.
-    - An edge: ``action``, and ``places``, the indices that it concerns as text. ``"reads"`` and ``"waits"`` lead to the statement; ``"writes"``, ``"signals"``
+      innermost dispatch around it), ``parent`` (the enclosing statement, or ``None``), ``tensor`` (the tensor in its claim, or ``None``), ``location``.
+    - An edge: ``action``, and ``places``, the indices of the access as text. ``"reads"`` and ``"waits"`` lead to the statement; ``"writes"``, ``"signals"``
       and ``"initializes"`` lead from it. A barrier of the grid signals its counter and waits for it; other barriers have no name and no edges.
     """
     import networkx as nx

@@ -21,7 +21,7 @@ from taskfuse.kir.walk import walk
 from taskfuse.target import ASYNC_BYTES, VECTOR_BYTES, WARP
 
 MAX_OFFSET = CHUNK * (2**14 - 1)
-"""Bytes that an offset of a matrix descriptor may be: 14 bits count chunks (PTX ISA, "Matrix Descriptor Format")."""
+"""Upper bound of a matrix descriptor's offsets in bytes: 14 bits count chunks (PTX ISA, "Matrix Descriptor Format")."""
 
 
 def is_shared(d: Declarations, access: Access) -> bool:
@@ -149,7 +149,7 @@ def vector_copies_are_vectors(subject: VectorCopy, scope: Scope) -> str | None:
 
 
 def values_have_symbols(subject: GatherCopy | AtomicUpdate, scope: Scope) -> str | None:
-    """Each value has a symbol of its own, which nothing but the index that it is for has: what a gather reads, and what an update changes."""
+    """Each value has its own symbol, which occurs only in the index that uses it: the source of a gather, or the target of an update."""
     if isinstance(subject, GatherCopy) and not subject.values:
         return "a gather without values"
     symbols = [v.symbol for v in subject.values]
@@ -165,7 +165,7 @@ def values_have_symbols(subject: GatherCopy | AtomicUpdate, scope: Scope) -> str
 
 
 def values_are_integers(subject: GatherCopy | AtomicUpdate, scope: Scope) -> str | None:
-    """A value is an integer that 64 bits with a sign hold."""
+    """A value is an integer that fits a signed 64-bit integer."""
     for v in subject.values:
         dtype = scope.declarations.dtype(v.source.buffer)
         if dtype is None or not dtype.is_integer or dtype is uint64:
@@ -175,7 +175,7 @@ def values_are_integers(subject: GatherCopy | AtomicUpdate, scope: Scope) -> str
 
 
 def gathers_are_vectors(subject: GatherCopy, scope: Scope) -> str | None:
-    """A gather does not convert; several elements are a vector, at one value of every symbol."""
+    """A gather does not convert; several elements form a vector, and share the value of every symbol."""
     out, source, width = subject.out, subject.source, subject.width
     to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
     if to is None or to is not of:
@@ -190,7 +190,7 @@ def gathers_are_vectors(subject: GatherCopy, scope: Scope) -> str | None:
 
 
 def updates_are_atomic(subject: AtomicUpdate, scope: Scope) -> str | None:
-    """PTX ISA, "red": an element in Global memory, of a type that the device combines in one step; without conversion."""
+    """PTX ISA, "red": an element in Global memory, of a type that the device updates atomically; without conversion."""
     d, out, source = scope.declarations, subject.out, subject.source
     if d.memory(out.buffer) is not MemoryType.Global:
         return f"an update is of an element in Global memory, and '{out.buffer}' is not"
@@ -237,7 +237,7 @@ def tma_copies_between_global_and_shared(subject: TmaLoad | TmaStore, scope: Sco
 
 
 def shuffles_exchange_registers(subject: Shuffle, scope: Scope) -> str | None:
-    """A shuffle moves a register of each lane of a warp, without conversion. That whole warps execute it is the simulator's to see."""
+    """A shuffle exchanges a register among the lanes of a warp, without conversion. The simulator checks that whole warps execute it."""
     out, source, mask = subject.out, subject.source, subject.mask
     d = scope.declarations
     for side in (out, source):

@@ -69,7 +69,7 @@ class Kernel:
 
     @property
     def is_deterministic(self) -> bool:
-        """True if the results depend on the arguments alone, not on timing: no update is of a function whose rounding depends on the order of its terms."""
+        """True if the results depend only on the arguments, not on timing: no update uses a function whose rounding depends on the order of its terms."""
         return readers().is_deterministic(self)
 
     @property
@@ -94,19 +94,19 @@ class Kernel:
 
     @property
     def tables(self) -> tuple[TensorParam, ...]:
-        """What has elements that may stand in expressions: :attr:`table_inputs`, and the offsets of those that are lengths."""
+        """The tensors whose elements may occur in expressions: :attr:`table_inputs`, and the offsets of lengths."""
         given = self.table_inputs
         return (*given, *(offsets for p in given if (offsets := p.offsets) is not None))
 
     @property
     def table_inputs(self) -> tuple[TensorParam, ...]:
-        """The inputs whose elements may stand in expressions: one-dimensional integer inputs that the kernel does not write."""
+        """The inputs whose elements may occur in expressions: one-dimensional integer inputs that the kernel does not write."""
         overwritten = self.in_place.values()
         return tuple(p for p in self.inputs if len(p.shape) == 1 and p.dtype.is_integer and p.dtype is not uint64 and p.name not in overwritten)
 
     @property
     def in_place(self) -> dict[str, str]:
-        """The outputs that are written into the array of an input, with that input."""
+        """The outputs that are written into the array of an input, each with this input."""
         return {p.name: p.into for p in self.params if isinstance(p, TensorParam) and p.into is not None}
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -126,7 +126,7 @@ class Kernel:
         return readers().text(self, witness, shown_path if locations else None)
 
     def check_ir(self) -> None:
-        """Verify the IR's rules. Raises :class:`VerifyError` with the whole kernel printed and the message under the offending statement."""
+        """Check the rules of kernel IR. Raises :class:`VerifyError` with the whole kernel printed and the message under the offending statement."""
         readers().check_ir(self)
 
     def simulate(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> tuple[NDArray[Any], ...]:
@@ -178,7 +178,7 @@ class Kernel:
         return readers().cuda().cubin(self, arch, variant, fast_math, debug)
 
     def sass(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
-        """The instructions of :meth:`cubin`. Raises :class:`CudaUnavailableError` where there is no ``nvdisasm``, too."""
+        """The instructions of :meth:`cubin`. Raises :class:`CudaUnavailableError` also if ``nvdisasm`` is missing."""
         return readers().cuda().sass(self, arch, variant, fast_math, debug)
 
     def resources(
@@ -189,14 +189,14 @@ class Kernel:
         fast_math: bool = False,
         debug: bool = False,
     ) -> KernelResources:
-        """Registers, spills, barriers, Shared memory and occupancy on ``arch``; ``extents`` where those depend on some. The rest as for :meth:`ptx`."""
+        """Registers, spills, barriers, Shared memory and occupancy on ``arch``; ``extents``: needed if they depend on extents. The rest as for :meth:`ptx`."""
         return readers().cuda().resources(self, arch, extents, variant, fast_math, debug)
 
     def launch_shape(self, /, **extents: int) -> LaunchShape:
         """Grid, block, cluster and dynamic Shared memory for given extents.
 
         Raises:
-            LaunchError: an extent on which they depend is missing, or one is not what the kernel declares.
+            LaunchError: an extent on which they depend is missing, or breaks its declared facts.
         """
         return readers().cuda().launch_shape(self, extents)
 
@@ -251,5 +251,5 @@ def readers() -> KernelMethods:
 
 
 def parsed(text: str) -> Kernel:
-    """The kernel of a text: what a pickled one is made from."""
+    """The kernel in a text; unpickling calls it."""
     return readers().parse(text)

@@ -1,12 +1,12 @@
 """Kernel IR: the lowered loop nest.
 
-A kernel is what every thread of a launch executes, as a tree of statements over explicit storage. All synchronization is explicit:
+A kernel is the program of every thread of a launch, as a tree of statements over explicit storage. All synchronization is explicit:
 barriers, mbarrier waits and arrivals, cursors (slot and parity of a ring), commits of asynchronous queues and waits for them. The simulator,
-the checker and the CUDA printer know only what is written here. docs/kernel-ir.md has the grammar of the printed form.
+the checker and the CUDA printer use nothing else. docs/kernel-ir.md has the grammar of the printed form.
 
-Here are control flow, what computes and what copies, and :data:`Stmt`, the closed set of all statements. FORM is the line of a statement: fields in
-braces, and in brackets what is left out where its fields have their defaults (:mod:`taskfuse.kir.forms`). Statements without one have a printer and a
-parser of their own.
+This module has control flow, computations, copies, and :data:`Stmt`, the closed set of all statements. FORM describes the line of a statement: fields in
+braces, and in brackets the parts that are omitted if their fields have defaults (:mod:`taskfuse.kir.forms`). Statements without FORM have their own printer and
+parser.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class For(Located):
     """``for var = start; var < stop; var += step``.
 
     Attributes:
-        unroll: the body is copied, so that ``var`` is a constant in it.
-        queue: ``var`` takes those numbers only that the block claims from a queue (:class:`~taskfuse.kir.declarations.WorkQueue`); ``None``: all of them.
+        unroll: the body is copied, so that ``var`` is a constant in each copy.
+        queue: ``var`` takes only the numbers that the block claims from a queue (:class:`~taskfuse.kir.declarations.WorkQueue`); ``None``: all numbers.
     """
 
     var: str
@@ -81,7 +81,7 @@ class Compute(WritingStmt):
 
 @dataclass(frozen=True, slots=True)
 class Choose(WritingStmt):
-    """``out`` = the operand of the first case whose condition holds (no other operand is read); one always does. ``label`` is its printed name."""
+    """``out`` = the operand of the first case whose condition holds (no other operand is read); some condition always holds. ``label`` is its printed name."""
 
     out: Written
     label: str
@@ -90,9 +90,9 @@ class Choose(WritingStmt):
 
 @dataclass(frozen=True, slots=True)
 class GatherCopy(WritingStmt):
-    """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
+    """``width`` elements, consecutive along the last index of both sides, copied from an index that depends on data.
 
-    The symbols mean something in ``source`` alone. Where one of them is outside its ``[0, extent)``, zeros are written and ``source`` is not
+    The symbols are defined only in ``source``. Where one of them is outside its ``[0, extent)``, zeros are written and ``source`` is not
     read. Nothing is converted. Several elements are moved by one instruction, both addresses aligned to its size.
     """
 
@@ -105,9 +105,9 @@ class GatherCopy(WritingStmt):
 
 @dataclass(frozen=True, slots=True)
 class AtomicUpdate(WritingStmt):
-    """An element in Global memory combined with ``source`` where it lies, in one step that no access of another thread comes between (PTX ISA, "red").
+    """An element in Global memory, combined in place with ``source`` by one atomic operation (PTX ISA, "red").
 
-    The symbols mean something in ``out`` alone. Where one of them is outside its ``[0, extent)``, nothing is done. It orders nothing.
+    The symbols are defined only in ``out``. Where one of them is outside its ``[0, extent)``, nothing is updated. The update orders no other access.
     """
 
     FORM: ClassVar[str] = "UPDATE {out} by {combine} of {source}[ at {values}]"
@@ -131,13 +131,13 @@ class VectorCopy(WritingStmt):
 class AsyncCopy(WritingStmt):
     """``width`` elements from Global to Shared memory (``cp.async``), done at any later time, in the generic proxy (PTX ISA, "cp.async").
 
-    The copy is done before the executing thread's wait_group of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
-    :class:`ArriveAsync` starts. Nothing else waits for it, and nothing orders two copies.
+    The copy is done before the executing thread's wait_group of its batch (:attr:`Queue.COPY`) ends, and before the arrival that the thread's next
+    :class:`ArriveAsync` starts. Nothing else waits for it, and two copies are unordered.
 
     Attributes:
         out, source: the first of consecutive elements along the last index; both addresses aligned to the size of the copy.
         width: elements; 4, 8 or 16 bytes.
-        valid: where it fails, zeros are written and ``source`` is not read.
+        valid: where it is false, zeros are written and ``source`` is not read.
     """
 
     FORM: ClassVar[str] = "COPY.async {out} <- {source} width {width}[ if {valid}]"
@@ -152,11 +152,11 @@ class TmaLoad(WritingStmt):
     """Copy a box from Global to Shared, issued by each executing thread, done by the copy engine at any later time.
 
     The box at ``coords`` (outermost axis first; elements outside the tensor read 0) is written row-major at ``out`` under the map's
-    swizzle; then ``barrier`` loses the bytes of the full box from its pending bytes.
+    swizzle; then ``barrier``'s pending bytes decrease by the bytes of the full box.
 
     Attributes:
-        across: cluster types, in the order x, y, z: the box is written at the same place of Shared memory, and its bytes are taken off the same
-            mbarrier, in every block of the cluster whose index differs from the issuer's on these types alone, at a time of its own in each
+        across: cluster types, in the order x, y, z: the box is written at the same offset of Shared memory, and its bytes are subtracted at the same
+            mbarrier, in every block of the cluster whose index differs from the issuer's only on these types, at an independent time in each
             (PTX ISA, "cp.async.bulk.tensor", ``.multicast::cluster``).
     """
 

@@ -1,4 +1,4 @@
-"""Readers of a kernel's text that all parts of its parser use: words, numbers, lists; operands, slots, matrix descriptors, and the names that they may use."""
+"""Readers of kernel text that all parts of its parser share: words, numbers, lists; operands, slots, matrix descriptors, and the declared names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KernelReader(TokenReader):
     """The tokens of a kernel's text."""
 
     def keyword(self) -> KernelKeyword | None:
-        """The keyword that the next token is, or begins with (``WGMMA.m64n64k16.bfloat16``); not taken."""
+        """The keyword that the next token is, or begins with (``WGMMA.m64n64k16.bfloat16``); the token is not consumed."""
         return KEYWORDS.get(self.token.text.partition(".")[0]) if self.token.kind is TokenKind.NAME else None
 
     def word(self, what: str) -> Token:
@@ -42,7 +42,7 @@ class KernelReader(TokenReader):
         return self.advance()
 
     def name(self, what: str) -> str:
-        """Take a name that a declaration makes."""
+        """Take the name of a declaration."""
         token = self.word(what)
         if token.text in RESERVED:
             raise token.error(f"'{token.text}' is a word of the grammar, not a name")
@@ -113,7 +113,7 @@ class KernelReader(TokenReader):
 
 
 def known(token: Token, name: str, names: dict[str, T], what: str) -> T:
-    """The thing called ``name``, which ``token`` mentions. Raises :class:`ParseError` at the token if it does not exist."""
+    """The object called ``name``, which ``token`` mentions. Raises :class:`ParseError` at the token if it does not exist."""
     found = names.get(name)
     if found is None:
         raise ParseError(line=token.line, column=token.column, reason=f"there is no {what} '{name}'", help=suggestion(name, names))
@@ -121,7 +121,7 @@ def known(token: Token, name: str, names: dict[str, T], what: str) -> T:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str | None:
-    """What the author may have meant."""
+    """The name that the author may have meant."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f"did you mean '{close[0]}'?" if close else None
 
@@ -193,7 +193,7 @@ class OperandParser:
         }
 
     def operand(self, dtype: DType) -> Operand:
-        """An operand where a constant without a dtype means one of ``dtype``."""
+        """An operand; a constant without a dtype has ``dtype``."""
         reader = self.reader
         if reader.at_literal():
             return self.immediate(dtype)
@@ -207,7 +207,7 @@ class OperandParser:
         return self.access()
 
     def immediate(self, dtype: DType) -> Immediate:
-        """A constant, of ``dtype`` unless it says otherwise."""
+        """A constant, of ``dtype`` unless it names another."""
         value = self.reader.literal()
         return Immediate(value, self.reader.dtype() if self.reader.take(":") else dtype)
 
@@ -283,7 +283,7 @@ class OperandParser:
         return tuple(found)
 
     def found(self) -> tuple[GatherValue, ...]:
-        """Symbols and the values that they are."""
+        """Symbols and their values."""
         values: list[GatherValue] = []
         while not values or self.reader.take(","):
             symbol = self.reader.name("a symbol")
@@ -320,6 +320,6 @@ class OperandParser:
 
 
 def operation(token: Token, stored: DType) -> tuple[Elementwise, DType]:
-    """``op`` or ``op.dtype``, which ``token`` is: the op, and what it runs in, which is the dtype of the result unless the name says otherwise."""
+    """``op`` or ``op.dtype``, the text of ``token``: the op, and its compute dtype, by default that of the result."""
     name, _, suffix = token.text.partition(".")
     return known(token, name, ELEMENTWISE, "operation"), known(token, suffix, DTYPES, "dtype") if suffix else stored

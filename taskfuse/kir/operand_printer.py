@@ -1,4 +1,4 @@
-"""The text of operands and of the witness: accesses, constants, indices, choices, matrix descriptors; definitions, and what results stand for."""
+"""The text of operands and of the witness: accesses, constants, indices, choices, matrix descriptors; definitions and claims."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from taskfuse.kir.synchronization import MbarrierScope
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
-"""What a fence between proxies covers."""
+"""The memory that a fence between proxies covers."""
 
 
 def _slot(barrier: BarrierSlot) -> str:
@@ -72,8 +72,8 @@ class OperandPrinter:
     """One method per kind of operand.
 
     Attributes:
-        locals: what is written without brackets where it has no axes.
-        values: how values of a field are written, by what the field holds.
+        locals: names printed without brackets if they have no axes.
+        values: how to print the values of a field, by its content.
     """
 
     def __init__(self, locals: frozenset[str] = frozenset()) -> None:
@@ -86,7 +86,7 @@ class OperandPrinter:
         return f"{access.buffer}[{listed(access.index)}]"
 
     def operand(self, operand: Operand, dtype: DType | None) -> str:
-        """An operand where a constant without a dtype means one of ``dtype``."""
+        """An operand; a constant of ``dtype`` is printed without its dtype."""
         match operand:
             case Access():
                 return self.access(operand)
@@ -98,7 +98,7 @@ class OperandPrinter:
                 return f"index({operand.value})"
 
     def cases(self, cases: tuple[ChoiceCase, ...], dtype: DType | None) -> str:
-        """Operands with their conditions; the last one may stand for all that is left."""
+        """Operands with their conditions; the last one may be the default."""
         last = len(cases) - 1
         return ", ".join(
             f"otherwise {self.operand(c.operand, dtype)}" if i == last and c.cond is TRUE else f"{self.operand(c.operand, dtype)} if {c.cond}"
@@ -106,7 +106,7 @@ class OperandPrinter:
         )
 
     def computation(self, op: Elementwise, operands: tuple[Operand, ...], dtype: DType, stored: DType | None) -> str:
-        """``op(operands)``; the dtype in which it runs is left out where it is that of the result."""
+        """``op(operands)``; its compute dtype is omitted if it is that of the result."""
         suffix = "" if dtype is stored else f".{dtype}"
         return f"{op.name}{suffix}({', '.join(self.operand(o, dtype) for o in operands)})"
 
@@ -120,7 +120,7 @@ class OperandPrinter:
 
 
 def immediate_text(x: Immediate, dtype: DType | None) -> str:
-    """A constant; its dtype is left out where ``dtype`` is expected."""
+    """A constant; its dtype is omitted if it equals ``dtype``."""
     value = x.value
     if isinstance(value, bool):
         text = "true" if value else "false"
@@ -179,6 +179,6 @@ def _counted(values: tuple[Access, ...], extents: tuple[Expr, ...]) -> str:
 
 
 def holds_text(h: Holds) -> str:
-    """What a statement's results stand for: content, tensor, index where the content has one, tile where there is one."""
+    """A claim: content, tensor, index if the content has one, tile if there is one."""
     index = f"[{listed(h.index)}]" if h.index or h.content in INDEXED else ""
     return f"{h.content.value} {h.tensor}{index}" + (f" tile ({', '.join(map(str, h.tile))})" if h.tile else "")

@@ -1,6 +1,6 @@
-"""What statements of kernel IR are made of: operands, places of barriers, matrix descriptors, and what results stand for.
+"""The parts of kernel IR statements: operands, places of barriers, matrix descriptors, and claims.
 
-What a field of a statement holds is its type (:mod:`taskfuse.kir.fields`); the types of fields that need more are here, with the bases of all statements.
+The type of a field determines its content (:mod:`taskfuse.kir.fields`); types that several statements use are here, with the bases of all statements.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Operand = Access | Immediate | ScalarValue | IndexOf
 
 
 def dtype_of(operand: Operand, named: Callable[[str], DType]) -> DType:
-    """The dtype that an operand has before it is converted. ``named``: that of the elements of a buffer or tensor, or of a scalar argument."""
+    """The dtype of an operand before conversion. ``named``: the dtype of a buffer, a tensor, or a scalar argument."""
     match operand:
         case Access(buffer=name) | ScalarValue(name=name):
             return named(name)
@@ -105,12 +105,12 @@ class Content(Enum):
     """The content of a written element, of the tensor that :class:`Holds` names.
 
     - VALUE: its element at an index of its shape.
-    - ZERO: 0, where an element may not exist; those that do are written later.
+    - ZERO: 0, where an element may not exist; existing elements are written later.
     - START: the initial or the neutral element of its reduction or scan.
     - BODY: one term of its reduction, at a point of its iteration space.
-    - TERM: what was there, and the term of a point of its iteration space.
-    - PART: the terms that some threads or blocks have taken.
-    - RESCALED: what was there, times the factor of its reduction at an index along the axis where it is rescaled; the index of other reduced axes is 0.
+    - TERM: the previous content, combined with the term of a point of its iteration space.
+    - PART: the terms that some threads or blocks have combined.
+    - RESCALED: the previous content, times the factor of its reduction at an index along the rescaled axis; the index of other reduced axes is 0.
     """
 
     VALUE = "value"
@@ -128,10 +128,11 @@ class Holds:
 
     Attributes:
         tensor: a tensor that the kernel's definitions define.
-        index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM, RESCALED); none for the others. Elements that the
-            instruction moves at once are numbered by the symbols ``tile.0``, ``tile.1``, ...: along a vector; by rows, columns and terms of a product;
-            by rows of all matrices of an ldmatrix or stmatrix and elements of a row; of a bulk copy in any way, as its box says which is which.
-        tile: how many values each of these symbols has.
+        index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM, RESCALED); empty for the others. The symbols ``tile.0``,
+            ``tile.1``, ... number the elements that one instruction moves: along a vector; by rows, columns and terms of a product; by rows of all matrices of
+                an
+            ldmatrix or stmatrix and elements of a row; of a bulk copy in any order, which its box determines.
+        tile: the number of values of each of these symbols.
     """
 
     tensor: str
@@ -146,7 +147,7 @@ class Holds:
 
 
 class FieldUse(Enum):
-    """What a statement does with an element, or some from it on, that a field names."""
+    """How a statement uses the element, or the elements from it on, that a field names."""
 
     READ = "read"
     WRITTEN = "written"
@@ -161,9 +162,9 @@ CursorName = Annotated[str, "cursor"]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What every statement has: the user's line that it comes from, which errors about it name (docs/kernel-ir.md, "Locations").
+    """The base of all statements: the user's line that a statement comes from, which errors name (docs/kernel-ir.md, "Locations").
 
-    It is not a part of what a statement is: neither equality nor hash nor ``repr`` sees it, and text has it on request alone.
+    It is not compared, hashed or part of ``repr``, and printed only on request.
     """
 
     location: Location | None = field(default=None, compare=False, repr=False, kw_only=True)
@@ -171,7 +172,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class WritingStmt(Located):
-    """A statement that writes elements, and may say what these stand for (:class:`Holds`)."""
+    """A statement that writes elements, and may claim their content (:class:`Holds`)."""
 
     holds: Holds | None = field(default=None, compare=False, kw_only=True)
 
@@ -186,7 +187,7 @@ class ChoiceCase:
 
 @dataclass(frozen=True, slots=True)
 class GatherValue:
-    """A symbol that is a value: that of ``source``, an integer; plus ``extent`` where it is negative."""
+    """A symbol with the value of ``source``, an integer; plus ``extent`` if it is negative."""
 
     symbol: str
     source: Access

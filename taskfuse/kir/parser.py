@@ -66,10 +66,10 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
 
 
 def parse_head(text: str) -> Kernel:
-    """The declarations of a printed kernel, as a kernel without a body: the part that a launch needs, in a small part of the time of :func:`parse_kernel`.
+    """The declarations of a printed kernel, as a kernel without a body: all that a launch needs, much faster than :func:`parse_kernel`.
 
     Raises:
-        ParseError: see there.
+        ParseError: as for :func:`parse_kernel`.
     """
     body = text.find("\n\n")
     witness = text.find(f"\n  {KernelKeyword.DEFINE.value} ")

@@ -1,5 +1,6 @@
-"""What definitions say at some points of their iteration spaces: the rules of :mod:`taskfuse.kir.meaning`, which computes whole tensors, and of whoever
-computes some elements only."""
+"""The values of definitions at some points of their iteration spaces, for :mod:`taskfuse.kir.meaning`, which computes whole tensors, and for callers that
+compute some elements only.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from taskfuse.kir.witness import Apply, Definition, Find, Iterate, Pick, Reduce,
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 Point = dict[str, Any]
-"""Symbols with their values at some points; extents and tables have one value for all of them."""
+"""Symbols with their values at some points; extents and tables have the same value at all of them."""
 
 
 class UndefinedElementError(IndexError):
-    """The definitions say no value: one reads an element that does not exist, or no case of a choice holds."""
+    """The definitions determine no value: one reads an element that does not exist, or no case of a choice holds."""
 
 
 class PointValues(ABC):
@@ -57,7 +58,7 @@ class PointValues(ABC):
     # -- rules ------------------------------------------------------------------------------------------------------------------------
 
     def at_points(self, d: Definition, rule: Apply | Pick | Find | Send, point: Point, count: int) -> Array:
-        """The elements of a definition that is computed point by point; what a search finds outside is 0."""
+        """The elements of a definition that is computed point by point; a gather outside its source is 0."""
         v = self.values
         match rule:
             case Apply(op=op, operands=operands, dtype=dtype):
@@ -82,7 +83,7 @@ class PointValues(ABC):
                 return np.broadcast_to(v.cast(self.operand(operand, point, count), self.dtype(operand), d.dtype), count)
 
     def reduced(self, rule: Reduce, point: Point, owner: Ints, count: int) -> Array:
-        """``count`` results of a reduction, in the dtype that it computes in. Floats are summed in float64 and rounded once.
+        """``count`` results of a reduction, in its compute dtype. Floats are summed in float64 and rounded once.
 
         Args:
             point: points with terms, or past the end of terms.
@@ -147,7 +148,7 @@ class PointValues(ABC):
         return dtype_of(operand, self.dtypes.__getitem__)
 
     def inside(self, rule: Find | Send, point: Point, count: int) -> tuple[Point, NDArray[np.bool_]]:
-        """The symbols of a rule with values, counted from 0, and where all of these are inside; they are 0 elsewhere."""
+        """The symbols of a gather with their values, counted from 0, and a mask of where all of them are inside; elsewhere they are 0."""
         inside = np.ones(count, np.bool_)
         symbols = dict(point)
         for k, (value, extent) in enumerate(zip(rule.values, rule.extents, strict=True)):
@@ -177,10 +178,10 @@ class PointValues(ABC):
 
 
 def existing(index: Sequence[Ints], shape: Sequence[int]) -> tuple[Ints, ...]:
-    """Indices, all of which are inside a shape.
+    """Indices that are all inside a shape.
 
     Raises:
-        UndefinedElementError: one is not.
+        UndefinedElementError: one is outside.
     """
     for k, (at, n) in enumerate(zip(index, shape, strict=True)):
         if at.size and (at.min() < 0 or at.max() >= n):

@@ -31,11 +31,11 @@ WARP_SIZE = const(WARP)
 
 
 def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> str:
-    """The text of a kernel, without a final newline. Kernels that the verifier refuses can be printed, too.
+    """The text of a kernel, without a final newline. Kernels that the verifier rejects can be printed, too.
 
     Args:
         witness: include the definitions of its tensors, and after each statement its claim.
-        path: how to write a file's path; with it, each statement has the user's line that it comes from.
+        path: prints a file's path; if given, each statement is followed by its user's line.
     """
     return "\n".join(layout(kernel, witness=witness, path=path).lines)
 
@@ -57,7 +57,7 @@ def body_lines(body: Body, kernel: Kernel) -> list[str]:
 
 @dataclass(slots=True)
 class LineMap:
-    """The lines of a text and where things are in it.
+    """The lines of a text, and the lines of statements and declarations.
 
     Attributes:
         statements: line (from 0) of each statement and each branch of an If, numbered in the order of the text; an If has its own number,
@@ -159,7 +159,7 @@ class _KernelPrinter(OperandPrinter):
             self.lines.append(f"{INDENT * (depth + 1)}PASS")
 
     def place(self, stmt: Stmt) -> str:
-        """What a statement's line says of the line that it comes from. No ``#`` in it, which begins a comment."""
+        """The location at the end of a statement's line. It contains no ``#``, which begins a comment."""
         if self.path is None or stmt.location is None:
             return ""
         file = json.dumps(self.path(stmt.location.file))

@@ -1,4 +1,4 @@
-"""Statements of tensor cores, and those by which whole warps move matrices and registers. Fragments are those of :mod:`taskfuse.ir.matrix_instructions`."""
+"""Statements of tensor cores, and of warps that move matrices and registers. Fragments are those of :mod:`taskfuse.ir.matrix_instructions`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Product(WritingStmt):
 
     @property
     def row(self) -> MatrixInstruction:
-        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        """Its row in the table of matrix instructions; every kernel that the verifier accepts has one."""
         found = find(self.FAMILY, *self.factors, self.k)
         assert found is not None
         return found
@@ -65,7 +65,7 @@ class Wgmma(_Product):
 
     @property
     def accumulators(self) -> Fragment:
-        """How the sums lie in registers."""
+        """The layout of the sums in registers."""
         return self.row.accumulator(self.n)
 
 
@@ -104,7 +104,7 @@ class Mma(_Product):
 
     @property
     def row(self) -> MatrixInstruction:
-        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        """Its row in the table of matrix instructions; every kernel that the verifier accepts has one."""
         found = find(self.FAMILY, *self.factors, self.k, self.layouts, self.sums, self.m)
         assert found is not None
         return found
@@ -116,7 +116,7 @@ class Mma(_Product):
 
     @property
     def accumulators(self) -> Fragment:
-        """How the sums lie in registers."""
+        """The layout of the sums in registers."""
         return self.row.accumulator(self.n)
 
 
@@ -161,7 +161,7 @@ class Shuffle(WritingStmt):
 
     Attributes:
         out, source: registers of one dtype; they may be the same.
-        mask: what the numbers of the two lanes differ by: 1, 2, 4, 8 or 16.
+        mask: exclusive-or of the numbers of the two lanes: 1, 2, 4, 8 or 16.
     """
 
     FORM: ClassVar[str] = "SHUFFLE {out} <- {source} xor {mask}"

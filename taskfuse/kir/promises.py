@@ -1,6 +1,6 @@
-"""What callers promise of tables, checked where a host can see their elements: calls on host arrays, and debug builds (``docs/fusion.md``).
+"""Callers' promises about tables, checked where the host can read the elements: calls on host arrays, and debug builds (``docs/fusion.md``).
 
-No proof of bounds, waits or termination rests on a promise, so calls that cannot see the elements need not wait for them; a table that breaks one gives
+No proof of bounds, waits or termination depends on a promise, so calls that cannot read the elements do not wait for them; a table that breaks one gives
 unspecified results.
 """
 
@@ -19,17 +19,17 @@ from taskfuse.kir.kernel import Kernel
 
 
 def promised(kernel: Kernel) -> tuple[tuple[int, TensorParam], ...]:
-    """The tables of which something is promised, and those that it speaks of; which arguments of a call they are."""
+    """The tables with promises, and the tables that these mention, with the positions of their arguments in a call."""
     searched = frozenset[str]().union(*(p.holds.free for p in kernel.table_inputs if p.holds is not None))
     given = ((k, p) for k, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam))
     return tuple((k, p) for k, p in given if any(said is not None for said in (p.rises, p.lengths, p.holds)) or p.name in searched)
 
 
 def check_promises(kernel: Kernel, given: Iterable[tuple[int, TensorParam, NDArray[np.integer]]], symbols: Mapping[str, int]) -> None:
-    """Raises :class:`InputError` if a table does not hold what is promised of it.
+    """Raise :class:`InputError` if a table breaks its promise.
 
     Args:
-        given: of each table of :func:`promised` which argument it is, and its elements.
+        given: for each table of :func:`promised`, the position of its argument, and its elements.
         symbols: the values of the extents.
     """
     tables = tuple(given)
@@ -55,7 +55,7 @@ def _check_lengths(kernel: Kernel, index: int, param: TensorParam, elements: NDA
     else:
         return
     reason = f"the elements of table '{param.name}' are not lengths of {param.lengths}{f' = {total}' if param.lengths.free else ''} in all: {found}"
-    raise InputError(index=index, fusion=kernel.name, reason=reason, help="pass the lengths of all groups; rows of none are a group, too")
+    raise InputError(index=index, fusion=kernel.name, reason=reason, help="pass the lengths of all groups, including those without rows")
 
 
 def _check_places(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], known: Mapping[str, object]) -> None:
@@ -69,10 +69,10 @@ def _check_places(kernel: Kernel, index: int, param: TensorParam, elements: NDAr
 
 
 def check_rises(kernel: Kernel, index: int, param: TensorParam, elements: NDArray[np.integer], symbols: Mapping[str, int]) -> None:
-    """Raises :class:`InputError` if a table does not rise from its declared first element to its last.
+    """Raise :class:`InputError` if a table does not rise from its declared first element to its last.
 
     Args:
-        index: which argument it is.
+        index: position of the argument.
         param: a table of :func:`promised`.
         elements: those of the call.
         symbols: the values of the extents.
@@ -93,5 +93,5 @@ def check_rises(kernel: Kernel, index: int, param: TensorParam, elements: NDArra
         return
     last = f"{param.rises[1]}" + (f" = {high}" if param.rises[1].free else "")
     reason = f"table '{param.name}' does not rise from {low} to {last}: {found}"
-    help = "pass elements of which none is less than the one before it, or declare the table without rising=True"
+    help = "pass nondecreasing elements, or declare the table without rising=True"
     raise InputError(index=index, fusion=kernel.name, reason=reason, help=help)

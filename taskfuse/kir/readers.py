@@ -1,4 +1,4 @@
-"""The readers of a kernel that kernel IR has itself: text, verifier, channels. The package binds a subclass that simulates and emits CUDA, too."""
+"""The readers in kernel IR's own package: text, verifier, channels. A subclass of the package root adds the simulator and CUDA."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class KirReaders:
         verify_kernel(kernel)
 
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]:
-        """Raises :class:`UnsupportedError`: the simulator is another package's."""
+        """Raises :class:`UnsupportedError`: the simulator is not part of this package."""
         raise UnsupportedError(what="simulating with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
 
     def explore(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], limit: int, options: dict[str, Any]) -> Exploration:
-        """Raises :class:`UnsupportedError`: the simulator is another package's."""
+        """Raises :class:`UnsupportedError`: the simulator is not part of this package."""
         raise UnsupportedError(what="exploring with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
 
     def timeline(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> Timeline:
-        """Raises :class:`UnsupportedError`: the simulator is another package's."""
+        """Raises :class:`UnsupportedError`: the simulator is not part of this package."""
         raise UnsupportedError(what="a timeline with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
 
     def verify(self, kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
-        """Raises :class:`UnsupportedError`: the static proof is another package's."""
+        """Raises :class:`UnsupportedError`: the static proof is not part of this package."""
         raise UnsupportedError(what="a proof with kernel IR alone", reason="the checker is not loaded", help="import taskfuse")
 
     def is_deterministic(self, kernel: Kernel) -> bool:
@@ -69,5 +69,5 @@ class KirReaders:
         return kernel_graph(kernel)
 
     def cuda(self) -> CudaReader:
-        """Raises :class:`UnsupportedError`: the CUDA backend is another package."""
+        """Raises :class:`UnsupportedError`: the CUDA backend is not part of this package."""
         raise UnsupportedError(what="CUDA with kernel IR alone", reason="the backend is not loaded", help="import taskfuse")

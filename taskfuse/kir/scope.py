@@ -1,4 +1,4 @@
-"""What names mean at a place of a kernel: the declarations, and the symbols that expressions may use there."""
+"""Names at a place of a kernel: the declarations, and the symbols that expressions may use there."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Declarations:
     """The declared names of a kernel, by kind.
 
     Attributes:
-        storage: what an access may name.
+        storage: buffers and tensors that an access may name.
         mbarriers: number of slots.
         extents: the symbols that are known at launch.
-        cursors: slots of the ring that each cursor moves in, as it is first initialized.
-        facts: what is known about the extents.
-        definitions: of tensors, by their names.
-        tables: what has elements that may stand in expressions: rows of integers that the kernel does not write, and offsets of those that are lengths.
+        cursors: slots of the ring of each cursor, as first initialized.
+        facts: facts about the extents.
+        definitions: definitions of tensors, by name.
+        tables: tensors whose elements may occur in expressions: rows of integers that the kernel does not write, and offsets of lengths.
     """
 
     kernel: Kernel
@@ -91,7 +91,7 @@ class Declarations:
         return f"'{min(wrong)}' is a tensor, not an integer" if wrong else None
 
     def memory(self, name: str) -> MemoryType | None:
-        """Where the named storage is; ``None`` if nothing is declared by that name."""
+        """The memory of the named storage; ``None`` if no storage has this name."""
         match self.storage.get(name):
             case Buffer(memory=memory):
                 return memory
@@ -106,14 +106,14 @@ class Declarations:
         return None if found is None else found.dtype
 
     def shape(self, name: str) -> tuple[Expr, ...]:
-        """Extents of the named storage, which is declared."""
+        """Extents of the named storage, which must be declared."""
         return self.storage[name].shape
 
     def is_name(self, name: str) -> bool:
-        """True for what a kernel may call something.
+        """True for a valid name in a kernel.
 
-        That is what can be read back: of the expressions' form and no word of the grammar; and it means nothing by itself: it does not begin as the indices
-        do (``threadIdx.``), and is not a symbol of a cursor.
+        A valid name parses back: it has the form of a symbol, is no word of the grammar, does not begin like an index
+        (``threadIdx.``), and is not a symbol of a cursor.
         """
         if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:
             return False
@@ -131,7 +131,7 @@ class Scope:
     """The symbols at a place in the body.
 
     Attributes:
-        symbols: everything that an expression may use here.
+        symbols: all symbols that an expression may use here.
         constants: variables of the enclosing unrolled loops.
         cursors: the initialized ring cursors.
     """
@@ -156,7 +156,7 @@ class Scope:
 
 
 def kernel_facts(kernel: Kernel) -> Facts:
-    """What is known everywhere in a kernel: ranges of its extents and of the indices of blocks and threads."""
+    """Facts that hold everywhere in a kernel: ranges of its extents and of block and thread indices."""
     facts = facts_of(kernel.extents)
     for types, shape in ((BLOCK_TYPES, kernel.grid), (CLUSTER_TYPES, kernel.cluster), (THREAD_TYPES, kernel.block)):
         for ptype, extent in zip(types, shape, strict=True):
@@ -165,7 +165,7 @@ def kernel_facts(kernel: Kernel) -> Facts:
 
 
 def loop_facts(kernel: Kernel) -> Facts:
-    """What is known wherever a variable has a value: ranges of extents, indices of the hardware, and variables of loops, if one loop has the name."""
+    """Facts that hold wherever a variable has a value: ranges of extents, hardware indices, and loop variables, if only one loop has the name."""
     facts = kernel_facts(kernel)
     loops: dict[str, list[For]] = {}
     for s in walk(kernel):

@@ -1,4 +1,4 @@
-"""Where everything in the Shared memory of a block lies, and how much it takes: buffers, mbarriers, the numbers that it claims, offsets of groups."""
+"""The layout of a block's Shared memory, and its size: buffers, mbarriers, claimed numbers, offsets of groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskfuse.target import MBARRIER_BYTES
 
 @dataclass(frozen=True, slots=True)
 class SharedLayout:
-    """Byte offsets in the block's Shared memory, and its bytes in all."""
+    """Byte offsets in the block's Shared memory, and its size in bytes."""
 
     buffers: dict[str, Expr]
     mbarriers: dict[str, Expr]
@@ -24,8 +24,7 @@ class SharedLayout:
 
 
 def shared_layout(kernel: Kernel) -> SharedLayout:
-    """Buffers at their offsets, the others one after another; mbarriers after all of them; then the numbers that the block claims,
-    and the offsets of groups that it adds up."""
+    """Buffers at their offsets, the others one after another; then mbarriers, the numbers that the block claims, and the offsets that it computes."""
     placed: dict[str, Expr] = {}
     end: Expr = ZERO
     top: Expr = ZERO
@@ -54,7 +53,7 @@ def shared_layout(kernel: Kernel) -> SharedLayout:
 
 
 def summed_up(kernel: Kernel) -> tuple[TensorParam, ...]:
-    """The tables of offsets that each block makes of lengths before anything else, since its statements read them."""
+    """The tables of offsets that each block computes from lengths before anything else, since its statements read them."""
     given = [o for p in kernel.table_inputs if (o := p.offsets) is not None]
     read = {found.tensor.name for s in walk(kernel) for e in expressions(s) for found in lookups_of(e)} if given else set[str]()
     return tuple(o for o in given if o.name in read)

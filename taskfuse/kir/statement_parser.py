@@ -1,4 +1,4 @@
-"""The statements of kernel text. A statement is a line; what belongs to a loop or a branch is indented below it."""
+"""The statements of kernel text. A statement is a line; the body of a loop or a branch is indented below it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class StatementParser(OperandParser):
         return stmt if location is None else replace(stmt, location=location)
 
     def location(self, start: Token) -> Location | None:
-        """Where a statement says that it comes from; else where its own text begins, if that is known."""
+        """The location that a statement names; otherwise that of its own text, if known."""
         reader = self.reader
         if not reader.take(FROM):
             return None if self.file is None else Location(self.file, start.line, start.column - 1)
@@ -137,7 +137,7 @@ class StatementParser(OperandParser):
         return For(index.name, first, stop, step, unroll, self.nested(column), queue, location=location)
 
     def head(self, start: Token) -> tuple[Location | None, str | None]:
-        """The end of a line that has a block below it; gives where it comes from, and its comment."""
+        """The end of a line with a block below it; returns its location and comment."""
         self.reader.expect(":")
         return self.location(start), self.reader.end_line()
 
@@ -238,7 +238,7 @@ class StatementParser(OperandParser):
     # -- instructions ---------------------------------------------------------------------------------------------------------------
 
     def one_of(self, forms: Sequence[StatementForm]) -> Stmt:
-        """A statement of one of these forms, which begin with one word of the grammar."""
+        """A statement of one of these forms, which begin with the same word."""
         token = self.reader.token
         found = next((form for form in forms if form.head == token.text), None)
         if found is None:
@@ -327,7 +327,7 @@ class StatementParser(OperandParser):
         return known(token, a, OPERAND_TYPES, "operand type"), None if b is None else known(token, b, OPERAND_TYPES, "operand type")
 
     def matrices(self) -> tuple[int, bool]:
-        """How many matrices an instruction moves, and whether it transposes them: ``.x<n>`` and ``.trans`` after its name."""
+        """The number of matrices that an instruction moves, and whether it transposes them: ``.x<n>`` and ``.trans`` after its name."""
         token = self.reader.token
         found = MATRICES.fullmatch(token.text)
         if found is None:

@@ -1,6 +1,6 @@
-"""Rules of statements in general: names, scopes, indices, dtypes, loops, barriers. Each gives a message, or ``None`` if the rule holds.
+"""Rules of statements in general: names, scopes, indices, dtypes, loops, barriers. Each returns a message, or ``None`` if the rule holds.
 
-A rule is asked of the statements that its first parameter may be.
+A rule applies to the statements that its first parameter's type admits.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
 
 
 def accesses_have_a_place(subject: Stmt, scope: Scope) -> str | None:
-    """What is accessed is declared, an access has one index per axis, and a constant index exists: not that of a source which is never read.
+    """The storage of an access is declared, an access has one index per axis, and a constant index is in bounds, except in a source that is never read.
 
-    Registers have no addresses: after unrolling every index of theirs is a constant.
+    Registers have no addresses: after unrolling, each of their indices is a constant.
     """
     d = scope.declarations
     unread = subject.source if isinstance(subject, AsyncCopy) and subject.valid is FALSE else None
@@ -122,7 +122,7 @@ def inputs_are_not_written(subject: Stmt, scope: Scope) -> str | None:
 
 
 def conditions_are_boolean(subject: Branch | Choose | Wgmma | AsyncCopy, scope: Scope) -> str | None:
-    """Conditions are comparisons and what is made of them."""
+    """Conditions are comparisons and logical combinations of comparisons."""
     match subject:
         case Branch(cond=cond):
             conditions: tuple[Expr, ...] = (cond,)
@@ -134,7 +134,7 @@ def conditions_are_boolean(subject: Branch | Choose | Wgmma | AsyncCopy, scope: 
 
 
 def loops_have_fresh_variables(subject: For, scope: Scope) -> str | None:
-    """A loop variable hides nothing."""
+    """A loop variable shadows no other symbol."""
     match subject:
         case For(var=var) if not scope.declarations.is_name(var):
             return NO_NAME.format(var)
@@ -154,7 +154,7 @@ def loops_advance(subject: For, scope: Scope) -> str | None:
 
 
 def claimed_numbers_are_those_of_a_queue(subject: For, scope: Scope) -> str | None:
-    """A loop over a queue goes over its numbers, and is not unrolled."""
+    """A loop over a queue covers the queue's numbers, and is not unrolled."""
     if subject.queue is None:
         return None
     queue = next((q for q in scope.declarations.kernel.queues if q.name == subject.queue), None)
@@ -166,7 +166,7 @@ def claimed_numbers_are_those_of_a_queue(subject: For, scope: Scope) -> str | No
 
 
 def loops_keep_their_bounds(subject: For, scope: Scope) -> str | None:
-    """What a loop runs over is known when it begins: its body moves no cursor that its bounds speak of."""
+    """The bounds of a loop are fixed when it begins: its body advances no cursor that they mention."""
     used = {found[0].name for n in subject.start.free | subject.stop.free | subject.step.free if (found := Cursor.of(n)) is not None}
     if used.isdisjoint(scope.cursors):
         return None
@@ -187,7 +187,7 @@ def bound_loops_have_index_types(subject: Bind, scope: Scope) -> str | None:
 
 
 def branches_exist(subject: If | Choose, scope: Scope) -> str | None:
-    """There is a branch to take and a case to choose."""
+    """An If has a branch, and a choice a case."""
     match subject:
         case If(branches=()):
             return "an IF without branches"

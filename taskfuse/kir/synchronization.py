@@ -26,13 +26,13 @@ class BarrierScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Located):
-    """All participants arrive before any goes on; orders their memory accesses.
+    """All participants arrive before any continues; orders their memory accesses.
 
     Attributes:
-        scope: BLOCK: every thread of the block; WARP: every thread of a warp, those that the block has of it: ``threads`` is 32, or the number of
-            threads of a block (``__syncwarp``, with a full mask); NAMED: ``threads`` threads (a multiple of 32) at hardware barrier ``id`` (1-15);
+        scope: BLOCK: every thread of the block; WARP: every existing thread of a warp: ``threads`` is 32, or the number of
+            threads of a smaller block (``__syncwarp``, with a full mask); NAMED: ``threads`` threads (a multiple of 32) at hardware barrier ``id`` (1-15);
             CLUSTER: every thread of every block of the cluster (``barrier.cluster``); GRID: ``threads`` threads of several blocks at ``counter``.
-        note: why it is there; printed.
+        note: the reason for the barrier; printed.
     """
 
     scope: BarrierScope
@@ -59,7 +59,7 @@ class FenceInit(Located):
 
 
 class MbarrierScope(Enum):
-    """Between which threads an arrival at an mbarrier, and a wait for it, order accesses of memory (PTX ISA, "mbarrier.arrive", ``.scope``)."""
+    """The scope of an arrival at an mbarrier, and of a wait for it: the threads whose memory accesses it orders (PTX ISA, "mbarrier.arrive", ``.scope``)."""
 
     BLOCK = "block"
     CLUSTER = "cluster"
@@ -71,9 +71,9 @@ class Arrive(Located):
 
     Attributes:
         across: cluster types, in the order x, y, z. Each thread then counts once at this mbarrier of every block of the cluster whose index
-            differs from its own block's on these types alone, its own block included (``mapa``, ``mbarrier.arrive``).
-        scope: CLUSTER: what the thread stored before is visible to threads of these blocks that wait at this scope; BLOCK: to those of its own, and for
-            those of others the arrival orders what was read.
+            differs from its own block's only on these types, its own block included (``mapa``, ``mbarrier.arrive``).
+        scope: CLUSTER: the thread's earlier stores are visible to threads of these blocks that wait at this scope; BLOCK: only to those of its own block; for
+            threads of other blocks the arrival orders only earlier reads.
     """
 
     FORM: ClassVar[str] = "ARRIVE {barrier}[ across {across}][ scope {scope}]"
@@ -84,9 +84,9 @@ class Arrive(Located):
 
 @dataclass(frozen=True, slots=True)
 class ArriveAsync(Located):
-    """``cp.async.mbarrier.arrive.noinc``: each executing thread counts once, as soon as all :class:`AsyncCopy` that it has issued are done.
+    """``cp.async.mbarrier.arrive.noinc``: each executing thread counts once, as soon as all its issued :class:`AsyncCopy` are done.
 
-    It hands over what the copies wrote, and nothing that the thread itself stored.
+    It releases the copies' writes, and none of the thread's own stores.
     """
 
     FORM: ClassVar[str] = "ARRIVE.async {barrier}"
@@ -104,10 +104,10 @@ class Expect(Located):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Located):
-    """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``.
+    """``mbarrier.try_wait.parity`` in a loop (acquire): continues once the barrier's current phase parity differs from ``parity``.
 
     Attributes:
-        scope: CLUSTER: it sees what threads of other blocks have stored before their arrivals of this scope.
+        scope: CLUSTER: it acquires the stores of threads of other blocks before their arrivals of this scope.
     """
 
     FORM: ClassVar[str] = "WAIT {barrier} parity {parity}[ scope {scope}]"
@@ -118,7 +118,7 @@ class Wait(Located):
 
 @dataclass(frozen=True, slots=True)
 class Release(Located):
-    """``red.release.gpu.add`` of 1: each executing thread counts once, after what it did before."""
+    """``red.release.gpu.add`` of 1: each executing thread counts once, after its earlier accesses."""
 
     FORM: ClassVar[str] = "RELEASE {semaphore}"
     semaphore: SemaphoreSlot
@@ -126,7 +126,7 @@ class Release(Located):
 
 @dataclass(frozen=True, slots=True)
 class Acquire(Located):
-    """``ld.acquire.gpu`` in a loop: each executing thread goes on once ``phases`` phases of the semaphore are complete."""
+    """``ld.acquire.gpu`` in a loop: each executing thread continues once ``phases`` phases of the semaphore are complete."""
 
     FORM: ClassVar[str] = "ACQUIRE {semaphore} phases {phases}"
     semaphore: SemaphoreSlot
@@ -134,7 +134,7 @@ class Acquire(Located):
 
 
 class CursorPart(Enum):
-    """What the symbols of a ring cursor are: the slot, the parity of the phase, and the phase: the wraps so far. The value ends the symbol."""
+    """The symbols of a ring cursor: the slot, the parity of the phase, and the phase, which counts the wraps. The value is the symbol's suffix."""
 
     SLOT = "slot"
     PARITY = "parity"
@@ -156,17 +156,17 @@ class Cursor:
 
     @property
     def slot(self) -> Sym:
-        """The slot where it is."""
+        """The current slot."""
         return self.part(CursorPart.SLOT)
 
     @property
     def parity(self) -> Sym:
-        """The parity of its phase."""
+        """The parity of the phase."""
         return self.part(CursorPart.PARITY)
 
     @property
     def phase(self) -> Sym:
-        """The wraps so far."""
+        """The number of wraps."""
         return self.part(CursorPart.PHASE)
 
     @property
@@ -182,14 +182,14 @@ class Cursor:
 
     @staticmethod
     def of(symbol: str) -> tuple[Cursor, CursorPart] | None:
-        """The cursor that a symbol would be a part of, and which; ``None`` if it does not have the form of one."""
+        """The cursor and the part that a symbol names; ``None`` if it does not have the form of one."""
         name, _, end = symbol.rpartition(".")
         return (Cursor(name), CursorPart(end)) if name and end in CURSOR_PARTS else None
 
 
 @dataclass(frozen=True, slots=True)
 class CursorInit(Located):
-    """A ring cursor, a per-thread state: symbols ``name.slot``, ``name.parity`` and ``name.phase`` (wraps so far) from here on."""
+    """Initialize a ring cursor, a per-thread state: symbols ``name.slot``, ``name.parity`` and ``name.phase`` (number of wraps) from here on."""
 
     FORM: ClassVar[str] = "{name} = CURSOR(slots {slots}, slot {slot}, parity {parity})"
     name: CursorName
@@ -200,7 +200,7 @@ class CursorInit(Located):
 
 @dataclass(frozen=True, slots=True)
 class Advance(Located):
-    """Move a cursor ``count`` slots on; at every wrap the parity flips, and the phase grows by one."""
+    """Advance a cursor by ``count`` slots; at every wrap the parity flips, and the phase grows by one."""
 
     cursor: str
     count: Expr
@@ -235,7 +235,7 @@ class FenceProxyAsync(Located):
     """``fence.proxy.async``: orders this thread's accesses to Shared or Global memory before later ones through the asynchronous proxy.
 
     Attributes:
-        memory: Shared (``.shared::cta``) or Global (``.global``): a fence covers one of them alone.
+        memory: Shared (``.shared::cta``) or Global (``.global``): a fence covers only one of them.
     """
 
     FORM: ClassVar[str] = "FENCE {memory}"
@@ -268,4 +268,4 @@ SyncStmt = (
     | FenceProxyAsync
     | SetMaxNReg
 )
-"""All of them."""
+"""All synchronization statements."""

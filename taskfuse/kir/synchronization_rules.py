@@ -1,4 +1,4 @@
-"""Rules of statements that wait and are waited for: barriers, mbarriers, cursors, semaphores, queues; and of register budgets.
+"""Rules of synchronization: barriers, mbarriers, cursors, semaphores, queues; and of register budgets.
 
 Limits are those of the PTX ISA for sm_90a.
 """
@@ -21,7 +21,7 @@ NAMED_BARRIERS = range(1, MAX_NAMED + 1)
 
 
 def barriers_have_participants(subject: Barrier, scope: Scope) -> str | None:
-    """The number of participants, and the hardware barrier, exist."""
+    """The number of participants is possible, and the hardware barrier exists."""
     match subject.scope:
         case BarrierScope.BLOCK:
             block = block_threads(scope.declarations.kernel.block)
@@ -58,7 +58,7 @@ def barriers_name_what_they_use(subject: Barrier, scope: Scope) -> str | None:
 
 
 def clusters_are_constant(subject: Stmt, scope: Scope) -> str | None:
-    """What reaches other blocks of the cluster names cluster types, each once, in their order; then the shape of the cluster is constant."""
+    """A statement that reaches other blocks names cluster types, each once, in their order; the shape of the cluster is then constant."""
     if not needs_cluster(subject):
         return None
     if isinstance(subject, Arrive | TmaLoad):
@@ -75,7 +75,7 @@ def clusters_are_constant(subject: Stmt, scope: Scope) -> str | None:
 
 
 def arrivals_publish_where_they_reach(subject: Arrive, scope: Scope) -> str | None:
-    """An arrival at the scope of the cluster is one in several of its blocks."""
+    """An arrival at cluster scope reaches several blocks of the cluster."""
     return "an arrival at the scope of the cluster reaches other blocks: across" if subject.scope is MbarrierScope.CLUSTER and not subject.across else None
 
 
@@ -91,7 +91,7 @@ def mbarrier_counts_are_possible(subject: InitBarrier | Expect, scope: Scope) ->
 
 
 def cursors_are_possible(subject: CursorInit, scope: Scope) -> str | None:
-    """A cursor is at a slot of its ring, and its name is its own."""
+    """A cursor is at a slot of its ring, and its name is unique."""
     match subject:
         case CursorInit(name=name) if not scope.declarations.is_name(name):
             return NO_NAME.format(name)
@@ -129,7 +129,7 @@ def semaphore_phases_are_possible(subject: Acquire, scope: Scope) -> str | None:
 
 
 def wait_groups_are_possible(subject: WaitGroup, scope: Scope) -> str | None:
-    """A queue holds a few batches; only bulk copies tell reading from finishing."""
+    """A queue holds a few batches; only bulk copies can be waited for until their sources are read."""
     match subject:
         case WaitGroup(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
             return f"{queue.value} has no wait_group of reads only"
@@ -140,7 +140,7 @@ def wait_groups_are_possible(subject: WaitGroup, scope: Scope) -> str | None:
 
 
 def register_budgets_are_possible(subject: SetMaxNReg, scope: Scope) -> str | None:
-    """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8; more or less than what the launch gives."""
+    """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8; different from what the launch gives."""
     match subject:
         case SetMaxNReg(registers=registers) if registers not in REGISTER_BUDGETS:
             return f"setmaxnreg {registers}: multiples of 8 from 24 to 256 are possible"

@@ -28,7 +28,7 @@ RULES: tuple[StatementRule, ...] = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *I
 
 @cache
 def rules_of(kind: type[Subject]) -> tuple[StatementRule, ...]:
-    """The rules of a class of statements, in the order of the table: those whose first parameter may be one."""
+    """The rules of a class of statements, in the order of the table: those whose first parameter admits the class."""
     return tuple(rule for rule, subject in _subjects() if issubclass(kind, subject))
 
 
@@ -39,11 +39,11 @@ def _subjects() -> tuple[tuple[StatementRule, Any], ...]:
 
 
 def verify_kernel(kernel: Kernel) -> None:
-    """Check every rule of the IR, once for each kernel object: it cannot change.
+    """Check every rule of kernel IR, once for each (immutable) kernel object.
 
     Raises:
         VerifyError: for the first statement (in the order of the text) that breaks one. The message quotes the whole kernel, with the
-            rule's message under the statement, and then the line that this comes from.
+            rule's message under the statement, and then the statement's user line.
     """
     if kernel.keeps_rules:
         return
@@ -71,7 +71,7 @@ class _Verifier:
         self.number = -1
 
     def body(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
-        """Check a list of statements; gives the scope after it."""
+        """Check a list of statements; returns the scope after it."""
         for stmt in body:
             scope = self.stmt(stmt, scope)
         return scope

@@ -48,7 +48,7 @@ def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
 
 
 def with_bodies(stmt: Stmt, new: tuple[Body, ...]) -> Stmt:
-    """``stmt`` with other statement lists, in the order of :func:`bodies`. The same object if nothing changes."""
+    """``stmt`` with other statement lists, in the order of :func:`bodies`; the same object if they are unchanged."""
     if all(a is b for a, b in zip(bodies(stmt), new, strict=True)):
         return stmt
     match stmt:
@@ -61,9 +61,10 @@ def with_bodies(stmt: Stmt, new: tuple[Body, ...]) -> Stmt:
 
 
 def map_stmts(body: Body, f: Callable[[Stmt], Stmt | Body]) -> Body:
-    """Replace every statement by ``f(statement)``, innermost first: ``f`` sees a statement whose own bodies are already rewritten and gives
-    a statement or a list of statements (empty: delete it). New ones come from the line of the statement that they replace, unless they have
-    a line. The same object if nothing changes."""
+    """Replace every statement by ``f(statement)``, innermost first: ``f`` receives a statement whose bodies are already rewritten and returns
+    a statement or a list of statements (empty: delete it). New statements inherit the location of the statement that they replace, unless they have one.
+    Returns the same object if nothing changes.
+    """
     out: list[Stmt] = []
     for stmt in body:
         inner = bodies(stmt)
@@ -85,9 +86,9 @@ def _placed(stmt: Stmt, location: Location | None) -> Stmt:
 def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
     """The elements that a statement itself (not the statements inside it) writes and reads.
 
-    An access of an operation on many elements is its first element: ``width`` for a vector or asynchronous copy, the box for TMA, ``n/2``
+    The access of a multi-element operation is its first element: ``width`` elements for a vector or asynchronous copy, the box for TMA, ``n/2``
     accumulators and the operand tiles for wgmma, the registers and the rows of a lane for ldmatrix and stmatrix. wgmma and mma read their
-    accumulators too. What a gather reads from, and what an update changes, is at an index with the symbols of its values.
+    accumulators too. The source of a gather and the target of an update have indices with the symbols of their values.
     """
     found = fields_of(type(stmt))
     written = tuple([getattr(stmt, name) for name in found.written])
@@ -103,7 +104,7 @@ def all_accesses(stmt: Stmt) -> Accesses:
 def expressions(stmt: Stmt) -> list[Expr]:
     """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of its fields.
 
-    Those of a gather or an update may have symbols that mean something in it alone: :func:`own_symbols`.
+    Those of a gather or an update may contain symbols that are defined only in that statement: :func:`own_symbols`.
     """
     return [e for name, kind in fields_of(type(stmt)).kinds for e in kind.expressions(getattr(stmt, name))]
 
@@ -115,7 +116,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
 
 
 def looked_up(kernel: Kernel) -> frozenset[str]:
-    """The tables of a kernel whose elements occur in its expressions, or in what such a table holds."""
+    """The tables of a kernel whose elements occur in its expressions, or in the promises about such a table."""
     names = {p.name for p in kernel.tables}
     if not names:
         return frozenset()
@@ -130,7 +131,7 @@ def looked_up(kernel: Kernel) -> frozenset[str]:
 
 
 def table_range(kernel: Kernel, name: str) -> tuple[Expr, Expr] | None:
-    """The least and the greatest element of a table, as statements read it; ``None``: none does."""
+    """The least and the greatest element of a table, as far as statements read it; ``None``: none reads it."""
     found = (e for s in walk(kernel) for e in expressions(s) if name in e.free)
     return next(((read.low, read.high) for e in found for read in elements_of(e) if read.tensor.name == name), None)
 
@@ -176,17 +177,17 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
 
 
 def held(stmt: Stmt) -> Holds | None:
-    """What the results of a statement are said to stand for."""
+    """The claim of a statement."""
     return stmt.holds if isinstance(stmt, WritingStmt) else None
 
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:
-    """The symbols that mean something in a statement itself alone, each in ``[0, extent)`` where it is used."""
+    """The symbols that are defined only in a statement itself, each in ``[0, extent)`` where it is used."""
     return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, GatherCopy | AtomicUpdate) else {}
 
 
 def is_deterministic(kernel: Kernel) -> bool:
-    """True if the results depend on the arguments alone: no update is by a function whose rounding shows the order in which terms come."""
+    """True if the results depend only on the arguments: no update uses a function whose rounding depends on the order of its terms."""
     dtypes = {d.name: d.dtype for d in (*kernel.inputs, *kernel.outputs, *kernel.buffers)}
     return not any(depends_on_order(s.combine, dtypes[s.out.buffer]) for s in walk(kernel) if isinstance(s, AtomicUpdate))
 
@@ -197,6 +198,6 @@ def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:
 
 
 def phased(stmts: Iterable[Stmt]) -> frozenset[str]:
-    """The cursors whose phase some statements use: the others need not count their wraps."""
+    """The cursors whose phase some statement uses: the others need not count their wraps."""
     used = (Cursor.of(name) for stmt in stmts for e in expressions(stmt) for name in e.free)
     return frozenset(found[0].name for found in used if found is not None and found[1] is CursorPart.PHASE)

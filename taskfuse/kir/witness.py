@@ -16,12 +16,12 @@ from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate,
 from taskfuse.location import Location
 
 INDEXED = (Content.VALUE, Content.BODY, Content.TERM, Content.RESCALED)
-"""What has an index: an element, or a point of an iteration space."""
+"""Contents with an index: of an element, or of a point of an iteration space."""
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """``op(operands)``, computed in ``dtype``. An access names a tensor, and its element."""
+    """``op(operands)``, computed in ``dtype``. An access names a tensor and one of its elements."""
 
     op: Elementwise
     operands: tuple[Operand, ...]
@@ -37,10 +37,10 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``init`` and, for every point of the iteration space at which the element is, ``body(terms)``, combined in ``dtype``.
+    """``init`` and, for every point of the iteration space that belongs to the element, ``body(terms)``, combined in ``dtype``.
 
     Attributes:
-        rescaled: an axis: for each index along it, in order, what there is is multiplied by a factor, the last operand, before the terms at it.
+        rescaled: an axis: at each index along it, in order, the partial sum is multiplied by a factor, the last operand, before the terms at this index.
         ends: axes, and where along each the terms of an element end, over the indices of the element: no point from there on is in the reduction.
     """
 
@@ -60,7 +60,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """The operand at all indices up to its own along ``axis``, or, if it is exclusive, before its own, combined in ``dtype``."""
+    """The operands up to the element's own index along ``axis``, or, if exclusive, before it, combined in ``dtype``."""
 
     combine: Combine
     operand: Operand
@@ -71,7 +71,7 @@ class Accumulate:
 
 @dataclass(frozen=True, slots=True)
 class Iterate:
-    """The last of ``state = op(state, operands)``, for each index along ``axis`` of the iteration space in order, from ``init`` on, in ``dtype``."""
+    """The last state of ``state = op(state, operands)``, for each index along ``axis`` of the iteration space in order, from ``init`` on, in ``dtype``."""
 
     op: Elementwise
     operands: tuple[Operand, ...]
@@ -94,9 +94,10 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """``operand``, on its way to the place that the tensor has as a part of a :class:`Whole`, where elements are combined by ``combine``.
+    """``operand``, sent to the place that the tensor has as a part of a :class:`Whole`, whose elements are combined by ``combine``.
 
-    The place may have the symbols ``v0``, ``v1``, ...: the integers ``values``, counted from the end if negative. None where one is outside its extent.
+    The place may contain the symbols ``v0``, ``v1``, ...: the integers ``values``, counted from the end if negative. Nothing is sent if one is outside its
+    extent.
     """
 
     combine: Combine
@@ -107,7 +108,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place, if the part's condition holds there; those sent are combined with it."""
+    """An assembly of parts: element ``i0, i1, ...`` of a part is the element at its place, if the part's condition holds; sent points are combined with it."""
 
     parts: tuple[str, ...]
     places: tuple[tuple[Expr, ...], ...]
@@ -118,7 +119,7 @@ Rule = Apply | Pick | Reduce | Accumulate | Iterate | Find | Send | Whole
 
 
 def operands_of(rule: Rule) -> tuple[Operand, ...]:
-    """The operands of a rule, in order, without what a reduction starts with; a whole has parts instead."""
+    """The operands of a rule, in order, without a reduction's initial value; an assembly has parts instead."""
     match rule:
         case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
             return operands
@@ -136,13 +137,13 @@ def operands_of(rule: Rule) -> tuple[Operand, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One tensor.
+    """The definition of one tensor.
 
     Attributes:
         shape: its extents.
-        space: extents of its iteration space: those of its shape, but for a reduction or a fold.
+        space: extents of its iteration space: those of its shape, except for a reduction or a fold.
         place: the index of the element that a point of the iteration space belongs to.
-        location: the user's line that made it, or replaced what was written. It is no part of the text.
+        location: the user's line that made it, or that replaced its original definition. Not part of the text.
     """
 
     tensor: str
@@ -154,7 +155,7 @@ class Definition:
     location: Location | None = field(default=None, compare=False)
 
     def indexed(self, content: Content) -> tuple[Expr, ...]:
-        """The extents that an index of this content runs over: none, if it has no index."""
+        """The extents that an index of this content ranges over: empty if it has no index."""
         match content:
             case Content.VALUE:
                 return self.shape

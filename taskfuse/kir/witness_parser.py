@@ -21,7 +21,7 @@ CONTENTS = {c.value: c for c in Content}
 
 
 class WitnessParser(OperandParser):
-    """Definitions, as read so far, and what refers to them. An access names a tensor here: an input, or one that is defined above."""
+    """The definitions parsed so far, and the claims that refer to them. An access names a tensor: an input, or one defined above."""
 
     def __init__(self, reader: KernelReader, names: DeclaredNames, inputs: Sequence[TensorParam]) -> None:
         super().__init__(reader, names)
@@ -50,7 +50,7 @@ class WitnessParser(OperandParser):
         self.defined[name] = self.tensors[name] = found
 
     def rule(self, dtype: DType) -> Rule:
-        """What an element of a tensor of ``dtype`` is."""
+        """The rule of a tensor of ``dtype``."""
         reader = self.reader
         token = reader.word("an operation or a rule")
         match RULE_WORDS.get(token.text):
@@ -132,7 +132,7 @@ class WitnessParser(OperandParser):
         return Send(combine, operand, *self.counted())
 
     def counted(self) -> tuple[tuple[Access, ...], tuple[Expr, ...]]:
-        """``at`` some integers, and what each is counted from."""
+        """``at`` some integers, and the extents from which negative ones are counted."""
         self.reader.expect("at")
         found = [self.value()]
         while self.reader.take(","):
@@ -140,7 +140,7 @@ class WitnessParser(OperandParser):
         return tuple(v for v, _ in found), tuple(e for _, e in found)
 
     def value(self) -> tuple[Access, Expr]:
-        """An integer, and the extent that it is counted from if negative."""
+        """An integer, and the extent from which it is counted if negative."""
         access = self.access()
         self.reader.expect("of")
         return access, self.reader.expression()
@@ -169,7 +169,7 @@ class WitnessParser(OperandParser):
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
     def held(self, stmt: Stmt) -> Stmt:
-        """A statement with what its results stand for, which follows."""
+        """A statement with the claim that follows."""
         token = self.reader.advance()
         if not isinstance(stmt, WritingStmt):
             raise token.error("a claim follows a statement that writes elements, and this one writes no element")

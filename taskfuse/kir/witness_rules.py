@@ -25,7 +25,7 @@ from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, I
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """What a definition may name: the kernel's declarations, and the inputs and the tensors that are defined above it."""
+    """The names that a definition may use: the kernel's declarations, and the inputs and tensors defined above it."""
 
     declarations: Declarations
     tensors: dict[str, TensorParam | Definition] = field(default_factory=lambda: {})
@@ -35,7 +35,7 @@ DefinitionRule = Callable[[Definition, Above], str | None]
 
 
 def definition_problem(declarations: Declarations) -> tuple[int, str] | None:
-    """The number of the first definition that breaks a rule, and the message. What was written is counted on, and keeps all rules but that of storage."""
+    """The number of the first definition that breaks a rule, and the message. Original definitions follow, and keep all rules except those of storage."""
     kernel = declarations.kernel
     if kernel.written and not kernel.definitions:
         return 0, "definitions were written, and there are none"
@@ -148,7 +148,7 @@ def _wrong_end(d: Definition, rule: Reduce, extents: frozenset[str]) -> str | No
 
 
 def rules_are_complete(d: Definition, above: Above) -> str | None:
-    """An op has its operands, a choice a case, a scan an axis, a search a value per symbol, an assembly a place per part."""
+    """An op has its operands, a choice a case, a scan an axis, a gather a value per symbol, an assembly a place per part."""
     match d.rule:
         case Reduce(rescaled=axis) as rule if axis is not None and (problem := _wrong_factor(d, rule, axis)) is not None:
             return problem
@@ -175,7 +175,7 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
 
 
 def functions_have_a_dtype(d: Definition, above: Above) -> str | None:
-    """A function is defined in the dtype that it computes in; what combines keeps its dtype."""
+    """A function is defined in its compute dtype; a combining function keeps its dtype."""
     match d.rule:
         case Apply(op=op, dtype=dtype) | Reduce(body=op, dtype=dtype) | Iterate(op=op, dtype=dtype) if not op.computes_in(dtype):
             return f"{op.name} does not compute in {dtype}"
@@ -186,7 +186,7 @@ def functions_have_a_dtype(d: Definition, above: Above) -> str | None:
 
 
 def operands_exist(d: Definition, above: Above) -> str | None:
-    """What a definition names is given or defined above it, with as many indices as it has axes."""
+    """The tensors that a definition names are inputs or defined above it, with one index per axis."""
     for operand in _operands(d):
         match operand:
             case Access(buffer=name, index=index):
@@ -205,7 +205,7 @@ def operands_exist(d: Definition, above: Above) -> str | None:
 
 
 def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
-    """Extents, the indices of a point, and in what a search reads the values that it has found."""
+    """Expressions use extents, the indices of a point, and, in the source of a gather, its values."""
     extents = above.declarations.extents
     point = extents | _point(len(d.space)) | above.declarations.tables.keys()
     match d.rule:
@@ -227,12 +227,27 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
 
 
 def values_are_integers(d: Definition, above: Above) -> str | None:
-    """What an index may be."""
+    """Values that occur in an index are integers."""
     for v in d.rule.values if isinstance(d.rule, Find | Send) else ():
         dtype = above.tensors[v.buffer].dtype
         if not dtype.is_integer or dtype is uint64:
             return f"an index is an integer of at most 64 bits with a sign, and '{v.buffer}' is {dtype}"
     return None
+
+
+def elements_keep_their_dtype(d: Definition, above: Above) -> str | None:
+    """An element that is found, and one of a part, is itself, and not converted."""
+    match d.rule:
+        case Find(source=source):
+            names: tuple[str, ...] = (source.buffer,)
+        case Whole(parts=parts):
+            names = parts
+        case Send(operand=Access(buffer=name)):
+            names = (name,)
+        case _:
+            return None
+    other = next((name for name in names if name in above.tensors and above.tensors[name].dtype is not d.dtype), None)
+    return None if other is None else f"'{d.tensor}' is {d.dtype}, and has elements of '{other}', which is {above.tensors[other].dtype}"
 
 
 def parts_fit(d: Definition, above: Above) -> str | None:
@@ -256,7 +271,7 @@ def parts_fit(d: Definition, above: Above) -> str | None:
 
 
 def parts_have_one_place(d: Definition, above: Above) -> str | None:
-    """A tensor is a part of one other, at one place: what is stored for it is stored there."""
+    """A tensor is a part of one assembly, at one place, since its elements are stored there."""
     if not isinstance(d.rule, Whole):
         return None
     others = {part: t.tensor for t in above.tensors.values() if isinstance(t, Definition) and isinstance(t.rule, Whole) for part in t.rule.parts}
@@ -304,11 +319,12 @@ DEFINITION_RULES: tuple[DefinitionRule, ...] = (
     operands_exist,
     symbols_have_a_meaning,
     values_are_integers,
+    elements_keep_their_dtype,
     parts_fit,
     parts_have_one_place,
 )
 WRITTEN_RULES: tuple[DefinitionRule, ...] = DEFINITION_RULES[:-1]
-"""Nothing is stored by what was written: a tensor may be a part of several others."""
+"""The rules of original definitions. They store nothing, so a tensor may be a part of several assemblies."""
 
 
 # -- statements ---------------------------------------------------------------------------------------------------------------------
@@ -342,7 +358,7 @@ def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition
 
 
 def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
-    """Computations and products add terms; instructions that copy several elements copy what has a value."""
+    """Computations and products add terms; instructions that copy several elements copy elements with a value."""
     content = holds.content
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
@@ -365,7 +381,7 @@ def indices_match(stmt: WritingStmt, holds: Holds, definition: Definition, scope
 
 
 def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
-    """What expressions may use here, and the symbols of the tile, which mean nothing else."""
+    """The symbols that expressions may use here, and those of the tile, which have no other meaning."""
     own = frozenset(f"tile.{k}" for k in range(len(holds.tile)))
     if own & scope.symbols:
         return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and is already defined here"
@@ -376,7 +392,7 @@ def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition
 
 
 def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
-    """As many symbols as the instruction has axes, each with as many values."""
+    """A tile has one symbol per axis of the instruction, each with as many values."""
     if any(n < 1 for n in holds.tile):
         return f"a tile of {_numbers(holds.tile)}: every number is positive"
     wanted = _tile(stmt, scope) if holds.content in INDEXED else ()

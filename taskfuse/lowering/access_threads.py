@@ -1,7 +1,7 @@
-"""Which threads can touch one element: what the indices of two accesses say of the threads that make them.
+"""The threads that can access one element: what the indices of two accesses imply about their threads.
 
-An index determines a thread's index if some allocation axis, or the row-major place in the buffer, divided by a constant, is it: then two accesses of one
-element by the same expression are made by one thread. If that holds of the number of its warp alone, they are made by lanes of one warp.
+An index determines a thread's index if some allocation axis, or the row-major offset in the buffer, divided by a constant, equals it: then two accesses of one
+element by the same expression are made by one thread. If this holds only for the number of the thread's warp, they are made by lanes of one warp.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Touch:
 
 
 class AccessThreads:
-    """What is asked of the accesses of one plan.
+    """Queries about the accesses of one plan.
 
     Args:
         shapes: of the buffers.

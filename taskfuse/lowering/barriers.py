@@ -1,7 +1,7 @@
 """The forms of barriers: the statements by which all threads of a node wait for each other.
 
-The whole block has one of its own, a warp another one; whole warps have a named barrier while there is one left. Any other set of threads arrives at an
-mbarrier and waits for its phase. Blocks of a cluster have a barrier of all their threads; blocks of a grid count in Global memory.
+The whole block uses ``__syncthreads``, one warp ``__syncwarp``, and several whole warps a named barrier while one is free. Any other set of threads arrives
+at an mbarrier and waits for its phase. The blocks of a cluster use the cluster barrier; those of a grid count arrivals in Global memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PlanBarriers:
     """The barriers of one plan.
 
     Attributes:
-        mbarriers: arrays that stand in for named barriers where a thread range is not made of whole warps, and at which blocks of a cluster meet: name,
+        mbarriers: arrays that replace named barriers if a thread range is not made of whole warps, and at which blocks of a cluster meet: name,
             slots, arrivals.
         counters: counters of barriers across blocks.
     """
@@ -40,10 +40,10 @@ class PlanBarriers:
         self._counter: dict[Node, str] = {}
 
     def between(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin, *, within_warps: bool = False) -> PSync:
-        """A barrier of all threads of a node's thread range, or of the part between which ``buffer`` passes data; of its blocks, too, if data crosses them.
+        """A barrier of all threads of a node's thread range, or of the part that exchanges data through ``buffer``; across its blocks if the data crosses them.
 
         Args:
-            within_warps: the data of a warp stays in it (:meth:`has_whole_warps`).
+            within_warps: data does not leave its warp (:meth:`has_whole_warps`).
         """
         if within_warps:
             return PSync((Barrier(BarrierScope.WARP, const(WARP), note=f"{buffer} crosses lanes in {node.name}"),), of, True, is_of_warps=True)
@@ -72,7 +72,7 @@ class PlanBarriers:
         if not self._is_whole_cluster(node):
             raise LoweringError(
                 what=node.name,
-                reason="a part of the blocks of a cluster would wait for each other, which only all of them can",
+                reason="some of the blocks of a cluster would wait at a barrier that all of them must reach",
                 help="bind the same axes of all members to the cluster types, or set_memory_type(Global)",
             )
         if self._ranges.is_whole_block(node):
@@ -97,7 +97,7 @@ class PlanBarriers:
         return all(self._ranges.range(node, p).extent is self._ranges.launch[p] for p in CLUSTER_TYPES)
 
     def has_whole_warps(self, node: Node) -> bool:
-        """Whether each warp of a node's thread range lies along TIDx: 32 neighbors are one."""
+        """Whether each 32 neighbors along TIDx in a node's thread range form a warp."""
         lanes = self._ranges.range(node, ParallelType.TIDx)
         launched = self._ranges.launch[ParallelType.TIDx]
         return all(isinstance(e, Const) and e.value % WARP == 0 for e in (lanes.start, lanes.extent, launched))
@@ -165,5 +165,5 @@ class PlanBarriers:
         return PSync((Arrive(slot), Wait(slot, Cursor(cursor).parity), Advance(cursor, ONE)), of, True, types)
 
     def cursor_inits(self) -> list[CursorInit]:
-        """The cursors of the mbarriers that stand in for named barriers."""
+        """The cursors of the mbarriers that replace named barriers."""
         return [CursorInit(c, slots, 0, 0) for c, slots in self._cursors]

@@ -38,7 +38,7 @@ from taskfuse.target import TMA_AXES, TMA_BOX, TMA_BYTES, TMA_STEP
 
 
 class NoBulkCopyError(Exception):
-    """The instruction cannot make this copy: the reason, and a remedy."""
+    """No instruction makes this copy: the reason, and a remedy."""
 
     def __init__(self, reason: str, help: str) -> None:
         super().__init__(reason)
@@ -53,11 +53,11 @@ class BulkTransfer:
     Attributes:
         coords: of the box's first element in Global memory, outermost axis first.
         box: elements per axis of the tensor, outermost axis first.
-        steps: elements of the tensor from one of them to the next, for each axis.
-        start: index of the box's first element in Shared memory, the swizzle undone.
+        steps: distance of neighbors in elements of the tensor, for each axis.
+        start: index of the box's first element in Shared memory, before the swizzle.
         swizzle: 0, 32, 64 or 128: bytes of the swizzle's span.
-        bytes: of the full box, which is what arrives, also where the box overhangs the tensor.
-        align: of the box's first byte in Shared memory.
+        bytes: of the full box, which all arrive, also if the box overhangs the tensor.
+        align: alignment of the box's first byte in Shared memory.
     """
 
     coords: tuple[Expr, ...]
@@ -126,7 +126,7 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
         raise NoBulkCopyError(
             f"element {int(linear.ravel()[k])} of its box would lie at byte {int(bytes_.ravel()[k])} of the tile in Shared memory",
             "a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
-            "set_allocation_domain(tf.layouts.swizzled(...)), or none",
+            "set_allocation_domain(tf.layouts.swizzled(...)), or leave it unset",
         )
     first = tuple(simplify(substitute(i, zero), facts) for i in place)
     align = swizzle_period(swizzle)
@@ -149,7 +149,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     """One bulk tensor copy between an argument and Shared memory, with its tensor map.
 
     Raises:
-        LoweringError: what it would copy is elsewhere, is read before it is there, or is not a box.
+        LoweringError: its source or destination is in another memory, is read before it is complete, or is not a box.
     """
     atom = tv.schedule.atom
     assert atom is not None

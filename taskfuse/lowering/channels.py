@@ -46,11 +46,11 @@ class Channel:
     Attributes:
         group: the vertical group.
         loop: each iteration fills one slot; ``None``: one trip.
-        copies: the tensors whose asynchronous copies an arrival of each thread waits for, so that the thread need not. What an atom reads
-            through the asynchronous proxy is not among them: its writers see their copies done, and fence them.
+        copies: the tensors whose asynchronous copies an arrival of each thread waits for, so that the thread need not. Tensors that an atom reads
+            through the asynchronous proxy are excluded: their writers wait for their copies, and fence them.
         across: the cluster types whose blocks share a copy into it; a slot is then empty when it is empty in all of them.
-        instances: of a ring between blocks, the block types along which each index has a ring of its own.
-        follows: the channel whose slots, barriers and cursors it takes, where that one stops.
+        instances: for a ring between blocks, the block types along which each index has its own ring.
+        follows: the channel whose slots, barriers and cursors it reuses after that channel's last position.
     """
 
     name: str
@@ -67,17 +67,17 @@ class Channel:
 
     @property
     def subject(self) -> str:
-        """Its name in errors: the names that the user knows."""
+        """Its name in errors, made of the user's names."""
         return f"the ring of {', '.join(tv.name for tv in self.tensors)}"
 
     @property
     def is_between_blocks(self) -> bool:
-        """True if the ring lies in Global memory, and semaphores guard it."""
+        """True if the ring is in Global memory, guarded by semaphores."""
         return self.group.ptype in BLOCK_TYPES
 
     @property
     def transfers(self) -> list[TensorView]:
-        """The tensors that an asynchronous engine fills: it completes bytes at the barrier."""
+        """The tensors that an asynchronous engine fills, which completes bytes at the barrier."""
         return [tv for tv in self.tensors if is_transfer(tv)]
 
     @property
@@ -87,12 +87,12 @@ class Channel:
 
     @property
     def is_filled_by_threads(self) -> bool:
-        """True if the producer's threads arrive, and so must wait; not if the copy engine alone fills the slots."""
+        """True if the producer's threads arrive, and so must wait; false if only the copy engine fills the slots."""
         return bool(self.stores or self.copies)
 
 
 def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
-    """The innermost parallelized vertical group of which ``tv`` is a boundary: a reader lies in another member."""
+    """The innermost parallelized vertical group that has ``tv`` as a boundary: a reader is in another member."""
     path = tree.path(tv)
     users = [u.output for u in storage_uses(fusion, tv) if has_code(fusion, u)]
     for group, member in reversed(list(pairwise(path))):
@@ -237,7 +237,7 @@ class Channels:
                 raise LoweringError(
                     what=ch.subject,
                     reason=f"by the names of their rings ({', '.join(filter(None, rings))}) it goes on with {held.subject}, but {reason}",
-                    help="give circular_buffer another name, or none",
+                    help="give circular_buffer another name, or leave it out",
                     location=ch.tensors[0].location,
                 )
             ch.follows, ch.name, ch.producer.cursor = held, held.name, held.producer.cursor
@@ -341,7 +341,7 @@ class Channels:
         return group.ptype is not None and has_copies(group, loop, [t for t in self.ranges.tensors(group) if t in loop.axes])
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
-        """A boundary of a vertical group on threads lives in Shared memory, one of a group on blocks in Global. Raises :class:`LoweringError`."""
+        """A boundary of a vertical group on threads is in Shared memory, one of a group on blocks in Global memory. Raises :class:`LoweringError`."""
         for tv, channel in self._of.items():
             if not channel.is_between_blocks and memory[tv] is not MemoryType.Shared:
                 raise LoweringError(
@@ -355,7 +355,7 @@ class Channels:
     # -- slots ----------------------------------------------------------------------------------------------------------------------
 
     def channel(self, tv: TensorView) -> Channel | None:
-        """The channel that ``tv`` travels through."""
+        """The channel that carries ``tv``."""
         return self._of.get(tv)
 
     def full(self, tv: TensorView) -> str | None:

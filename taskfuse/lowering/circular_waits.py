@@ -23,7 +23,7 @@ from taskfuse.schedule.order import Tree
 from taskfuse.schedule.shared_loops import Loop
 
 Place = tuple[int, ...]
-"""Where a tensor's code stands in the nest."""
+"""The place of a tensor's code in the nest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Nest:
         return self.is_within(a, b) or self.is_within(b, a)
 
     def uses(self, channel: Channel, node: Node) -> list[Place]:
-        """Where code of a node reads a channel."""
+        """The places where code of a node reads a channel."""
         users = [u.output for tv in channel.tensors for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u)]
         return [self.places[u] for u in users if self.is_within(self.tree.place[u], node)]
 
@@ -66,11 +66,11 @@ class _Nest:
 def check_circular_waits(
     channels: list[Channel], fusion: Fusion, tree: Tree, paths: Mapping[TensorView, tuple[Loop, ...]], places: Mapping[TensorView, Place]
 ) -> None:
-    """Refuse rings whose waits form a cycle.
+    """Reject rings whose waits form a cycle.
 
     Args:
         paths: the loops around each tensor.
-        places: where each tensor's code stands in the nest.
+        places: the place of each tensor's code in the nest.
 
     Raises:
         LoweringError: it names the rings, and the groups or tasks that wait.
@@ -129,7 +129,7 @@ def _circular(tv: TensorView, loop: Loop, first: _Reader, chain: list[Channel], 
     steps = [
         f"{_called(first.node)} fills {chain[0].subject} when all its instances have had their turn at {first.channel.subject}",
         *(f"{_called(b.producer.node)} waits for {a.subject} before it fills {b.subject}" for a, b in pairwise(chain)),
-        f"{_called(last.node)} waits for {chain[-1].subject} before it takes what it reads of {last.channel.subject}",
+        f"{_called(last.node)} waits for {chain[-1].subject} before it reads {last.channel.subject}",
         f"{maker} fills {last.channel.subject} one iteration after another, and waits when its {last.channel.stages} slots are full",
     ]
     return LoweringError(

@@ -3,8 +3,8 @@
 An index on CIDx is a digit of the block's place: with E blocks of a cluster along x, block ``b`` of the grid has index ``b // E`` on BIDx and
 ``b % E`` on CIDx. Lowering uses both indices; the kernel's grid has their product, and its ``blockIdx.x`` counts blocks.
 
-A **multicast** copy brings what is the same in all blocks of a cluster once for all of them: each issues a part of the box, along its
-outermost axis, and the engine writes every part at the same place of each block's Shared memory.
+A **multicast** copy loads a tile that all blocks of a cluster share once for all of them: each block issues a slice of the box along its
+outermost axis, and the engine writes every slice to the same offset of each block's Shared memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONE = const(1)
 
 
 def cluster_shape(ranges: ThreadRanges, target: Target) -> Dim3:
-    """Blocks of a cluster (x, y, z), which are constants, as many as the target has at most. Raises :class:`LoweringError`."""
+    """Blocks of a cluster (x, y, z): constants, at most the target's limit. Raises :class:`LoweringError`."""
     x, y, z = (ranges.launch[p] for p in CLUSTER_TYPES)
     blocks = x * y * z
     if not isinstance(blocks, Const) or not 1 <= blocks.value <= target.limits.cluster:
@@ -56,9 +56,9 @@ def in_grid(body: tuple[Stmt, ...], cluster: Dim3) -> tuple[Stmt, ...]:
 
 
 def shared_types(ranges: ThreadRanges, node: Node, tv: TensorView) -> tuple[ParallelType, ...]:
-    """The cluster types whose blocks all have the same elements of ``tv``, which code of ``node`` makes.
+    """The cluster types whose blocks all have the same elements of ``tv``, computed by code of ``node``.
 
-    It has no axis of its own on them, and the node runs in all blocks of the cluster.
+    It has no axis on these types, and the node runs in all blocks of the cluster.
     """
     found: list[ParallelType] = []
     for p in CLUSTER_TYPES:
@@ -77,7 +77,7 @@ class Part:
         coords, place: index in Global and in Shared memory.
         atoms: the Bulk axes: symbol and extent.
         across: the cluster types whose blocks share the copy.
-        blocks: how many these are.
+        blocks: the number of these blocks.
     """
 
     coords: tuple[Expr, ...]
@@ -88,7 +88,7 @@ class Part:
 
 
 def part(ranges: ThreadRanges, tv: TensorView, task: Task, coords: Sequence[Expr], place: Sequence[Expr], atoms: dict[str, int]) -> Part:
-    """A block's part of a copy, in local indices: an equal share of its outermost Bulk axis; all of it, if clusters are of one block.
+    """A block's part of a copy, in local indices: an equal share of its outermost Bulk axis; the whole copy if clusters have one block.
 
     Args:
         coords, place, atoms: of the whole copy.

@@ -2,8 +2,8 @@
 
 An atom with FIFO completion reads its operands, and writes its result, at any time until its batch is complete (PTX ISA, "Asynchronous
 operations"). So each batch is committed after its last instruction, and must be complete before a slot that it reads is released, or written again by the
-same role, and before its result is read. With ``n`` younger batches issued, a wait for at most ``n`` unfinished ones
-waits for it: younger batches that other atoms commit to the same queue only make that wait longer.
+same role, and before its result is read. If ``n`` younger batches are issued, a wait for at most ``n`` unfinished ones
+covers it: younger batches that other atoms commit to the same queue only prolong that wait.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PStmt, PSync, childr
 QUEUES = {Instruction.WGMMA: Queue.WGMMA, Instruction.TMA_STORE: Queue.BULK}
 """The queue that an instruction is committed to."""
 _BEFORE: dict[Queue, tuple[Stmt, ...]] = {Queue.WGMMA: (WgmmaFence(),), Queue.BULK: ()}
-"""What opens a batch: register accesses come before the instructions of wgmma (PTX ISA, "wgmma.fence")."""
+"""The statement that opens a batch: it orders register accesses before wgmma instructions (PTX ISA, "wgmma.fence")."""
 _FINISH_READING = frozenset({Queue.BULK})
-"""The queues that tell reading from finishing."""
+"""The queues that distinguish reading from finishing."""
 
 
 WAIT_FOR_COPIES = (Commit(Queue.COPY), WaitGroup(Queue.COPY, 0))
-"""All asynchronous copies that the thread has issued are done."""
+"""Waits for all asynchronous copies that the thread has issued."""
 
 
 def has_copies_of_threads(tv: TensorView) -> bool:
-    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has waited for them, or at an arrival of it."""
+    """True if asynchronous copies of each thread write ``tv``; they are complete when the thread has waited for them, or at one of its arrivals."""
     return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL
 
 
 def is_transfer(tv: TensorView) -> bool:
-    """True if bulk copies make ``tv``, whose bytes complete at a barrier."""
+    """True if bulk copies write ``tv`` and complete its bytes at a barrier."""
     return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.BYTES
 
 
 def queue_of(tv: TensorView) -> Queue | None:
-    """The queue that the atom of ``tv`` is committed to; ``None`` if its effect needs no wait_group."""
+    """The queue of ``tv``'s atom; ``None`` if its effect needs no wait_group."""
     atom = tv.schedule.atom
     return QUEUES[atom.instruction] if atom is not None and atom.completion is Completion.FIFO else None
 
@@ -56,7 +56,7 @@ def issues_to(stmt: PStmt) -> Queue | None:
 
 
 def queues(issued: list[PStmt]) -> dict[Queue, int]:
-    """The queues of some statements, and the least number of batches that may be in flight in each."""
+    """The queues of statements, and for each the least number of batches that may be in flight."""
     found: dict[Queue, int] = {}
     for s in issued:
         queue = issues_to(s)
@@ -85,7 +85,7 @@ def open_batch(nodes: list[PNode], at: int, queue: Queue, of: TensorView) -> int
 
 
 def close_batch(nodes: list[PNode], at: int, queue: Queue, of: TensorView) -> int:
-    """Close the batch of ``of`` that the node at ``at`` ends, unless that is done. Returns the place after what closes it."""
+    """Close the batch of ``of`` after the node at ``at``, unless it is closed. Returns the place after the commit."""
     follow = nodes[at + 1] if at + 1 < len(nodes) else None
     if not (isinstance(follow, PSync) and follow.stmts == (Commit(queue),)):
         nodes.insert(at + 1, PSync((Commit(queue),), of))
@@ -93,7 +93,7 @@ def close_batch(nodes: list[PNode], at: int, queue: Queue, of: TensorView) -> in
 
 
 def frame_of(plan: list[PNode], stmt: PStmt) -> list[PNode]:
-    """The code of the innermost arm around a statement that stands under no loop; the whole plan if none does."""
+    """The code of the innermost arm that contains a statement and is under no loop; the whole plan if there is none."""
     for n in plan:
         if not any(s is stmt for s in statements([n])):
             continue
@@ -107,9 +107,9 @@ def frame_of(plan: list[PNode], stmt: PStmt) -> list[PNode]:
 
 
 def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
-    """Wait for all batches of bulk stores before the role ends: no thread leaves while they read Shared memory or write results.
+    """Wait for all batches of bulk stores at the end of the role: threads must not exit while these read Shared memory or write results.
 
-    Batches of other queues are read by the threads that start them, which wait for them first.
+    Batches of other queues are waited for earlier, by the threads that issue them.
     """
     if queue is not Queue.BULK:
         return
@@ -120,7 +120,7 @@ def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
 
 
 def commit_once(plan: list[PNode]) -> None:
-    """Commit each batch once: where a wait follows instructions that no commit has followed, and nowhere without new instructions.
+    """Commit each batch once: before a wait, if instructions were issued since the last commit, and nowhere else.
 
     Several rings may have put commits around the same instructions, one inside the loop of another.
     """

@@ -1,12 +1,13 @@
 """Asynchronous copies that stay inside one role: each thread waits for its own before any thread reads their elements.
 
-A thread's ``cp.async`` are complete when it has waited for them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
-that orders the data for other threads must come after. So the wait_group follows the copies, in the innermost block that also
-holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
-them. Those that fill a ring ahead are waited for some trips later (:mod:`taskfuse.lowering.prefetch`).
+A thread's ``cp.async`` are complete when it has waited for them (PTX ISA, "cp.async.wait_group"), and from then on they count as writes of the thread: the
+barrier
+that orders the data for other threads must come later. So the wait_group follows the copies, in the innermost block that also
+contains a reader, or code that overwrites their source; adjacent copies share one. Copies into a channel need none: an arrival waits for
+them. Copies that fill a ring ahead are waited for some trips later (:mod:`taskfuse.lowering.prefetch`).
 
-Copies complete in any order. Guards let them write each element once, as far as loops have a first index at which to write it
-(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a wait_group in each iteration.
+Copies complete in any order. Guards let them write each element once, if the loops have a first index for it
+(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again each iteration has a wait_group.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _Path = list[_Place]
 
 
 def wait_for_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Prefetch]) -> None:
-    """Put a wait_group after the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
+    """Put a wait_group after the asynchronous copies of the plan that no arrival waits for, except those of ``ahead``."""
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
         path = _path(plan, copy)

@@ -1,7 +1,7 @@
 """Indices: from loop indices to any axis of a tensor, and from an element to its address.
 
 ``backward`` follows transforms from loop axes to root and logical axes (which element an iteration computes); ``forward`` follows them
-from logical axes to allocation axes (where an element lives). Together: loop -> own axes -> op map -> producer logical -> allocation.
+from logical axes to allocation axes (where an element is stored). Together: loop -> own axes -> op map -> producer logical -> allocation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def forward(tv: TensorView, logical: tuple[Expr, ...], facts: Facts) -> dict[Axi
 
 
 def onward(tv: TensorView, known: Mapping[Axis, Expr], facts: Facts) -> dict[Axis, Expr]:
-    """The indices of all axes that follow from known ones along the transforms: each from those that it is made of."""
+    """The indices of all axes that follow from known ones along the transforms, each from its sources."""
     values = dict(known)
     for t in tv.schedule.transforms:
         if not isinstance(t, Rasterize) and all(i in values for i in t.inputs):
@@ -58,18 +58,18 @@ def ancestors(tv: TensorView, axes: tuple[Axis, ...]) -> set[Axis]:
 
 
 def allocation_axes(tv: TensorView) -> tuple[Axis, ...]:
-    """The allocation domain: the explicit one, or the loop axes as far as they are derived from the tensor's own axes alone."""
+    """The allocation domain: the explicit one, or the loop axes that are derived only from the tensor's own axes."""
     return default_allocation(tv) if tv.schedule.allocation is None else tv.schedule.allocation
 
 
 _LANES = {lanes: axis(lanes) for lanes in (2, 4, WARP, WARPGROUP)}
-"""Digits of TIDx that the lanes of an atom are."""
+"""The digits of TIDx formed by the lanes of an atom."""
 
 
 def digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
     """The loop axes bound to an index type, outermost first: the digits of its index. The lanes of an atom are the innermost digit of TIDx.
 
-    Where several units of a warp execute an atom side by side, the innermost axes, of as many values together, number the units: they stand
+    If several units of a warp execute an atom side by side, the innermost axes, with that number of values together, number the units: they stand
     between the lanes of a unit.
     """
     own = tuple(a for a in tv.schedule.loop if tv.schedule.ptype(a) is ptype)
@@ -81,7 +81,7 @@ def digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
 
 
 def owner_digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
-    """The digits of the index that holds an element: those that compute it; the lanes of an atom that spreads it are those of the allocation domain."""
+    """The digits of the index that owns an element: those that compute it; the lanes of an atom that spreads it are those of the allocation domain."""
     if tv.schedule.atom is None or not tv.schedule.atom.spreads:
         return digits(tv, ptype)
     lanes = tuple(a for a in tv.schedule.allocation or () if a not in tv.loop and tv.schedule.ptype(a) is ptype)
@@ -103,12 +103,12 @@ def _around_units(tv: TensorView, own: tuple[Axis, ...], above: tuple[Axis, ...]
         at -= 1
     if product(own[at:]) is not const(units):
         reason = f"{units} parts of a warp execute the atom {atom.name} side by side, and no axes of {units} values together say which"
-        raise refused(tv, reason, f"bind axes of {units} values together to TIDx, inside of those of warps")
+        raise refused(tv, reason, f"bind axes with {units} values together to TIDx, inside those of warps")
     return (*own[:at], *above, *own[at:], *below)
 
 
 def product(axes: tuple[Axis, ...]) -> Expr:
-    """The number of values of some axes together."""
+    """The product of the extents of axes."""
     total = const(1)
     for a in axes:
         total = total * a.extent
@@ -116,7 +116,7 @@ def product(axes: tuple[Axis, ...]) -> Expr:
 
 
 def digit_values(axes: tuple[Axis, ...], base: Expr, facts: Facts) -> dict[Axis, Expr]:
-    """The index of each digit from the index of all of them."""
+    """The index of each digit, from their combined index."""
     values: dict[Axis, Expr] = {}
     for k, a in enumerate(axes):
         stride = product(axes[k + 1 :])
@@ -126,12 +126,12 @@ def digit_values(axes: tuple[Axis, ...], base: Expr, facts: Facts) -> dict[Axis,
 
 
 def divides(t: Split, facts: Facts) -> bool:
-    """True if a split leaves no remainder, so that it makes no index out of range."""
+    """True if a split has no remainder, so that no index is out of range."""
     return prove(eq(t.outer.extent * t.inner.extent, t.source.extent), facts)
 
 
 def bound(value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
-    """The condition that an index is below an extent; none if it always is."""
+    """The condition that an index is below an extent; none if it always holds."""
     cond = lt(simplify(value, facts), extent)
     return [] if prove(cond, facts) else [cond]
 

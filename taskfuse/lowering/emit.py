@@ -39,7 +39,7 @@ def _input(fusion: Fusion, tv: TensorView) -> TensorParam:
 
 
 class Notes:
-    """Writes the note of every dispatch of a plan, after barriers and channels are in."""
+    """Writes the note of every dispatch of a plan, after channels and barriers are inserted."""
 
     def __init__(self, indexer: Indexer, channels: Channels) -> None:
         self.indexer = indexer

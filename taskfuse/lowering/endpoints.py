@@ -49,7 +49,7 @@ class Endpoints:
     """Inserts the channels of a fusion into its plan.
 
     Attributes:
-        held: where turns are held: (what takes the turn, what gives it, endpoint).
+        held: where turns are held: (the statement that takes the turn, the one that passes it, endpoint).
     """
 
     def __init__(self, channels: Channels, statements: Statements) -> None:
@@ -61,10 +61,10 @@ class Endpoints:
         self._late: set[TensorView] = set()
 
     def check_pingpong(self, plan: list[PNode]) -> None:
-        """A barrier, a warp, or an end of another channel that is several instances of a distributed one must not wait where one of them holds the turn:
-        the others wait for it.
+        """Check that a barrier, a warp, or an end of another channel shared by several instances of a distributed one never waits where one instance holds the
+        turn: the others wait for it.
 
-        To be asked when all barriers are in. Raises :class:`LoweringError`.
+        To be called when all barriers are inserted. Raises :class:`LoweringError`.
         """
         order = list(leaves(plan))
         for take, give, end in self.held:
@@ -135,7 +135,7 @@ class Endpoints:
         return found
 
     def insert(self, plan: list[PNode]) -> None:
-        """Put waits, arrivals and cursors into the plan."""
+        """Insert waits, arrivals and cursors into the plan."""
         for ch in self.channels.channels:
             full, empty = f"{ch.name}.full", f"{ch.name}.empty"
             self._endpoint(plan, ch, ch.producer, empty, full, self._fills(ch), parity=1)
@@ -147,7 +147,7 @@ class Endpoints:
                 raise LoweringError(
                     what=tv.name,
                     reason=f"in_flight({tv.schedule.in_flight}) releases its operands' slots late, but it reads no ring with mbarriers",
-                    help=f"{tv.name}.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
+                    help=f"{tv.name}.in_flight(0), or make its operand a boundary of a vertical group on thread types",
                     location=tv.location,
                 )
 

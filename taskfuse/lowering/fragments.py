@@ -1,4 +1,4 @@
-"""Registers and lanes of the operands and the result of an atom, as index expressions."""
+"""Registers and lanes of an atom's operands and result, as index expressions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HeldTile:
     """A tile in registers.
 
     Attributes:
-        fragment: where its elements lie.
+        fragment: its layout.
         row, column: the symbols of its axes.
     """
 
@@ -61,7 +61,7 @@ class HeldTile:
 
 
 def factor(tv: TensorView, read: Read) -> int | None:
-    """Which factor of a contraction a read is: 0 with the rows of the result, 1 with its columns; ``None``: neither."""
+    """The factor of a contraction that a read is: 0 with the rows of the result, 1 with its columns; ``None``: neither."""
     positions = [{k for k, a in enumerate(tv.root) if a in ancestors(tv, (axis,))} for axis in tv.schedule.atom_axes[:2]]
     found = [k for k, roots in enumerate(positions) if roots & axes_of(read)]
     return found[0] if len(found) == 1 else None
@@ -99,7 +99,7 @@ def _matrices(atom: Atom) -> Fragment:
 
 
 def registers(tv: TensorView) -> int:
-    """The accumulators that a thread has of one tile of an atom; 1 if none computes a tile."""
+    """The accumulators of a thread for one tile of an atom; 1 if no atom computes tiles."""
     return result(tv).fragment.count if tv.schedule.atom is not None and tv.schedule.atom.spreads else 1
 
 
@@ -109,7 +109,7 @@ def register(tv: TensorView) -> Expr:
 
 
 def tile_of_register(tv: TensorView, lane: Expr) -> dict[Axis, Expr]:
-    """The rows and the columns of an atom's tile at which the accumulator :func:`register` of a lane is; none if no atom computes tiles."""
+    """The rows and the columns of an atom's tile for the accumulator :func:`register` of a lane; none if no atom computes tiles."""
     if registers(tv) == 1:
         return {}
     held = result(tv)

@@ -5,11 +5,10 @@ of the loop instead of a guard inside it: ``ceildiv(extent - block, blocks)`` tr
 index alone. So every fill of a ring, and every transfer, is of work that exists. A loop in which blocks wait for each other keeps
 its guards: all of them must reach each of its barriers.
 
-Where the blocks take the work in a rotated order, the loop is over the items of work themselves: of a sum of a trip and of a remainder by the number of
-blocks little could be proved.
+Where the blocks take the work in a rotated order, the loop runs over the items of work themselves: little can be proved of the sum of a trip and a remainder by
+the number of blocks.
 
-A tile of ragged rows may have no row that belongs to it, which offsets say. If all that is computed for a tile is stored there, such a tile is an empty piece
-of work like one behind the last.
+A tile of ragged rows may be empty, as the offsets tell. If all results of a tile are stored in its rows, an empty tile is skipped like one past the last.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class _Split:
 
 
 class GridStrideLoops:
-    """Which loops of a fusion are grid-stride loops, and what that says of the indices of the code inside them.
+    """The grid-stride loops of a fusion, and what they imply for the indices of the code inside them.
 
     Empty until :meth:`find`, which needs the memory types, has run.
     """
@@ -92,7 +91,7 @@ class GridStrideLoops:
         """Find them.
 
         Args:
-            indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
+            indexes_registers: whether code of a tensor indexes registers by a loop, which is therefore unrolled: its number of trips is constant.
         """
         loops = list(self._shared_loops.loops)
         distributing = {loop for loop in loops if self._is_distributed(loop)}
@@ -105,7 +104,7 @@ class GridStrideLoops:
         self._distributing, self._emptied, self._trips, self._walks, self._ragged = distributing, emptied, trips, walks, ragged
 
     def walk(self, loop: Loop) -> Walk | None:
-        """The items of work that a loop visits, if the kernel's loop is over these."""
+        """The items of work that a loop visits, if the kernel's loop runs over items."""
         return self._walks.get(loop)
 
     # -- what it says of code -------------------------------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ class GridStrideLoops:
         return found
 
     def whole(self, tv: TensorView, values: dict[Axis, Expr]) -> list[Split]:
-        """The splits with a remainder of an axis of work, where a loop that distributes it leaves some of the last pieces empty."""
+        """The splits with a remainder of an axis of work, if a loop that distributes it leaves some of the last items empty."""
         if not any(loop in self._distributing for _, loop in self._around(tv)):
             return []
         made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}
@@ -181,7 +180,7 @@ class GridStrideLoops:
         return []
 
     def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
-        """True inside a loop that runs no trips for an empty piece of work."""
+        """True inside a loop without trips for an empty item of work."""
         return any(a in loops and loop in self._emptied and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))
 
     def _around(self, tv: TensorView) -> list[tuple[Axis, Loop]]:

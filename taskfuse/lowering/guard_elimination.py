@@ -28,7 +28,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.overhang import along, is_copy, is_sum, overhanging, pads, told_apart
 
 COPYING = (None, Instruction.VECTOR)
-"""What copies into registers that may run past the end."""
+"""The copies into registers that may run past the end."""
 
 
 class GuardElimination:
@@ -41,7 +41,7 @@ class GuardElimination:
         self._full: dict[TensorView, bool] = {}
 
     def widened(self, tv: TensorView, index_map: IndexMap) -> IndexMap:
-        """``index_map``, an index map of ``tv``; without tails where code of ``tv`` runs in them."""
+        """``index_map``, an index map of ``tv``, without tails if code of ``tv`` runs in them."""
         return index_map.past_the_end() if index_map.tails and self.run(tv) else index_map
 
     def run(self, tv: TensorView) -> bool:
@@ -77,15 +77,15 @@ class GuardElimination:
         return True
 
     def finds(self, tv: TensorView, read: Read, index_map: IndexMap) -> bool:
-        """True if code of ``tv`` that runs past the end finds what it reads there: an element, or the zero that stands for one."""
+        """True if code of ``tv`` that runs past the end reads an element there, or a zero in its place."""
         source = read.tensor
         found = self._is_full(source) or (self.run(source) and self._is_everywhere(source))
         return found and self._is_written(source, self._index(tv, read, index_map), tv, index_map)
 
     def is_brought(self, tv: TensorView, read: Read, index_map: IndexMap) -> bool:
-        """True if some thread or engine writes what an atom of ``tv`` reads in Shared memory past the end.
+        """True if some thread or engine writes the elements in Shared memory that an atom of ``tv`` reads past the end.
 
-        Guards of the code that writes may select the thread that does, or cut off what repeats other elements.
+        Guards of the writing code may select its thread, or exclude repeated elements.
         """
         source = read.tensor
         atom, around = source.schedule.atom, self.indexer.index_maps.of(source)
@@ -136,9 +136,9 @@ class GuardElimination:
         return self._is_everywhere(tv) and (not index_map.tails or (pads(self.fusion, tv) and self.has_room(tv)))
 
     def has_room(self, tv: TensorView) -> bool:
-        """True if storage has the places that code of ``tv`` would write in tails, and nothing that is read lies there.
+        """True if storage has the places that code of ``tv`` would write in tails, and none of them is read.
 
-        A reduction writes accumulators, where nothing but zeros is added past the end of what is reduced.
+        A reduction writes accumulators, where only zeros are added past the end of the reduced axes.
         """
         indexer, facts = self.indexer, self.indexer.ranges.facts
         expr = self.fusion.definition(tv)

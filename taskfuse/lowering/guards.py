@@ -1,8 +1,8 @@
 """Guards: conditions for code that must not run at every index of its loops and threads.
 
-A split with a remainder has indices past the end of its axis; axes of consumers have indices that only repeat what the first one writes. A guard that
-follows from the ranges of loops and threads is omitted. Code that an atom fills, clips or covers (:class:`taskfuse.ir.atoms.Bounds`) has a guard only
-for its first element, or none.
+A split with a remainder has indices past the end of its axis; axes of consumers have indices at which a thread would only repeat the write of the first one. A
+guard that follows from the ranges of loops and threads is omitted. Code that an atom fills, clips or covers (:class:`taskfuse.ir.atoms.Bounds`) has a guard
+only for its first element, or none.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ZERO = const(0)
 
 
 def with_merged(tv: TensorView, start: dict[Axis, Expr], values: dict[Axis, Expr], facts: Facts) -> tuple[dict[Axis, Expr], Facts]:
-    """The indices once more, with a symbol of its own for each axis that was merged and whose index, a quotient, stays within its extent.
+    """The indices, with a new symbol for each merged axis whose index, a quotient, stays within its extent.
 
-    What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one. Tile axes of a work axis
-    are named, too: its maps are a bijection, so that they stay within their extents where there are as many work items as tiles.
+    What is proved with these symbols holds of ``values``; the prover finds in two steps what it cannot find in one. Tile axes of a work axis
+    get symbols, too: its maps are a bijection, so they stay within their extents if there are as many work items as tiles.
     """
     named: dict[Axis, Expr] = {}
     ranged = facts
@@ -101,14 +101,14 @@ def _check_neutral(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, fa
 def first_of_others(
     tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None, facts: Facts, loops: list[str], *, once: bool = False
 ) -> tuple[list[Expr], frozenset[str]]:
-    """The conditions under which code is at the first index of the axes that would repeat its writes, and the loops that repeat them nevertheless.
+    """The conditions under which code is at the first index of the axes that would repeat its writes, and the loops that still repeat them.
 
-    A loop that an asynchronous copy shares with its readers has a fill of its own in each iteration. Where the index of an axis depends on such
-    a loop and on those inside it, the fill of an iteration may have no first index: the loops inside write elements again.
+    A loop that an asynchronous copy shares with its readers has a fill in each iteration. If the index of an axis depends on such
+    a loop and on those inside it, the fill of an iteration may have no first index: the inner loops write elements again.
 
     Args:
         loops: the variables of the loops around the code, outermost first.
-        once: to write an element again, though with the same value, would be wrong: updates come in between, or it is an update.
+        once: an element must not be written again, even with the same value: updates come in between, or it is an update.
     """
     shared, inside = frozenset[str](), frozenset[str]()
     if has_copies_of_threads(tv):

@@ -32,12 +32,11 @@ class IndexMap:
         values: axis -> index, for loop axes and all axes that follow from them.
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
-        work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.overhang`); some code runs there, too
-            (:mod:`taskfuse.lowering.overhang`).
-        beyond: what is known without them.
-        anywhere: what is known without any of ``guards`` but ``work``.
-        again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
+        work: those of ``guards`` that say whether there is an item of work at all.
+        tails: those of ``guards`` that exclude indices past the end of the tensor (:mod:`taskfuse.lowering.overhang`), where some code runs, too.
+        beyond: the facts without ``tails``.
+        anywhere: the facts without ``guards`` except ``work``.
+        again: the variables of loops in which an asynchronous copy writes the same elements again, despite ``guards``.
     """
 
     values: dict[Axis, Expr]
@@ -50,12 +49,12 @@ class IndexMap:
     again: frozenset[str] = frozenset()
 
     def past_the_end(self) -> IndexMap:
-        """The index map of code that runs in the tails of splits, too: nothing may be simplified by their guards."""
+        """The index map of code that also runs in the tails of splits: their guards must not be used to simplify."""
         assert self.beyond is not None
         return IndexMap(self.values, self.beyond, tuple(g for g in self.guards if g not in self.tails))
 
     def unguarded(self) -> IndexMap:
-        """The index map of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
+        """The index map of code that runs wherever there is work: guards that it lacks must not be used to simplify."""
         assert self.anywhere is not None
         return IndexMap(self.values, self.anywhere, self.work, self.work)
 
@@ -64,9 +63,9 @@ class IndexMaps:
     """The index maps of all tensors of a fusion, for one order of its nest.
 
     Attributes:
-        memory: tensor -> where it lives, as far as that is known.
+        memory: tensor -> its memory, as far as known.
         variables: the variables of loops with code.
-        grid_stride: the loops whose trips the block index decides.
+        grid_stride: the loops whose trips depend on the block index.
         ends: trips of loops over reduced axes after which all terms are neutral; hardware indices in them count from the first of a role.
         belongs: a part of an assembly that has more elements than places -> the condition under which an element has one.
     """
@@ -96,7 +95,7 @@ class IndexMaps:
         return simplify(minimum(trips, own), self.ranges.facts)
 
     def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
-        """What is known of the indices around the code of ``tv`` where loops end with their terms, too."""
+        """Facts about the indices around the code of ``tv``, including that loops end with their terms."""
         for loop in self.shared_loops.path[tv]:
             if loop in self.ends:
                 end = self.end(tv, loop)
@@ -124,7 +123,7 @@ class IndexMaps:
         return known
 
     def reading(self, tv: TensorView) -> IndexMap:
-        """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever its result lives in."""
+        """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever the memory of its result."""
         if not isinstance(self.fusion.definition(tv), Reduction | Fold):
             return self.of(tv)
         known = self._accumulating.get(tv)
@@ -286,5 +285,5 @@ class IndexMaps:
 
 
 def has_values(read: Read) -> bool:
-    """True if the index of a read depends on data: it has symbols of values, or looks up elements of tables."""
+    """True if the index of a read depends on data: it contains symbols of values, or elements of tables."""
     return any(lookups_of(e) or any(is_map_symbol(name) and name[0] == "v" for name in e.free) for e in read.index)

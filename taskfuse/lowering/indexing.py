@@ -41,8 +41,8 @@ class Indexer:
 
     Attributes:
         index_maps: the indices around the code of each tensor.
-        memory: tensor -> where it lives.
-        slots: the slots of rings; ``None`` as long as they are not known.
+        memory: tensor -> its memory.
+        slots: the slots of rings; ``None`` until they are known.
         placed: a part of an assembly -> the whole, and the part's place in it.
     """
 
@@ -71,7 +71,7 @@ class Indexer:
         return None if self.slots is None else self.slots.full(tv)
 
     def indexes_registers(self, tv: TensorView, loop: Loop) -> bool:
-        """True if code of ``tv`` finds elements of a Local tensor, or its accumulators, by the index of a loop."""
+        """True if code of ``tv`` indexes elements of a Local tensor, or its accumulators, by a loop variable."""
         expr = self.fusion.definition(tv)
         assert expr is not None
         index_map = self.index_maps.reading(tv)
@@ -84,7 +84,7 @@ class Indexer:
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
     def kept_axes(self, tv: TensorView, memory: MemoryType | None = None) -> tuple[Axis, ...]:
-        """The allocation axes that storage has: not those that a loop left of the inline position or a private index fixes."""
+        """The allocation axes in storage: not those fixed by a loop outside the inline position or by a private index."""
         memory = memory or self.memory[tv]
         if memory is MemoryType.Global and (tv.is_input or tv.is_output):
             return tv.logical
@@ -120,7 +120,7 @@ class Indexer:
         return tuple(kept)
 
     def stored_axes(self, tv: TensorView, memory: MemoryType) -> tuple[Axis, ...]:
-        """The allocation domain, which says where the result lies; accumulators in another memory have the default one."""
+        """The allocation domain of the result; accumulators in another memory have the default one."""
         return allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv)
 
     def _check_owner(self, tv: TensorView, p: ParallelType, index_map: IndexMap) -> None:
@@ -137,14 +137,14 @@ class Indexer:
             )
 
     def write(self, tv: TensorView, index_map: IndexMap, memory: MemoryType | None = None, name: str | None = None) -> Access:
-        """The access that writes the element of ``tv`` at the place of an index map of its own."""
+        """The access that writes the element of ``tv`` at one of its index maps."""
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(index_map.values[a] for a in tv.logical), index_map.facts)
         slot = self._ring(tv, tv) if name is None else ()
         return Access(name or tv.name, self._stored(tv, slot, tuple(index_map.values[a] for a in self.kept_axes(tv, memory)), index_map.facts, memory))
 
     def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
-        """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
+        """True if an atom names registers of ``tv`` by their first, so that they are numbered row-major."""
         if (memory or self.memory[tv]) is not MemoryType.Local:
             return False
         atoms = [u.output.schedule.atom for u in storage_uses(self.fusion, tv)]

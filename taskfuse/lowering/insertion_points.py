@@ -1,7 +1,7 @@
-"""Insertion points in the plan: the code of a node, and the first and last statement that touches something.
+"""Insertion points in the plan: the code of a node, and the first and last statement that accesses something.
 
-Code of one node may stand in several arms of a dispatch, and under loops of its own in each. Waits and arrivals stand outside the scopes below
-their endpoint, so scopes are split where something must come between their parts.
+Code of one node may be in several arms of a dispatch, and under separate loops in each. Waits and arrivals are outside the scopes below
+their endpoint, so scopes are split if one must stand between their parts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from taskfuse.schedule.order import Tree
 from taskfuse.schedule.shared_loops import Loop
 
 Touch = Callable[[PStmt], bool]
-"""Whether a statement is one of those wanted."""
+"""Whether a statement is one of those searched for."""
 
 
 def level_blocks(plan: list[PNode], node: Node, loop: Loop | None) -> list[list[PNode]]:
-    """The blocks of a node's code that one iteration of ``loop`` runs, in order: the loop's body, or the scopes if the loop stands outside."""
+    """The blocks of a node's code that one iteration of ``loop`` runs, in order: the loop's body, or the scopes if the loop is outside."""
     blocks: list[list[PNode]] = []
 
     def inside(body: list[PNode]) -> list[list[PNode]]:
@@ -59,7 +59,7 @@ def _scopes(nodes: list[PNode], wanted: Node) -> list[PScope]:
 
 
 def loops_around(plan: list[PNode], node: Node) -> set[Loop]:
-    """The loops of the nest that the scopes of a node stand in, but for those of one trip."""
+    """The loops of the nest that contain the scopes of a node, except those of one trip."""
     scopes = set(_scopes(plan, node))
     found: set[Loop] = set()
 
@@ -77,7 +77,7 @@ def loops_around(plan: list[PNode], node: Node) -> set[Loop]:
 
 
 def loop_of(plan: list[PNode], node: Node, loop: Loop | None) -> tuple[list[PNode], PLoop] | None:
-    """The copy of a loop in a node's code, and the block that it stands in; ``None`` if there is no such copy, or several."""
+    """The copy of a loop in a node's code, and its block; ``None`` if there is no copy, or several."""
     found: list[tuple[list[PNode], PLoop]] = []
 
     def visit(body: list[PNode]) -> None:
@@ -94,7 +94,7 @@ def loop_of(plan: list[PNode], node: Node, loop: Loop | None) -> tuple[list[PNod
 
 
 def frame(plan: list[PNode], group: Group, node: Node, tree: Tree) -> list[PNode]:
-    """Where the cursor of an endpoint starts: its role's code if that stands in one piece and under no loop, else the whole kernel's."""
+    """Where the cursor of an endpoint starts: in its role's code if that is in one piece and under no loop, otherwise in the whole kernel's."""
     role = node
     while tree.parent[role] is not group:
         role = tree.parent[role]
@@ -117,7 +117,7 @@ def _arms(nodes: list[PNode], group: Group, role: Node, in_loop: bool) -> Iterat
 
 
 def leaves(nodes: list[PNode]) -> Iterator[PSync | PStmt]:
-    """All synchronization and all statements below some nodes, in the order of the text."""
+    """All synchronization and all statements below nodes, in the order of the text."""
     for n in nodes:
         if isinstance(n, PSync | PStmt):
             yield n
@@ -126,10 +126,10 @@ def leaves(nodes: list[PNode]) -> Iterator[PSync | PStmt]:
 
 
 def split_around(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
-    """Split scopes so that a wait can stand before the first use in some blocks and an arrival after the last; the places of both uses.
+    """Split scopes so that a wait can precede the first use in some blocks and an arrival can follow the last; returns the places of both uses.
 
     Args:
-        inside: inside the bound loops that hold all uses.
+        inside: inside the bound loops that contain all uses.
     """
     places = [(block, k) for block in blocks for k, n in enumerate(block) if _touched(n, touches)]
     if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):

@@ -26,7 +26,7 @@ class Spread:
     """The distribution of the values of one digit over warps.
 
     Attributes:
-        lanes: values ``lanes * k`` to ``lanes * k + lanes - 1`` lie in one warp (a power of two; 1: no bit of the lane belongs to the digit).
+        lanes: values ``lanes * k`` to ``lanes * k + lanes - 1`` are in one warp (a power of two; 1: no bit of the lane belongs to the digit).
         step: lanes between consecutive values, if ``lanes`` is more than 1.
     """
 
@@ -48,11 +48,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarpReduction:
-    """A reduction across threads by shuffles in warps and one partial result per group of lanes across warps.
+    """A reduction across threads: shuffles in warps, then one partial result per group of lanes.
 
     Attributes:
         spreads: of every reduced digit.
-        slots: number of partial results that are left after the shuffles, per element of the result.
+        slots: number of partial results after the shuffles, per element of the result.
         is_local: after the shuffles every thread of the thread range has the result.
     """
 
@@ -67,7 +67,7 @@ class WarpReduction:
 
 
 def spread(ranges: ThreadRanges, task: Task, tv: TensorView, ptype: ParallelType, axis: Axis) -> Spread:
-    """How the values of a digit of ``tv`` lie in the warps of the thread range of its task, which is made of whole warps."""
+    """The distribution of a digit of ``tv`` over the warps of its task's thread range, which is made of whole warps."""
     own = digits(tv, ptype)
     place = THREAD_TYPES.index(ptype)
     stride = simplify(product(own[own.index(axis) + 1 :]), ranges.facts)
@@ -99,7 +99,7 @@ def spread(ranges: ThreadRanges, task: Task, tv: TensorView, ptype: ParallelType
 
 
 def warp_reduction(ranges: ThreadRanges, task: Task, tv: TensorView) -> WarpReduction | None:
-    """How warps reduce ``tv``; ``None`` if its thread range is not provably made of whole warps, or more than a warp's number of partial results were left."""
+    """How warps reduce ``tv``; ``None`` if its thread range is not provably made of whole warps, or more partial results than a warp has lanes would remain."""
     reduced = [(p, a) for p in reversed(THREAD_TYPES) for a in digits(tv, p) if a.is_reduction]
     if not ranges.is_aligned(task) or not all(prove(ge(a.extent, 1), ranges.facts) for _, a in reduced):
         return None

@@ -1,7 +1,7 @@
 """The user's line of each node of a plan (docs/kernel-ir.md, "Locations").
 
-A statement of a tensor's code comes from the line that made the tensor's expression; synchronization from that of the tensor whose data it orders,
-whose ring it moves, or of the task or group that it belongs to; loops, scopes and guards from what is inside.
+A statement of a tensor's code has the line of the tensor's expression; synchronization has that of the tensor whose data it orders, or
+whose ring it advances, or of its task or group; loops, scopes and guards have that of their content.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Locations:
         self._known: dict[Origin, Location | None] = {}
 
     def of(self, origin: Origin) -> Location | None:
-        """Where the user made a tensor's expression, a task or a group. Implicit nodes come from their first tensor."""
+        """The user's line of a tensor's expression, a task or a group. Implicit nodes have that of their first tensor."""
         if origin not in self._known:
             self._known[origin] = self._find(origin)
         return self._known[origin]
@@ -42,7 +42,7 @@ class Locations:
                 return origin.location or next((self.of(m) for m in origin.members), None)
 
     def of_node(self, n: PNode) -> Location | None:
-        """The line that a node of the plan comes from."""
+        """The line of a node of the plan."""
         match n:
             case PStmt():
                 return self.of(n.tv)
@@ -58,5 +58,5 @@ class Locations:
 
 
 def located(body: tuple[Stmt, ...], location: Location | None) -> tuple[Stmt, ...]:
-    """The same statements from a line."""
+    """The statements, with a line as location."""
     return map_stmts(body, lambda s: replace(s, location=location))

@@ -1,8 +1,8 @@
 """Matrix descriptors of wgmma: derived from an operand's allocation domain, and checked on every point of its tile.
 
-An operand is a tile of rows (m or n) by k in Shared memory. The instruction finds element (r, k) at an address that the descriptor's two
-strides and its swizzle determine (:func:`taskfuse.ir.shared_layouts.operand_offset`). So the strides are differences of addresses, and the layout
-fits if all points agree. A tile that fits none is an error.
+An operand is a tile of rows (m or n) by k in Shared memory. The instruction computes the address of element (r, k) from the descriptor's two
+strides and its swizzle (:func:`taskfuse.ir.shared_layouts.operand_offset`). So the strides are differences of addresses, and the layout
+fits if all points agree. A tile that no layout fits is an error.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class OperandTile:
     """The address of an operand tile.
 
     Attributes:
-        start: index of the tile's first element, whose address the descriptor holds.
+        start: index of the tile's first element, whose address is in the descriptor.
         swizzle, lbo, sbo, major: as in :class:`taskfuse.kir.operands.Descriptor`.
-        align: bytes that the buffer must be aligned to.
+        align: required alignment of the buffer in bytes.
     """
 
     start: tuple[Expr, ...]

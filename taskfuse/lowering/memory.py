@@ -26,7 +26,7 @@ def find_memory(index_maps: IndexMaps) -> None:
     """Set the memory type of every tensor with storage, readers first, since it depends on them.
 
     Raises:
-        LoweringError: a memory type set by hand does not serve the readers, or the loops would accumulate an element more than once.
+        LoweringError: the user's memory type does not reach the readers, or the loops would accumulate an element more than once.
     """
     fusion, memory = index_maps.fusion, index_maps.memory
     exprs = fusion.exprs()

@@ -23,7 +23,7 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def legible(fusion: Fusion) -> Fusion:
-    """``fusion``, if a kernel can have its names, all different; else a copy of it with such names."""
+    """``fusion``, if its names are valid in a kernel and distinct; otherwise a copy with valid names."""
     taken = {name for name in (*fusion.dims, *_values(fusion)) if _is_legible(name)}
     symbols = {name: _fresh(name, taken) for name in fusion.dims if not _is_legible(name)}
     dims = {symbols.get(name, name) for name in fusion.dims}

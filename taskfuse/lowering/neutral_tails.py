@@ -1,12 +1,12 @@
-"""Loops that end where their terms do, or where nobody reads what they sum up.
+"""Loops that end at the last term, or are skipped where their sum is never read.
 
 A ragged or masked axis is as long as its longest row; past the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
 of the row where that is known before it: a function of extents, of block indices, of loops around it, and of elements of tables. All roles compute it
 from the same, so rings make as many fills as there are reads.
 
-A choice reads a result only where its condition holds: the rows of a product that are padding are zeros, whatever the product would be there. A loop whose
-results all belong to elements that no choice takes, itself or through elementwise functions at the same place, ends at once. The condition that one of them
-is taken is such a function, too.
+A choice reads a result only where its condition holds: padding rows of a product are zero, whatever the product would be there. If no choice takes any element
+of a loop's results, directly or through elementwise functions at the same place, the loop has no trips. The condition that some element is taken is a function
+of the same kind.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PRODUCT = ELEMENTWISE["mul"]
 
 
 def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
-    """An expression over the other iteration symbols, from which on along an axis a reduction has no terms, or neutral ones; ``None``: none is known."""
+    """An expression over the other iteration symbols, from which on along an axis a reduction has no terms, or only neutral ones; ``None``: unknown."""
     if axis in dict(expr.ends):
         return dict(expr.ends)[axis]
     neutral = expr.combine.neutral(expr.output.dtype.compute)
@@ -95,11 +95,11 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
 
 
 def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Loop], bool]) -> dict[Loop, Expr]:
-    """The loops over reduced axes that end with their terms, and their trips, in the variables of loops around them and in hardware indices, which count from
-    the first thread or block of a role: roles that share a loop have one each.
+    """The loops over reduced axes that end with their terms, and their trips, in the variables of enclosing loops and in hardware indices, which count from the
+    first thread or block of a role: roles that share a loop have one entry each.
 
     Args:
-        indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
+        indexes_registers: whether code of a tensor indexes registers by a loop, which is therefore unrolled: its number of trips is constant.
     """
     fusion = index_maps.fusion
     found: dict[Loop, Expr] = {}
@@ -213,7 +213,7 @@ def _where_it_exists(trips: Expr, facts: Facts) -> Expr:
 
 
 def condition_of_reads(fusion: Fusion, tv: TensorView) -> Expr | None:
-    """A condition over the symbols of ``tv``'s own logical axes, without which nobody reads an element; ``None``: there is none."""
+    """A condition over the symbols of ``tv``'s own logical axes, without which an element is never read; ``None``: no such condition."""
     found: set[Expr] = set()
     if tv.is_output:
         return None
@@ -234,7 +234,7 @@ def condition_of_reads(fusion: Fusion, tv: TensorView) -> Expr | None:
 
 
 def somewhere(condition: Expr, known: Collection[str], facts: Facts) -> Expr:
-    """A condition over the symbols ``known`` and the extents that holds if ``condition`` does for some values of its other symbols, in their ranges."""
+    """A condition over the symbols ``known`` and the extents that holds if ``condition`` holds for some values of its other symbols, in their ranges."""
     found = (c for part in conjuncts(condition) for c in _relaxed(part, known, facts))
     return and_(*found)
 

@@ -27,7 +27,7 @@ from taskfuse.lowering.domains import divides
 
 
 def end_of(tv: TensorView, source: Axis) -> Axis | None:
-    """The root axis past whose end the overhang of a split of ``source`` lies; ``None``: it lies inside the tensor."""
+    """The root axis past whose end the overhang of a split of ``source`` is; ``None``: the overhang is inside the tensor."""
     above = {t.outer: t.source for t in tv.schedule.transforms if isinstance(t, Split)}
     above |= {t.result: t.outer for t in tv.schedule.transforms if isinstance(t, Merge)}
     while source not in tv.root and source in above:
@@ -42,7 +42,7 @@ def overhanging(tv: TensorView, facts: Facts) -> dict[Axis, Axis]:
 
 
 def along(reader: TensorView, end: Axis, read: Read, facts: Facts) -> int | None:
-    """The axis of what is read that ends where ``end``, a root axis of the reader, does; ``None`` if what lies past ``end`` may exist there."""
+    """The axis of the read tensor that ends where ``end``, a root axis of the reader, does; ``None`` if elements past ``end`` may exist there."""
     position = reader.root.index(end)
     for k, (index, a) in enumerate(zip(read.index, read.tensor.logical, strict=True)):
         if iteration_position(index) == position and prove(eq(a.extent, end.extent), facts):
@@ -51,9 +51,9 @@ def along(reader: TensorView, end: Axis, read: Read, facts: Facts) -> int | None
 
 
 def told_apart(tv: TensorView, stored: tuple[Axis, ...], values: Mapping[Axis, Expr], facts: Facts) -> set[Axis]:
-    """The axes whose index in code follows from the place that it writes: the place tells the values of ``stored``.
+    """The axes whose index in code follows from the place that it writes, which determines the values of ``stored``.
 
-    ``facts``: what is known where the code runs. An index of an inner part that may leave its extent is lost where it is joined with another.
+    ``facts``: facts where the code runs. An index of an inner part that may leave its extent is lost where it is merged with another.
     """
 
     def is_inside(a: Axis) -> bool:
@@ -73,7 +73,7 @@ def told_apart(tv: TensorView, stored: tuple[Axis, ...], values: Mapping[Axis, E
 
 
 def pads(fusion: Fusion, tv: TensorView) -> bool:
-    """True if the code of ``tv`` writes zeros past the end of the tensor where its storage has room."""
+    """True if the code of ``tv`` writes zeros past the end of the tensor as far as its storage has room."""
     atom = tv.schedule.atom
     if atom is not None:
         return atom.bounds is Bounds.ZERO
@@ -89,10 +89,10 @@ def covered(fusion: Fusion, tv: TensorView) -> bool:
 
 
 def is_zero_past_the_end(fusion: Fusion, tv: TensorView, axis: int, facts: Facts) -> bool:
-    """True if an atom that reads ``tv`` past the end of one of its axes finds zeros.
+    """True if an atom that reads ``tv`` past the end of one of its axes reads zeros.
 
-    What an atom brings from there, or a copy into registers that runs there, is 0 if the tensor that it reads ends there, too: a slice of a longer one is not
-    filled.
+    The elements that an atom, or a copy into registers, loads from there are 0 if its source ends there, too: a slice of a longer tensor is not
+    zero-filled.
     """
     atom = tv.schedule.atom
     expr = fusion.definition(tv)

@@ -1,7 +1,7 @@
-"""Partial results of reductions: which elements of its result a thread joins with others together, and the storage through which they do.
+"""Partial results of reductions: which elements of its result a thread combines with other threads in one step, and the storage for it.
 
-A thread has an accumulator for each value of the loops over the result that stand inside the reduction loops, and, if an atom computes, for each
-register of the atom's tile. It takes each step of a join for as many of them as have room in Shared memory together, so that they share its
+A thread has an accumulator for each value of the loops over the result that are inside the reduction loops, and, if an atom computes, for each
+register of the atom's tile. It takes each step of a join for as many of them together as Shared memory has room for, so that they share its
 barrier: the registers of a tile, or a part of them, and the innermost loops around these.
 """
 
@@ -26,13 +26,13 @@ from taskfuse.lowering.plan import PLoop, PNode, base_name
 
 ONE = const(1)
 MOST_BYTES = 16 * 1024
-"""Of Shared memory, for the partial results that are joined together, where threads have several elements."""
+"""The most bytes of Shared memory for partial results that are joined together, if threads have several elements."""
 MOST_BYTES_OF_RANK = 64 * 1024
-"""Of each block's Shared memory, for those that the blocks of a cluster join: a barrier of theirs takes longer."""
+"""The most bytes of each block's Shared memory for those that the blocks of a cluster join: their barrier takes longer."""
 
 
 def inner_axes(tv: TensorView) -> tuple[Axis, ...]:
-    """The loops of a reduction over its result that stand inside its outermost reduction loop: a thread has an accumulator for each of their values."""
+    """The loops of a reduction over its result that are inside its outermost reduction loop: a thread has an accumulator for each of their values."""
     first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
     return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not a.is_reduction)
 
@@ -53,11 +53,11 @@ def workspace(tv: TensorView, memory: MemoryType) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinStep:
-    """What stands between two barriers of a join.
+    """The code between two barriers of a join.
 
     Attributes:
-        nodes: what comes first.
-        loop: then, a loop over partial results, if there is one.
+        nodes: the first part.
+        loop: then a loop over partial results, if there is one.
     """
 
     nodes: list[PNode]
@@ -69,9 +69,9 @@ class Partials:
     """The partial results of one reduction.
 
     Attributes:
-        warps: how whole warps join theirs; ``None`` if the threads are not made of such, or have nothing to join.
+        warps: how whole warps join theirs; ``None`` if the threads do not form whole warps, or have nothing to join.
         axes: the innermost of :func:`inner_axes` whose elements are joined together.
-        registers: how many registers of a tile are, too.
+        registers: the number of registers of a tile that are joined together, too.
     """
 
     indexer: Indexer
@@ -107,10 +107,10 @@ class Partials:
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
     def shape(self, memory: MemoryType) -> tuple[Expr, ...]:
-        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's thread range; Cluster: per block of a cluster, by
+        """Shape of the workspace. Shared: per partial result after shuffles, or per thread of the task's thread range; Cluster: per block of a cluster, by
         rank; Global: per block of the task's range.
 
-        Each has the elements that are joined together, neighbors of one thread not side by side, but those of neighboring threads.
+        Each has the elements that are joined together; adjacent places belong to neighboring threads, not to one thread's elements.
         """
         elements = (*(a.extent for a in self.axes), *((const(self.registers),) if self.registers > 1 else ()))
         blocks, threads = self._types(memory)
@@ -136,7 +136,7 @@ class Partials:
     def of_block(self, memory: MemoryType, index_map: IndexMap, replace: dict[ParallelType, Expr]) -> Access:
         """The place in Cluster or Global memory of the partial result of a block, or of the one at other indices of some types.
 
-        It is one for the threads that have it.
+        Threads with the same partial result share the place.
         """
         if memory is MemoryType.Cluster:
             at: dict[ParallelType, Expr] = dict(zip(CLUSTER_TYPES, self._indices(CLUSTER_TYPES, index_map, replace), strict=True))
@@ -146,7 +146,7 @@ class Partials:
         return Access(workspace(self.tv, memory), (*blocks, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))
 
     def of_slot(self, index_map: IndexMap, slot: Expr) -> Access:
-        """The place of a partial result that shuffles leave."""
+        """The place of a partial result after shuffles."""
         return Access(workspace(self.tv, MemoryType.Shared), (slot, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))
 
     def _element(self, index_map: IndexMap) -> tuple[Expr, ...]:
@@ -184,12 +184,12 @@ class Partials:
 
     @property
     def takes_all(self) -> bool:
-        """Whether all elements that a thread has are joined together."""
+        """Whether all elements of a thread are joined together."""
         return self.registers == registers(self.tv) and len(self.axes) == len(inner_axes(self.tv))
 
     @property
     def shared_bytes(self) -> Expr:
-        """Of Shared memory, for those that are joined together."""
+        """Bytes of Shared memory for the elements that are joined together."""
         total: Expr = const(0)
         if any(a.is_reduction for p in THREAD_TYPES for a in digits(self.tv, p)):
             total = _product(self.shape(MemoryType.Shared))
@@ -198,9 +198,9 @@ class Partials:
         return const(self.tv.dtype.compute.itemsize) * total
 
     def joined_together(self, steps: Sequence[JoinStep], loops: dict[Axis, Expr]) -> list[JoinStep]:
-        """Steps for one element, for all that are joined together.
+        """Steps for one element, repeated for all elements that are joined together.
 
-        A loop over partial results is around the elements: their loads wait for one another no more than the sums do, which one element's alone would.
+        A loop over partial results is outside the elements, so that their loads are independent, unlike those of a sum of one element.
         """
         own = [self._loop(a, loops) for a in self.axes]
         if self.registers > 1:
@@ -208,7 +208,7 @@ class Partials:
         return [JoinStep(_around(own, s.nodes), s.loop and replace(s.loop, body=_around(own, s.loop.body))) for s in steps]
 
     def in_rounds(self, nodes: list[PNode], loops: dict[Axis, Expr]) -> list[PNode]:
-        """All steps, for those elements in turn that are joined together."""
+        """All steps, for groups of elements that are joined together, in turn."""
         own = [self._loop(a, loops) for a in inner_axes(self.tv) if a not in self.axes]
         if self.registers < registers(self.tv):
             own.append(PLoop(str(self._part()), const(registers(self.tv) // self.registers), True, []))

@@ -52,16 +52,16 @@ class Pingpong:
 
     Attributes:
         loop: the distributing loop: Serial in the producer, bound in the consumer.
-        ptype: what the loop is bound to in the consumer.
+        ptype: the parallel type of the loop in the consumer.
         outer: the innermost loop with code outside the distributing one, or ``None``.
-        instance: which instance a thread belongs to, in hardware indices.
+        instance: the instance of a thread, in hardware indices.
         count: number of instances.
         depth: number of loops of slots inside the distributing one.
         trips: slots of this instance in one iteration of ``outer``.
         before, after: slots of the instances before and after it.
-        width: threads with consecutive linear ids that are one instance's, at least.
+        width: least number of threads with consecutive linear ids in one instance.
         threads: threads of one instance.
-        guard: which threads of the endpoint's thread range are in an instance; ``None``: all.
+        guard: the threads of the endpoint's thread range that are in an instance; ``None``: all.
         late: pass the turn after all of the consumer's code of an iteration (``pingpong``).
     """
 
@@ -86,7 +86,7 @@ class Pingpong:
 
 
 def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial: list[Loop], node: Node, users: set[TensorView]) -> Pingpong | None:
-    """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there.
+    """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound in the consumer.
 
     Args:
         serial: the loops with code in the producer that both share, outermost first.
@@ -94,7 +94,7 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         users: its tensors that read the channel.
 
     Raises:
-        LoweringError: the readers do not bind the axis alike, or take unequal numbers of slots and their number is not known.
+        LoweringError: the readers bind the axis differently, or take unequal numbers of slots whose sum is unknown.
     """
     bound = [loop for loop in serial if any(u.schedule.ptype(loop.axes[u]).is_bound for u in users)]
     if not bound:

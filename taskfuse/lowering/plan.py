@@ -64,7 +64,7 @@ class PBind:
 
 @dataclass(slots=True, eq=False)
 class PScope:
-    """A piece of a node's code, executed by the node's thread range. ``conds``: what selects the thread range inside the enclosing scope."""
+    """A piece of a node's code, executed by the node's thread range. ``conds``: the conditions that select the thread range inside the enclosing scope."""
 
     node: Node
     conds: tuple[Expr, ...]
@@ -95,7 +95,7 @@ class PStmt:
     Attributes:
         stmt: the kernel-IR statement, in local indices.
         guards: conditions under which it runs, in local indices.
-        facts: what is known where it runs, guards included.
+        facts: facts where it runs, guards included.
         writes, reads: the accesses of ``stmt``.
     """
 
@@ -113,10 +113,10 @@ class PSync:
     """Statements of synchronization, executed by the whole enclosing scope.
 
     Attributes:
-        of: the tensor whose data it orders or whose ring it moves, or the task or group that it belongs to: it comes from that one's line.
-        node: a barrier of the threads of this node's thread range in one block, whose form the sync pass has yet to choose.
-        note: why it is there.
-        is_of_warps: it is a barrier of each warp for itself.
+        of: the tensor whose data it orders or whose ring it advances, or its task or group: it has the location of this.
+        node: a barrier of the threads of this node's thread range in one block, whose form the sync pass will choose.
+        note: the reason for it.
+        is_of_warps: it is a barrier of each warp separately.
     """
 
     stmts: tuple[Stmt, ...]
@@ -154,7 +154,7 @@ def statements(nodes: list[PNode]) -> Iterator[PStmt]:
 
 
 def selected(nodes: list[PNode], keep: Callable[[PStmt | PSync], bool]) -> list[PNode]:
-    """The projection of some plan nodes on some of their leaves: the same loops, scopes and dispatches, as far as they hold one of them."""
+    """The projection of plan nodes on some of their leaves: the same loops, scopes and dispatches, as far as they contain one of them."""
     found: list[PNode] = []
     for n in nodes:
         match n:
@@ -173,7 +173,7 @@ def selected(nodes: list[PNode], keep: Callable[[PStmt | PSync], bool]) -> list[
 
 
 def moved(nodes: list[PNode], index_map: Mapping[str, Expr], within: Callable[[Facts], Facts]) -> list[PNode]:
-    """A copy of some plan nodes at other values of some symbols. ``within`` adds what is known of these values."""
+    """A copy of plan nodes at other values of some symbols. ``within`` adds the facts about these values."""
 
     def value(e: Expr) -> Expr:
         return substitute(e, index_map)
@@ -230,7 +230,7 @@ def is_base(name: str) -> bool:
 
 
 def item_name(var: str) -> str:
-    """The symbol of the item of work that a trip of the loop of a variable has."""
+    """The symbol of the item of work in a trip of a variable's loop."""
     return f"{var}.item"
 
 
@@ -249,7 +249,7 @@ class LoopVariables:
         return sym(self.name(loop))
 
     def item(self, loop: Loop) -> Expr:
-        """The symbol of the item of work that a trip of a loop has."""
+        """The symbol of the item of work in a trip of a loop."""
         return sym(item_name(self.name(loop)))
 
 
@@ -259,8 +259,8 @@ class Needs:
 
     Attributes:
         maps: the tensor maps that they name.
-        alignments: bytes that the storage of a tensor must be aligned to for its atoms.
-        transfers: bytes that one bulk copy brings to a block, all blocks of a cluster that share it together.
+        alignments: alignment in bytes of a tensor's storage for its atoms.
+        transfers: bytes that one bulk copy writes to a block, summed over the blocks of a cluster that share it.
     """
 
     maps: dict[str, TensorMapParam] = field(default_factory=dict[str, TensorMapParam])
@@ -268,5 +268,5 @@ class Needs:
     transfers: dict[TensorView, int] = field(default_factory=dict[TensorView, int])
 
     def align(self, tv: TensorView, size: int) -> None:
-        """The storage of ``tv`` must be aligned to ``size`` bytes, too."""
+        """Require storage of ``tv`` to be aligned to ``size`` bytes, too."""
         self.alignments[tv.name] = max(self.alignments.get(tv.name, 1), size)

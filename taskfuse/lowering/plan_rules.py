@@ -43,7 +43,7 @@ class _Rules:
         self._cursors = cursors
 
     def block(self, nodes: list[PNode], around: frozenset[str], ready: set[str]) -> None:
-        """Check a block inside some loops, where some cursors are ready; those that it initializes are ready after it, too."""
+        """Check a block inside loops, with the cursors initialized before it; the cursors that it initializes are ready after it, too."""
         for n in nodes:
             match n:
                 case PStmt():

@@ -26,10 +26,10 @@ ONE = const(1)
 
 
 def state_text(state: State, locations: bool = False) -> str:
-    """All that is known after a step: launch shape and ranges, memory types, channels, buffers; then the plan, the nest, or the fusion.
+    """The state after a step: launch shape and ranges, memory types, channels, buffers; then the plan, the nest, or the fusion.
 
     Args:
-        locations: with the user's line that each node of the plan, or statement of the kernel, comes from.
+        locations: add the user's line of each node of the plan, or statement of the kernel.
     """
     if hasattr(state, "kernel"):
         return state.kernel.text(locations=locations)
@@ -143,7 +143,7 @@ def plan_texts(fusion: Fusion, name: str, options: LoweringOptions = DEFAULT, lo
         locations: with the user's lines.
 
     Raises:
-        TaskfuseError: there is no such step; or a step up to this one refuses the fusion (what :func:`taskfuse.lower` raises).
+        TaskfuseError: the step does not exist; or a step up to this one rejects the fusion (as :func:`taskfuse.lower`).
     """
     if name not in NAMES:
         raise TaskfuseError(message=f"lowering has no step '{name}'", help=f"use one of {', '.join(NAMES)}")
@@ -158,13 +158,13 @@ def plan_texts(fusion: Fusion, name: str, options: LoweringOptions = DEFAULT, lo
 
 
 def changes(before: str, after: str) -> str:
-    """The lines that differ, with three around them, as a unified diff."""
+    """The lines that differ, with three lines of context, as a unified diff."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
     return "\n".join(lines) or "nothing changed"
 
 
 def dumper(options: Options) -> Callable[[Step, State], None]:
-    """The function that prints the steps that ``options`` request. Raises :class:`OptionError` if there is no such step."""
+    """The function that prints the steps that ``options`` request. Raises :class:`OptionError` if a step does not exist."""
     for name in sorted(options.dump_steps - set(NAMES)):
         raise OptionError(name="TASKFUSE_DUMP", reason=f"'plan:{name}': lowering has no step {name}", help=f"use one of {', '.join(NAMES)}")
 

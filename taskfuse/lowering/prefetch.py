@@ -43,8 +43,8 @@ class Prefetch:
     """The rings in Shared memory, or in registers, that one loop fills ahead.
 
     Attributes:
-        tensors: whose rings they are; they share one cursor.
-        stages: the slots of each: as many as most of them want.
+        tensors: the tensors of the rings; they share one cursor.
+        stages: the slots of each: the greatest number among them.
         loop: the loop of the plan.
     """
 
@@ -60,7 +60,7 @@ class Prefetch:
 
     @property
     def full(self) -> str | None:
-        """The mbarriers at which bulk copies complete, if some fill it."""
+        """The mbarriers at which bulk copies complete, if there are any."""
         return f"{self.cursor}.full" if any(is_transfer(tv) for tv in self.tensors) else None
 
     @property
@@ -72,8 +72,8 @@ class Prefetch:
 def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Prefetch]:
     """Skew every loop of the plan that can fill rings ahead. ``rings``: the rings inside roles, and the loop that takes the slots of each in turn.
 
-    A ring whose slots are held by asynchronous reads keeps its slots for these, and one that is made of what its loop makes
-    is filled where it stands. In registers that is an error: a ring that is not filled ahead has no use there.
+    A ring whose slots are held by asynchronous reads keeps its slots for these, and a ring filled from results of its own loop
+    is filled in place. In registers that is an error: a ring that is not filled ahead would be useless.
 
     Raises:
         LoweringError: a ring in registers cannot be filled ahead.
@@ -140,7 +140,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
     for s in everything:
         for a in s.reads:
             if s.tv not in made and a.buffer in written and a.buffer != tv.name:
-                return made, f"it is made of {a.buffer}, which {s.tv.name} reads, too"
+                return made, f"it is made from {a.buffer}, which {s.tv.name} reads as well"
     return made, ""
 
 
@@ -213,7 +213,7 @@ def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:
 
 
 def rename(s: PStmt, index_map: Mapping[str, Expr]) -> None:
-    """Other slots in a statement that stays where it is."""
+    """Replace the slots in a statement that stays in place."""
     renamed = moved([s], index_map, lambda facts: facts)[0]
     assert isinstance(renamed, PStmt)
     s.stmt, s.reads, s.writes = renamed.stmt, renamed.reads, renamed.writes

@@ -1,4 +1,4 @@
-"""Preparation: a copy of the fusion without what no output needs, in which every boundary tensor is only a boundary.
+"""Preparation: a copy of the fusion without unused tensors, in which every boundary tensor is only a boundary.
 
 A boundary tensor of a parallelized vertical group that is also an output, or is read in its own member or outside the group, gets a
 copy in its own task; the copy is the boundary.
@@ -29,7 +29,7 @@ from taskfuse.schedule.shared_loops import mismatch
 
 
 def check_supported(fusion: Fusion) -> None:
-    """The laws of tasks and groups, turns that can be taken, no roles in blocks of a cluster, updates of a part. Raises :class:`TaskfuseError`."""
+    """Check the laws of tasks and groups, ping-pong turns, that clusters have no roles in their blocks, and updates of parts. Raises :class:`TaskfuseError`."""
     fusion.check()
     for expr in fusion.exprs():
         if isinstance(expr, Update):
@@ -71,7 +71,7 @@ def _check_update(fusion: Fusion, expr: Update) -> None:
         reason = f"it updates {first.name}, which others read"
     else:
         return
-    help = "call unscatter() before other calls; or make no copies of what is updated, and of updates"
+    help = "call unscatter() before other calls, and do not copy the updated tensor or the updates"
     raise UnsupportedError(what=f"the update {tv.name}", reason=reason, help=help, location=expr.location)
 
 

@@ -1,4 +1,4 @@
-"""Storage that is spread over the blocks of a cluster: the rank of the block that has an element (docs/memory-model.md, "Clusters").
+"""Storage distributed over the blocks of a cluster: the rank of the block that has an element (docs/memory-model.md, "Clusters").
 
 A block's rank is ``x + extent_x * (y + extent_y * z)`` of its index in the cluster (PTX ISA, ``%cluster_ctarank``).
 """
@@ -30,7 +30,7 @@ def rank(ranges: ThreadRanges, node: Node, indices: Mapping[ParallelType, Expr])
 
 
 def spread(ranges: ThreadRanges, node: Node, tv: TensorView, axes: tuple[Axis, ...], values: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The index of an element in storage by rank: the rank of the block that its axes on cluster types say, and the other axes."""
+    """The index of an element in storage by rank: the rank of the block that its axes on cluster types determine, and the other axes."""
     indices: dict[ParallelType, Expr] = {}
     for p in CLUSTER_TYPES:
         own = [(a, v) for a, v in zip(axes, values, strict=True) if tv.schedule.ptype(a) is p]

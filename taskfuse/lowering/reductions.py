@@ -44,7 +44,7 @@ def finish(statements: Statements, ended: Sequence[tuple[TensorView, dict[Axis, 
     """The code that joins the accumulators of reductions that end after one loop, and stores their results.
 
     Args:
-        ended: each with the loops over the elements of it that a thread has.
+        ended: each with the loops over a thread's elements of it.
     """
     nodes: list[PNode] = []
     together: list[list[JoinStep]] = []
@@ -109,7 +109,7 @@ class _JoinSteps:
         self.neutral = Immediate(expr.init.value, expr.init.dtype)
 
     def is_alone(self, p: ParallelType, axis: Axis) -> bool:
-        """True if a digit has one value, which all indices of the thread range have: there is nothing to join."""
+        """True if a digit has one value, the same for all indices of the thread range: nothing is joined."""
         index_range = self.statements.indexer.ranges.range(self.statements.indexer.tree.place[self.tv], p)
         return axis.extent is const(1) and prove(le(index_range.extent, product(digits(self.tv, p))), self.index_map.facts)
 
@@ -125,9 +125,9 @@ class _JoinSteps:
     # -- whole warps ----------------------------------------------------------------------------------------------------------------
 
     def warps(self, warps: WarpReduction) -> list[JoinStep]:
-        """Shuffles in every warp, then, if partial results are left, one round over Shared memory.
+        """Shuffles in every warp, then, if partial results remain, one round over Shared memory.
 
-        All lanes take part in a shuffle, so it stands under no guard: a lane that a guard keeps from its accumulator brings the neutral element.
+        All lanes take part in a shuffle, so it is unguarded: a lane whose accumulator is excluded by a guard contributes the neutral element.
         """
         index_map, acc, op = self.index_map, self.acc, self.expr.combine.op
         everyone = IndexMap({}, self.statements.indexer.ranges.facts, ())

@@ -20,11 +20,12 @@ from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.target import WARPGROUP, launch_registers
 
 FEW = 32
-"""The most registers of a role that only starts bulk copies. It has fewer where others then have more: beside two warpgroups that keep 240 each
-it has 24, beside three with 160 it has 32, which add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32). Not where its
-copies go to other blocks, too: with 24 ptxas spills what names these."""
+"""The most registers of a role that only starts bulk copies. It has fewer if others then have more: beside two warpgroups that keep 240 each
+it has 24, beside three with 160 it has 32, for a launch with 168 or 128 each (CUTLASS gives its producers 40 and 32). Copies to
+other blocks exclude the minimum: with 24 ptxas spills their addresses.
+"""
 SOME = 72
-"""Registers of a role whose threads move elements and keep few: addresses, and what is in flight. Two other warpgroups keep 216 each, three 144."""
+"""Registers of a role whose threads move elements and keep few: addresses, and loads in flight. Two other warpgroups then keep 216 each, three 144."""
 STEP, FEWEST, MOST = 8, 24, 240
 
 
@@ -52,10 +53,10 @@ def _reaches_other_blocks(nodes: list[PNode]) -> bool:
 
 
 class RegisterBudgets:
-    """Checks the budgets of one plan, chooses those that are to be chosen, and inserts ``setmaxnreg``.
+    """Checks the budgets of one plan, determines the chosen ones, and inserts ``setmaxnreg``.
 
     Args:
-        storage: the buffers of the kernel, by which a role that keeps much in registers is told from one that does not.
+        storage: the buffers of the kernel, which show which roles keep many registers.
     """
 
     def __init__(self, ranges: ThreadRanges, storage: list[Buffer]) -> None:
@@ -66,7 +67,7 @@ class RegisterBudgets:
         self._seen: set[Node] = set()
 
     def insert(self, plan: list[PNode]) -> None:
-        """Raises :class:`LoweringError` if a budget cannot be kept; warns where it is left out because whole warpgroups can't be proved."""
+        """Insert them. Raises :class:`LoweringError` if a budget cannot be kept; warns where one is omitted because whole warpgroups cannot be proved."""
         self._visit(plan, None, False)
         for node in self.ranges.fusion.tasks.nodes:
             if node.budget is not None and node not in self._seen:

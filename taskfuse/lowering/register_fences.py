@@ -1,7 +1,7 @@
 """Fences between code that accesses registers and the wgmmas that have them as accumulators or as their matrix A (PTX ISA, "wgmma.fence").
 
-A batch opens with a fence, which its operands in registers have been written before. Where several products of one iteration share a batch, or a ring's slot,
-the operands of a later one are written after that fence: there must be another one between.
+A batch opens with a fence, after its register operands have been written. Where several products of one iteration share a batch, or a slot of a ring,
+the operands of the second are written after that fence, so another fence comes before it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, stateme
 
 
 def fence_registers(plan: list[PNode]) -> None:
-    """Insert the fences that are missing.
+    """Insert the missing fences.
 
-    Requires: batches are opened. Ensures: between an access to a register and a later wgmma that has it stands a fence.
+    Requires: batches are opened. Ensures: a fence stands between an access to a register and a later wgmma with that register.
     """
     held = frozenset[str]().union(*(_held(s) for s in statements(plan)))
     _fenced(plan, set(), held)

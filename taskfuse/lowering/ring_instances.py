@@ -19,7 +19,7 @@ from taskfuse.schedule.shared_loops import Loop
 
 
 def check_between_blocks(tv: TensorView, serial: Sequence[Loop], users: Sequence[TensorView]) -> None:
-    """Refuse boundaries that no ring between blocks can carry.
+    """Reject boundaries that no ring between blocks can carry.
 
     Args:
         serial: the loops with code that ``tv`` shares with its readers.

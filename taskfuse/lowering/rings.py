@@ -13,7 +13,7 @@ its body uses a slot that is a constant. A loop that is unrolled anyway, or has 
     for r in 0..S - 1 unrolled:
         if r < T % S:            trip S*(T // S) + r, slot r
 
-The ring begins at slot 0 whenever the loop is entered; no cursor has to be kept.
+The ring begins at slot 0 whenever the loop is entered, so it has no cursor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RoleRings:
 
     Attributes:
         loops: buffer -> the loops whose iterations take its slots in turn, and the number of slots.
-        shared: tensor -> the one whose storage it has: the first that gives its ring the same name.
+        shared: tensor -> the tensor whose storage it uses: the first one with the same ring name.
     """
 
     def __init__(self, ring: dict[TensorView, Loop], channels: Channels) -> None:
@@ -62,7 +62,7 @@ class RoleRings:
 
     @property
     def loops(self) -> dict[str, dict[Loop, int]]:
-        """The rings whose slots are filled where they are used: their loops, and how many slots they have."""
+        """The rings that are filled where they are used: their loops, and their numbers of slots."""
         ahead = {tv for a in self.prefetches for tv in a.tensors}
         found: dict[str, dict[Loop, int]] = {}
         for tv, loop in self._ring.items():
@@ -71,14 +71,14 @@ class RoleRings:
         return found
 
     def prefetch(self, plan: list[PNode], statements: Statements) -> None:
-        """Let all rings that can be filled ahead be so. Raises :class:`LoweringError` (see :func:`prefetch`)."""
+        """Fill all rings ahead that allow it. Raises :class:`LoweringError` (see :func:`prefetch`)."""
         self.prefetches = prefetch(plan, self._ring, statements, self._channels)
         for tv in (tv for a in self.prefetches for tv in a.tensors if tv.schedule.ring):
-            reason = f"its role fills the ring '{tv.schedule.ring}' ahead, and the ring is another tensor's, too"
+            reason = f"its role fills the ring '{tv.schedule.ring}' ahead, and another tensor shares that ring"
             raise refused(tv, reason, "circular_buffer without the name of a ring")
 
     def slots(self, tv: TensorView) -> int:
-        """The depth of the ring that the storage of ``tv`` has; 0 if it has none."""
+        """The depth of the ring of ``tv``; 0 without a ring."""
         channel = self._channels.channel(tv)
         if channel is not None:
             return channel.stages
@@ -94,11 +94,11 @@ class RoleRings:
         return f"{tv.name}.ring.full" if tv in self._ring else self._channels.full(tv)
 
     def barriers(self) -> list[tuple[str, int, Expr]]:
-        """The mbarrier arrays: name, slots, arrivals per phase: that of the thread which starts the copies."""
+        """The mbarrier arrays: name, slots, arrivals per phase: one, by the thread that starts the copies."""
         return [(a.full, a.stages, const(1)) for a in self.prefetches if a.full is not None]
 
     def insert(self, plan: list[PNode]) -> None:
-        """Put the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
+        """Insert the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
         for ahead in self.prefetches:
             if not ahead.in_registers:
                 ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),), ahead.tensors[0]))
@@ -130,10 +130,10 @@ def _advance(nodes: list[PNode], loop: Loop, tv: TensorView, step: PSync) -> Non
 
 
 def unroll_rings(plan: list[PNode], rings: list[Prefetch], facts: Facts) -> None:
-    """Unroll every loop with a ring in registers by the number of its slots. ``facts``: what is known of arguments.
+    """Unroll every loop with a ring in registers by the number of its slots. ``facts``: facts about arguments.
 
     Raises:
-        LoweringError: the loop would have to be split, and it moves a cursor of another ring.
+        LoweringError: the loop would have to be split, and it advances a cursor of another ring.
     """
     inner_first = [(block, n) for block in reversed(list(blocks(plan))) for n in block if isinstance(n, PLoop)]
     for block, loop in inner_first:

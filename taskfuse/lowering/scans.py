@@ -1,8 +1,7 @@
 """Axes along which a tensor accumulates, and the requirements of scans and folds on their schedules.
 
-A scan carries its total, and a fold its state, from one index of its axis
-to the next, in registers. So the loops over that axis are loops of one thread, in the order of
-the axis; all other axes go where the schedule puts them.
+A scan carries its total, and a fold its state, from one index of its axis to the next, in registers. So the loops over that axis are serial loops of one
+thread, in the order of the axis; the schedule determines all other axes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from taskfuse.lowering.domains import ancestors, refused
 
 
 def accumulates(expr: MathExpr, axis: Axis) -> bool:
-    """True if the code of ``expr`` accumulates along a loop axis: those of a reduction that are reduced, those that a scan's axis became."""
+    """True if the code of ``expr`` accumulates along a loop axis: the reduced ones of a reduction, those derived from a scan's axis."""
     match expr:
         case Reduction():
             return axis.is_reduction
@@ -30,14 +29,14 @@ def first_accumulated(expr: MathExpr) -> int | None:
 
 
 def rescaled_at(expr: MathExpr) -> int | None:
-    """The depth of the loop along the axis where a sum is rescaled; ``None`` if it is not, or has no such loop."""
+    """The depth of the loop along the axis of a sum's rescaling; ``None`` if the sum is not rescaled, or has no such loop."""
     if not isinstance(expr, Reduction) or expr.rescaled is None:
         return None
     return next((d for d, a in enumerate(expr.output.loop) if a is expr.output.root[expr.rescaled]), None)
 
 
 def check_rescaled(expr: Reduction) -> None:
-    """A sum is rescaled once for each index of the axis, by one loop around the others that take its terms. Raises :class:`LoweringError`."""
+    """Check that a sum is rescaled once per index of the axis, by one loop around all others that take its terms. Raises :class:`LoweringError`."""
     tv, depth = expr.output, rescaled_at(expr)
     if expr.rescaled is None:
         return
@@ -50,14 +49,14 @@ def check_rescaled(expr: Reduction) -> None:
 
 
 def carried_axes(expr: Scan) -> tuple[Axis, ...]:
-    """The loop axes inside a scan's outermost loop along its axis that are others: there is one total per index of them."""
+    """The other loop axes inside a scan's outermost loop along its axis: there is one total per index of them."""
     tv, first = expr.output, first_accumulated(expr)
     assert first is not None
     return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not accumulates(expr, a))
 
 
 def check_in_order(expr: Scan | Fold) -> None:
-    """The loops along the axis of a scan or a fold run over it in order, one after another. Raises :class:`LoweringError`."""
+    """Check that the loops along the axis of a scan or a fold run over it serially, in order. Raises :class:`LoweringError`."""
     tv = expr.output
     what, made = ("scan", "total") if isinstance(expr, Scan) else ("fold", "state")
     along = [a for a in tv.loop if accumulates(expr, a)]

@@ -20,7 +20,7 @@ from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 
 
 def semaphores(channels: Channels) -> list[Semaphore]:
-    """The semaphores of all rings between blocks: an index per block type along which blocks have their own ring, then the slot."""
+    """The semaphores of all rings between blocks, indexed by the block types along which blocks have separate rings, then by the slot."""
     found: list[Semaphore] = []
     ranges = channels.ranges
     for ch in channels.channels:
@@ -49,7 +49,7 @@ def acquire(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint) -> list[PSy
 
 
 def release(ranges: ThreadRanges, ch: Channel, end: ChannelEndpoint) -> list[PSync]:
-    """Hand the slot of the endpoint's cursor over (producer) or back (consumer)."""
+    """Release the slot of the endpoint's cursor to the consumer, or back to the producer."""
     name = f"{ch.name}.full" if end is ch.producer else f"{ch.name}.empty"
     return [*_barrier_in_block(ranges, ch, end, "before one thread releases for the block"), _elected(ranges, ch, end, Release(_slot(ranges, ch, end, name)))]
 

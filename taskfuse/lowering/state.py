@@ -29,7 +29,7 @@ class LoweringOptions:
     """Options of lowering.
 
     Attributes:
-        order_seed: picks one of the valid total orders; ``None``: the order in which tensors were made.
+        order_seed: selects one of the valid total orders; ``None``: the creation order of the tensors.
         shared_limit: bytes of Shared memory per block above which buffers with disjoint lifetimes share memory.
         verify: verify the plan and the kernel after each step.
         target: the GPU whose limits the kernel must keep.
@@ -49,23 +49,23 @@ class LoweringOptions:
 class State:
     """The results of the steps of a lowering (:mod:`taskfuse.lowering.steps`) so far. A step sets the attributes that its docstring ensures.
 
-    An attribute without a value here has none before its step, and reading it raises AttributeError: a step ran without what it requires.
+    An attribute without a default has no value before its step, and reading it raises AttributeError: a step lacks what it requires.
 
     Attributes:
         fusion: the fusion; from ``prepare`` on, the copy that becomes a kernel.
-        written: the fusion as it was written, if scheduling calls replaced definitions.
-        tree, shared_loops, order: the completed task tree, the loops that are one, the nest.
-        ranges: the launch shape, and which indices each node gets.
+        written: the original fusion, if scheduling calls replaced definitions.
+        tree, shared_loops, order: the completed task tree, the loops that are shared, the nest.
+        ranges: the launch shape, and the indices of each node.
         index_maps: the indices around the code of each tensor, memory types and grid-stride loops.
         channels, rings: the rings between roles and inside them.
         indexer, statements: the accesses and the statements of each tensor.
         plan: the nest with its dispatch; empty before ``nest``.
-        needs: the tensor maps, alignments and bytes that its statements ask for.
-        endpoints: what the ends of channels have put into the plan.
+        needs: the tensor maps, alignments and bytes that its statements require.
+        endpoints: what the ends of channels have inserted into the plan.
         buffers: the storage.
         mbarriers: name, slots, arrivals per phase.
         counters: of barriers of the whole grid.
-        cursors: those that count in the whole kernel's code.
+        cursors: those of the whole kernel's code.
         kernel: the result.
     """
 

@@ -1,9 +1,9 @@
 """The statements of one tensor's expression at one point of its loops, in local indices.
 
 A reduction has three stages: ``INIT`` sets the accumulator before the outermost reduction loop, ``MAIN`` accumulates, ``FINISH`` joins the
-accumulators of threads and blocks after that loop and stores the result. One that is rescaled along that loop has a fourth one, ``RESCALE``, before
-the terms of each of its iterations: it multiplies the accumulators, those of all threads that have parts of a sum. A scan has the first two: its
-``MAIN`` stores every total. Everything else has ``MAIN`` only.
+accumulators of threads and blocks after that loop and stores the result. A sum that is rescaled along that loop has a fourth stage, ``RESCALE``, before
+the terms of each iteration: it multiplies the accumulators, in all threads with parts of the sum. A scan has the first two: its
+``MAIN`` stores every total. Everything else has only ``MAIN``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Statements:
     """Builds the statements of tensors.
 
     Args:
-        needs: to which they add what they need.
+        needs: the statements add their requirements to it.
     """
 
     def __init__(self, indexer: Indexer, builders: Mapping[Instruction, Callable[[Statements, TensorView], list[PStmt]]], needs: Needs) -> None:
@@ -90,7 +90,7 @@ class Statements:
         return isinstance(self.definition(tv), Reduction | Fold)
 
     def accumulator(self, tv: TensorView) -> str:
-        """The name of the Local buffer that a reduction, a scan or a fold accumulates in."""
+        """The name of the Local buffer in which a reduction, a scan or a fold accumulates."""
         direct = self.is_reduction(tv) and self.indexer.memory[tv] is MemoryType.Local and tv.dtype.compute is tv.dtype
         return tv.name if direct else f"{tv.name}.acc"
 
@@ -121,7 +121,7 @@ class Statements:
     # -- stages ---------------------------------------------------------------------------------------------------------------------
 
     def term(self, tv: TensorView) -> str:
-        """The name of the Local buffer for one term of a reduction whose body is neither a copy nor the product of a sum of products."""
+        """The name of the Local buffer for one term of a reduction whose body is neither a copy nor a product that is summed."""
         return f"{tv.name}.term"
 
     def has_term(self, tv: TensorView) -> bool:
@@ -210,7 +210,7 @@ class Statements:
         return made
 
     def past_the_end(self, tv: TensorView, index_map: IndexMap) -> tuple[Expr, IndexMap]:
-        """Where the elements that a copy brings exist, and the index map in which it runs: it pads the tail of a split with zeros.
+        """The condition under which the source elements of a copy exist, and the index map in which it runs: it pads the tail of a split with zeros.
 
         Returns:
             ``TRUE`` and ``index_map`` if it pads nothing: there is no tail, or no room for one.
@@ -228,11 +228,11 @@ class Statements:
         return TRUE, index_map
 
     def widened(self, tv: TensorView, index_map: IndexMap) -> IndexMap:
-        """``index_map``, an index map of ``tv``; without the guards that its code does not need."""
+        """``index_map``, an index map of ``tv``, without the guards that its code does not need."""
         return index_map.unguarded() if self.tiles.are_computed(tv) else self.tails.widened(tv, index_map)
 
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.GatherCopy:
-        """The statement of a gather: elements at an index that the other operands say."""
+        """The statement of a gather: elements at an index given by the other operands."""
         source, *values = (o for o in operands if isinstance(o, Access))
         return kir.GatherCopy(out, source, self._found(tv, expr.extents, values), width)
 
@@ -257,7 +257,7 @@ class Statements:
         return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
 
     def fills(self, tv: TensorView) -> bool:
-        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step everywhere."""
+        """True if a reduction's accumulators are set before its loops; otherwise an atom's first step sets them, if there always is one."""
         expr, atom = self.definition(tv), tv.schedule.atom
         if atom is None or not atom.sets_first:
             return True
@@ -317,7 +317,7 @@ class Statements:
         return Access(access.buffer, tuple(simplify(substitute(e, start), index_map.facts) for e in access.index)) if start else access
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
-        """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
+        """The result of a reduction stored from its accumulator, at the first index of replicating axes."""
         index_map = self.indexer.index_maps.variant(tv, loops, self.indexer.memory[tv], outside=True)
         source = Access(self.accumulator(tv), tuple(index_map.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
         return self.statement(tv, Compute(self.indexer.write(tv, index_map), COPY, (source,), tv.dtype), index_map, index_map.guards)
@@ -336,7 +336,7 @@ class Statements:
         return read.tensor
 
     def statement(self, tv: TensorView, stmt: Stmt, index_map: IndexMap, guards: tuple[Expr, ...], content: Content = Content.VALUE) -> PStmt:
-        """A plan statement with its accesses read off, and with what it writes."""
+        """A plan statement, with its accesses and its claim."""
         writes: tuple[Access, ...] = ()
         reads: tuple[Access, ...] = ()
         match stmt:

@@ -1,6 +1,6 @@
 """The buffers of a kernel, and the offsets of those in Shared memory.
 
-Lifetimes are branch-aware: members of a dispatch on threads never share Shared memory, members of a dispatch on blocks overlay theirs,
+Lifetimes are branch-aware: members of a dispatch on threads never share bytes of Shared memory, members of a dispatch on blocks overlay theirs,
 and buffers of one role whose lifetimes end before another's begin may share (the sync pass then orders them).
 """
 
@@ -31,7 +31,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.target import Target
 
 HELP = "use smaller tiles or fewer stages, or set_memory_type(Global)"
-"""What to do where a block has too little Shared memory."""
+"""Remedies for a block with too little Shared memory."""
 ALIGN = 16
 MAX_LOCAL = 1024
 
@@ -84,8 +84,8 @@ def share(plan: list[PNode], all_buffers: list[Buffer], shared: Mapping[str, str
         mine, theirs = found.pop(name), found[other]
         if (mine.dtype, mine.memory, mine.shape) != (theirs.dtype, theirs.memory, theirs.shape):
             one, two = (f"{b.memory.value} {b.dtype.name}[{', '.join(map(str, b.shape))}]" for b in (theirs, mine))
-            reason = f"by the name of its ring it has the storage of {other}, which is {one}, not {two}"
-            raise LoweringError(what=name, reason=reason, help="give both tiles of one shape and type, or circular_buffer another name of a ring")
+            reason = f"its ring's name gives it the storage of {other}, which is {one}, not {two}"
+            raise LoweringError(what=name, reason=reason, help="give both tiles one shape and dtype, or pass another ring name to circular_buffer")
         found[other] = replace(theirs, align=max(mine.align, theirs.align))
     for s in statements(plan):
         s.stmt = with_buffers(s.stmt, shared)
@@ -100,7 +100,7 @@ def _registers(name: str, tv: TensorView, axes: Sequence[Axis], indexer: Indexer
 
 
 def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: Indexer) -> None:
-    """Unroll every loop whose variable indexes a Local buffer, so that the index is a constant. Raises :class:`LoweringError` where it can't."""
+    """Unroll every loop whose variable indexes a Local buffer, so that the index is a constant. Raises :class:`LoweringError` if one cannot be."""
     local = {b.name: b for b in all_buffers if not MEDIA[b.memory].has_addresses}
     needed: dict[str, str] = {}
     for s in statements(plan):
@@ -163,13 +163,13 @@ class _Life:
 
 
 def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str], target: Target) -> list[Buffer]:
-    """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
+    """Give every Shared buffer its byte offset. Memory is reused only if ``limit`` bytes would not suffice (overlaying blocks is free).
 
-    Buffers of ``copied``, which bulk copies write or read, or copies that no thread waits for, share bytes with none of the same block: a
-    barrier orders the accesses of threads, not those of the copy engine. Nor do buffers that other blocks of a cluster access: these need not be where
-    this block is.
+    Buffers of ``copied``, which bulk copies write or read, or copies that no thread waits for, share bytes with no other buffer of the same block: a
+    barrier orders the accesses of threads, not those of the copy engine. Nor do buffers that other blocks of a cluster access: these blocks may be at another
+    place of the code.
 
-    A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
+    A lifetime is the range of the children of the innermost block that contains all uses, so that a use inside a loop keeps a value from
     before the loop alive to the loop's end.
     """
     lives = _lives(plan, {b.name for b in all_buffers if MEDIA[b.memory].is_placed})
@@ -211,7 +211,7 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
 
 
 def check_room(kernel: Kernel, target: Target) -> None:
-    """Raise :class:`LoweringError` if a block has no room for all that is in its Shared memory, offsets of groups and claims among it."""
+    """Raise :class:`LoweringError` if the Shared memory of a block, offsets of groups and claims included, exceeds the limit."""
     needed = shared_layout(kernel).bytes
     if isinstance(needed, Const):
         parts = [(b.name, b.bytes_of_block) for b in kernel.buffers if MEDIA[b.memory].is_placed]

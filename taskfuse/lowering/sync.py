@@ -34,7 +34,7 @@ from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 
 _OF_BLOCKS = {scope: frozenset(p.index_name for p in types) for scope, types in ((BarrierScope.GRID, GRID_TYPES), (BarrierScope.CLUSTER, CLUSTER_TYPES))}
-"""The barriers of several blocks, and the indices that tell these apart."""
+"""The barriers of several blocks, and the indices that distinguish these."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,7 @@ class _Use:
 
     @property
     def is_update(self) -> bool:
-        """True for what an update combines with something: nothing need order such accesses among themselves."""
+        """True for the target of an update: updates need no order among themselves."""
         return isinstance(self.stmt.stmt, AtomicUpdate) and self.access == self.stmt.stmt.out
 
     @property
@@ -98,7 +98,7 @@ class _Use:
 
     @property
     def is_transfer(self) -> bool:
-        """True if a bulk copy reads it in Global memory, which completes at a barrier of what it writes."""
+        """True if a bulk copy reads it in Global memory, and completes at a barrier of its destination."""
         return not self.is_write and is_transfer(self.stmt.tv)
 
     @property
@@ -113,10 +113,10 @@ class Synchronizer:
     Args:
         ordered: buffers whose accesses channels order.
         rings: the rings inside roles: buffers whose slots change with each iteration of a loop.
-        in_place: outputs that are written into the array of an input, and that input.
+        in_place: outputs that are written into the array of an input, with that input.
 
     Attributes:
-        barriers: their forms, and what is declared for them.
+        barriers: their forms and declarations.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class Synchronizer:
 
 
 def check_trips(nodes: list[PNode], around: tuple[PLoop, ...] = ()) -> None:
-    """No block waits for others in a loop that those may leave earlier. Raises :class:`LoweringError`."""
+    """Check that no block waits for others in a loop that those may leave earlier. Raises :class:`LoweringError`."""
     for n in nodes:
         scopes = {s.scope for s in n.stmts if isinstance(s, Barrier)} if isinstance(n, PSync) else set[BarrierScope]()
         if not scopes.isdisjoint(_OF_BLOCKS):

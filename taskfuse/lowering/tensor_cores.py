@@ -1,7 +1,7 @@
 """Statements of tensor-core atoms: wgmma, mma.sync, ldmatrix and stmatrix.
 
-Each builder reads an operand's place off the domains, evaluates it on every point of the atom's tile, and compares it with what the
-instruction does: matrix descriptors for Shared operands, the fragment layout for registers. What no instruction executes is an error.
+Each builder reads an operand's addresses off the domains, evaluates them on every point of the atom's tile, and compares them with what the
+instruction does: matrix descriptors for Shared operands, the fragment layout for registers. A layout that no instruction reads is an error.
 """
 
 from __future__ import annotations
@@ -290,7 +290,9 @@ def _check_rows(tv: TensorView, out: Access, n: str, facts: Facts) -> None:
     together = all(row[:-1] == head and simplify(row[-1] - last, facts) is const(j) for j, row in enumerate(rows))
     if not together or not (prove(ge(0, last % 8), facts) or (isinstance(last, Const) and last.value % 8 == 0)):
         raise refused(
-            tv, "rows of 8 elements of its atom's tile are not consecutive in Shared memory", "set_allocation_domain(tf.layouts.swizzled(128)), or none"
+            tv,
+            "rows of 8 elements of its atom's tile are not consecutive in Shared memory",
+            "set_allocation_domain(tf.layouts.swizzled(128)), or leave it unset",
         )
 
 

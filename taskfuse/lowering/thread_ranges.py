@@ -261,7 +261,7 @@ class ThreadRanges:
         return all(self._range[(node, p)].extent is self.launch[p] for p in THREAD_TYPES)
 
     def may_share_block(self, a: Node, b: Node) -> bool:
-        """False if no block runs both nodes: they lie in different members of a group that is parallelized on a block index type."""
+        """False if no block runs both nodes: they are in different members of a group that is parallelized on a block index type."""
         group = next((n for n in self._above(a) if n in set(self._above(b))), None)
         return group is None or group is a or group is b or not isinstance(group, Group) or group.ptype is None or group.ptype.is_thread
 
@@ -277,7 +277,7 @@ class ThreadRanges:
         return self.are_aligned(tuple(self._range[(node, p)] for p in THREAD_TYPES), k)
 
     def frame(self, group: Group, member: Node) -> tuple[IndexRange, ...]:
-        """The threads of a member's arm in the dispatch of its group, x, y, z: all of its box, before its guard."""
+        """The threads of a member's arm in the dispatch of its group, x, y, z: its whole box, before its guard."""
         return tuple(self._box[(member, p)] if p is group.ptype else self._range[(group, p)] for p in THREAD_TYPES)
 
     def threads_of(self, spans: tuple[IndexRange, ...]) -> Expr:

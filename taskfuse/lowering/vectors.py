@@ -18,7 +18,7 @@ from taskfuse.lowering.statements import Statements
 
 
 def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
-    """A vector copy; of one element, a plain statement."""
+    """A vector copy; for one element, a plain statement."""
     (axis,) = tv.schedule.atom_axes
     width = int(str(axis.extent))
     if width == 1:
@@ -44,7 +44,7 @@ def _check_same(tv: TensorView, values: list[Operand]) -> None:
 
 
 def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
-    """One asynchronous copy. Where a tail of a split has room in Shared memory, it is filled with zeros; else the copy is guarded."""
+    """One asynchronous copy. If Shared memory has room for a split's tail, it is filled with zeros; otherwise the copy is guarded."""
     atom = tv.schedule.atom
     assert atom is not None
     index_map = st.indexer.index_maps.of(tv)

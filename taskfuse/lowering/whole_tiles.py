@@ -1,9 +1,9 @@
 """Code in registers that runs for whole tiles, also past the ends of the tensor.
 
-A tensor core writes all registers of its tile. What is computed from these element by element needs no guard: nobody looks at elements that do not exist. Nor
+A tensor core writes all registers of its tile. Elementwise functions of these registers need no guard: elements past the end are never read. Nor
 does a sum in registers of such tiles, one in each trip of a loop, if no axis that it reduces has a tail. Guards would stand around each multiply-add, and
-differ from register to register. What the terms of such a sum read beside the tile, or what is computed from it element by element, is copied past the end,
-too, where its last element stands for those that do not exist: conditions around each element's math would keep one from overlapping with the next.
+differ from register to register. Other operands of such sums and functions are also read past the end, with the index clamped to the last element:
+a condition around each element's math would keep the compiler from overlapping one with the next.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WholeTiles:
         self._known: dict[TensorView, bool] = {}
 
     def are_computed(self, tv: TensorView) -> bool:
-        """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from elements that exist."""
+        """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from existing elements."""
         known = self._known.get(tv)
         if known is None:
             known = self._known[tv] = self.indexer.memory[tv] is MemoryType.Local and self._computes(tv)
@@ -82,7 +82,7 @@ class WholeTiles:
         return whole and all(prove(ge(n, 1), facts) for n in source.shape)
 
     def existing(self, tv: TensorView, access: Access, facts: Facts, width: int = 1) -> Access:
-        """What code of ``tv`` reads; of a copy for a whole tile, the last elements of an axis where the index may lie past its end.
+        """The access of code of ``tv``; for a copy of a whole tile, clamped to the last elements of an axis if the index may be past its end.
 
         Args:
             width: elements along the last axis.

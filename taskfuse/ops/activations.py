@@ -103,7 +103,7 @@ def _triangle(name: str, condition: Callable[[Expr, Expr], Expr], x: TensorView,
     check_tensor(name, x)
     offset = plain(k)
     if x.ndim < 2:
-        raise shape_error(name, f"{described(x)} has no rows and columns", "give at least two dimensions")
+        raise shape_error(name, f"{described(x)} has fewer than two dimensions", "give at least two dimensions")
     if isinstance(offset, bool) or not isinstance(offset, int | Expr):
         raise shape_error(name, f"{k!r} is not a diagonal", "use an integer: 0 is the main one")
     check_symbols(name, x.fusion, offset)

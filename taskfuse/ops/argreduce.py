@@ -45,7 +45,7 @@ def _position(op: str, combine: str, x: TensorView, axis: int | None, keepdims: 
     check_tensor(op, x)
     axes = tuple(range(x.ndim)) if axis is None else (normalize_axis(op, axis, x.ndim, described(x)),)
     if not prove(ge(count(x, axes), 1), x.fusion.facts()):
-        raise shape_error(op, f"{described(x)} may have no element to choose from", "declare the extent with tf.dim(..., min=1)")
+        raise shape_error(op, f"{described(x)} may have no elements", "declare the extent with tf.dim(..., min=1)")
     with x.fusion.call():
         extreme = reduce_axes(x, axes, COMBINES[combine], x.dtype, keepdims=False)
         found = first_position(equal_to(x, extreme, axes), axes)

@@ -1,4 +1,4 @@
-"""Scans by any associative function of several tensors: linear recurrences, scans of segments.
+"""Scans by any associative function of one or more tensors: linear recurrences, scans of segments.
 
 Steps of 1, 2, 4, ... indices: after each, an element has the combination of twice as many (Hillis and Steele, "Data Parallel Algorithms", CACM 1986), so
 that N elements take log2(N) elementwise steps, whatever the function is. Sums and extremes have scans of their own (:mod:`taskfuse.ops.scan`).
@@ -29,11 +29,11 @@ Combining = Callable[[tuple[TensorView, ...], tuple[TensorView, ...]], Sequence[
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
 def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) -> tuple[TensorView, ...]:
-    """For each index along ``axis``, the combination of all elements up to it, of several tensors at once, as ``jax.lax.associative_scan``.
+    """For each index along ``axis``, the combination of all elements up to it, for any number of tensors at once, as ``jax.lax.associative_scan``.
 
     Args:
         combine: from the combinations of two adjacent ranges, the earlier first, to that of both, each a tuple of as many tensors as there are operands; it
-            must be associative, elementwise, and keep dtypes. It sees zeros where a range is empty, and what it gives there is not used.
+            must be associative, elementwise, and keep dtypes. Empty ranges are passed as zeros, and their results are not used.
 
     Raises:
         ShapeError: the operands do not broadcast, ``axis`` is out of range or its extent is not constant, or ``combine`` gives another number of tensors.
@@ -47,7 +47,7 @@ def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) 
     place = normalize_axis("associative_scan", axis, len(shape), "the operands")
     extent = shape[place]
     if not isinstance(extent, Const):
-        raise shape_error("associative_scan", f"{extent} elements take a number of steps that is not known", "give the axis a constant extent")
+        raise shape_error("associative_scan", f"the number of steps for {extent} elements is not constant", "give the axis a constant extent")
     with fusion.call():
         found = tuple(broadcast_to(x, list(shape)) for x in tensors)
         index = define_pointwise(fusion, ELEMENTWISE["copy"], shape, (IndexValue(iteration_symbol(place)),), int64)
@@ -65,17 +65,17 @@ def _doubled(combine: Combining, found: tuple[TensorView, ...], place: int, step
     made = combine(earlier, found)
     both = (made,) if isinstance(made, TensorView) else tuple(made)
     if len(both) != len(found):
-        raise shape_error("associative_scan", f"combine gives {len(both)} tensors, and takes {len(found)} twice", "let it give as many")
+        raise shape_error("associative_scan", f"combine returns {len(both)} tensors for two sets of {len(found)}", "let it return one set")
     for old, new in zip(found, both, strict=True):
         if new.dtype is not old.dtype:
-            raise dtype_error("associative_scan", f"combine makes {new.dtype} of {old.dtype}", "cast its results back, or the operands before")
+            raise dtype_error("associative_scan", f"combine returns {new.dtype} for {old.dtype}", "cast its results back, or the operands before")
     return tuple(where(index >= step, new, old) for old, new in zip(found, both, strict=True))
 
 
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
 def linear_recurrence(x: TensorView, decay: TensorView, axis: int = -1) -> TensorView:
-    """All states of ``s = s * decay + x`` along ``axis``, from 0 on; :func:`decayed_sum` is the last. Otherwise as :func:`associative_scan`.
+    """All states of ``s = s * decay + x`` along ``axis``, from ``s = 0``; :func:`decayed_sum` is the last. Otherwise as :func:`associative_scan`.
 
     Floats below 32 bits are computed in float32. Of two ranges, the decays multiply, and the earlier state decays by the later range's (Blelloch,
     "Prefix Sums and Their Applications", 1990, section 1.4).
@@ -94,7 +94,7 @@ def linear_recurrence(x: TensorView, decay: TensorView, axis: int = -1) -> Tenso
 @op(OpKind.SCAN, same, torch="", numpy="")
 @axial
 def segmented_cumsum(x: TensorView, starts: TensorView, axis: int = -1) -> TensorView:
-    """``cumsum`` along ``axis`` that begins again wherever ``starts`` (bool) holds. Otherwise as :func:`associative_scan`.
+    """:func:`cumsum` along ``axis`` that restarts wherever ``starts`` (bool) is true. Otherwise as :func:`associative_scan`.
 
     Sums are in the dtype of ``x``; floats below 32 bits are added in float32.
 

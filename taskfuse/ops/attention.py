@@ -1,4 +1,4 @@
-"""Attention as math: two products with a softmax between them. A schedule makes one walk over the keys of it (:func:`taskfuse.cascade`)."""
+"""Attention as math: two products with a softmax between them. A schedule turns it into one walk over the keys (:func:`taskfuse.cascade`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["scaled_dot_product_attention"]
 
 LOG2_E = math.log2(math.e)
 MOST_ROWS = 64
-"""Of so many queries the heads that have keys together are one product: the rows of an instruction of tensor cores."""
+"""The most queries for which heads that share keys become one product: the rows of a tensor-core instruction."""
 
 
 @op(OpKind.COMPOSITE, floating_only, torch="scaled_dot_product_attention")
@@ -39,24 +39,24 @@ def scaled_dot_product_attention(
 ) -> TensorView:
     """``softmax(query @ key.T * scale + mask) @ value``, as ``torch.nn.functional.scaled_dot_product_attention`` without dropout.
 
-    Scores, sums and the result before its rounding are float32, or float64 for such operands; what multiplies 16-bit values is rounded to their dtype first
-    (Dao et al., arXiv:2205.14135). A row that no key is left of is 0, as in torch.
+    Scores, sums and the result before its rounding are float32, or float64 for such operands; the factor of 16-bit values is rounded to their dtype first
+    (Dao et al., arXiv:2205.14135). A row without unmasked keys is 0, as in torch.
 
     Args:
         query: ``[..., L, E]``.
         key: ``[..., S, E]``.
         value: ``[..., S, V]``.
-        attn_mask: broadcasts to ``[..., L, S]``: booleans, true where a key counts, or floats that are added to the scores.
-        is_causal: key j counts for the queries from j on: the mask begins at the first query and key.
+        attn_mask: broadcasts to ``[..., L, S]``: booleans, true for keys to attend to, or floats that are added to the scores.
+        is_causal: queries i >= j attend to key j: the diagonal begins at the first query and key.
         scale: a positive number; by default ``1 / sqrt(E)``.
-        enable_gqa: ``key`` and ``value`` have fewer heads, in dimension -3, each for several neighboring heads of ``query``.
+        enable_gqa: ``key`` and ``value`` have fewer heads, in dimension -3, each shared by consecutive heads of ``query``.
 
     Returns:
         ``[..., L, V]``, of the dtype of ``query``.
 
     Raises:
-        ShapeError: shapes do not fit, a mask does not broadcast, or the heads of the query are not a multiple; E is not constant and there is no scale.
-        DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
+        ShapeError: shapes do not fit, a mask does not broadcast, the heads of the query are not a multiple, or E is not constant and ``scale`` is missing.
+        DTypeError: operands differ in dtype or are not floats, or the scale is not a positive number.
     """
     return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa, has_sums=False)[0]
 
@@ -130,19 +130,19 @@ def check_operands(name: str, query: TensorView, key: TensorView, value: TensorV
             raise dtype_error(name, f"{described(tv)} is {tv.dtype}, and the query {query.dtype}", "cast the operands to one float dtype")
     if key.shape[-1] is not query.shape[-1] or key.shape[-2] is not value.shape[-2]:
         shapes = f"{described(query)}, {described(key)} and {described(value)}"
-        raise shape_error(name, f"{shapes} do not fit: the last dimension of query and key, and the last but one of key and value, are the same")
+        raise shape_error(name, f"{shapes} do not fit: query and key have the same last dimension, key and value the same last but one")
     if mask is not None and mask.dtype is not bool_ and not mask.dtype.is_float:
         raise dtype_error(name, f"the mask is {mask.dtype}", "give booleans, or floats that are added")
 
 
 def positive_scale(name: str, query: TensorView, scale: object) -> float:
-    """What scores are multiplied by. Raises :class:`ShapeError` or :class:`DTypeError`: see :func:`scaled_dot_product_attention`."""
+    """The factor of the scores. Raises :class:`ShapeError` or :class:`DTypeError`: see :func:`scaled_dot_product_attention`."""
     if scale is None:
         extent = query.shape[-1]
         if not isinstance(extent, Const):
-            raise shape_error(name, f"the last dimension of {described(query)} is not constant, and there is no scale", "give scale=1 / math.sqrt(...)")
+            raise shape_error(name, f"the last dimension of {described(query)} is not constant, so scale= must be given", "give scale=1 / math.sqrt(...)")
         if not extent.value:
-            raise shape_error(name, f"the last dimension of {described(query)} has no elements, and there is no scale", "give scale=1.0")
+            raise shape_error(name, f"the last dimension of {described(query)} is 0, so scale= must be given", "give scale=1.0")
         return float(extent.value) ** -0.5
     if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
         raise dtype_error(name, f"scale is {scale!r}", "give a positive number; a negative one negates the query")
@@ -155,7 +155,7 @@ def transposed(tv: TensorView) -> TensorView:
 
 
 def heads_per_key(name: str, query: TensorView, tv: TensorView) -> int:
-    """How many heads of the query have one of the keys, or of the values."""
+    """The number of heads of the query per head of the keys, or of the values."""
     heads, wanted = (t.shape[-3] if t.ndim > 2 else None for t in (tv, query))
     if not isinstance(heads, Const) or not isinstance(wanted, Const) or not heads.value or wanted.value % heads.value:
         raise shape_error(
@@ -171,7 +171,7 @@ def repeated(name: str, tv: TensorView, query: TensorView) -> TensorView:
 
 
 def causal(scores: TensorView, otherwise: float) -> TensorView:
-    """Scores ``[..., queries, keys]`` of keys up to that of the query's own number; in the place of the others a constant."""
+    """Scores ``[..., queries, keys]`` of the keys up to the query's own position; a constant in place of the others."""
     """Scores of keys up to that of the query's own number."""
     place = iteration_point(scores.ndim)
     there = Read(scores, place, ge(place[-2], place[-1]))

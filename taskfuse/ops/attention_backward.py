@@ -1,6 +1,6 @@
-"""The gradients of attention as math: five products, two of which, the scores and the gradients of their exponentials, every one of the others needs.
+"""The gradients of attention as math: five products, of which three need the other two, the scores and the gradients of their exponentials.
 
-No schedule has to store what is between them: one walk over the keys for each tile of queries makes the gradients of queries, and one over the queries for
+A schedule need not store intermediate tensors: one walk over the keys for each tile of queries computes the gradients of queries, and one over the queries for
 each tile of keys those of keys and values (Dao et al., arXiv:2205.14135, section 3 and appendix B.4).
 """
 
@@ -41,16 +41,16 @@ def scaled_dot_product_attention_backward(
 
     With scores ``s`` after scale and masks: ``p = exp(s - logsumexp)``, ``dv = p.T @ grad``, ``ds = p * (grad @ value.T - sum(grad * result))``,
     ``dq = ds @ key * scale``, ``dk = ds.T @ query * scale`` (Dao et al., arXiv:2205.14135). ``p`` and ``ds`` are float32, or float64 for such operands; for
-    products they are rounded to the dtype of what they multiply. A query that no key is left of has no part in any gradient.
+    products they are rounded to the dtype of the other factor. A query without unmasked keys contributes to no gradient.
 
     Args:
         grad: of the result, ``[..., L, V]``, of the dtype of ``query``.
         query, key, value, attn_mask, is_causal, scale, enable_gqa: as in :func:`scaled_dot_product_attention`.
-        result: what that returned, ``[..., L, V]``.
+        result: its result, ``[..., L, V]``.
         logsumexp: of each row of scores, ``[..., L]``, float32, or float64 for such operands; -inf for a row without keys.
 
     Returns:
-        The gradients, each of the shape of its operand and of the dtype of ``query``; of keys that several heads share the sum over these.
+        The gradients, each of the shape of its operand and of the dtype of ``query``; if heads share keys, the sum over these heads.
 
     Raises:
         ShapeError: shapes do not fit; see :func:`scaled_dot_product_attention`.
@@ -90,7 +90,7 @@ def _check_rows(name: str, query: TensorView, value: TensorView, rows: tuple[Ten
             wanted = ", ".join(map(str, shape))
             raise shape_error(name, f"{described(tv)} is not [{wanted}]", "gradient and result are [..., L, V], and logarithms of sums [..., L]")
         if tv.dtype is not dtype:
-            raise dtype_error(name, f"{described(tv)} is {tv.dtype}, and {dtype} is wanted")
+            raise dtype_error(name, f"{described(tv)} is {tv.dtype}, not {dtype}")
 
 
 def _shared(name: str, tv: TensorView, of: TensorView, query: TensorView) -> TensorView:

@@ -79,7 +79,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
 
     Raises:
         DTypeError: if an operand is not a value, or none is a tensor or run-time scalar.
-        FusionError: if they belong to several.
+        FusionError: if they belong to different fusions.
     """
     found: TensorView | Scalar | None = None
     for x in list[object](operands):
@@ -174,7 +174,7 @@ def refusal(op: Elementwise, dtype: DType) -> tuple[str, str] | None:
     """Why ``op`` does not take operands promoted to ``dtype``, and what to do; ``None`` if it does."""
     match op.rule:
         case DTypeRule.NUMERIC if dtype.is_bool:
-            return "bool operands have no arithmetic", "cast to an integer or float dtype first"
+            return "bool operands do not support arithmetic", "cast to an integer or float dtype first"
         case DTypeRule.BITWISE if dtype.is_float:
             return "needs bool or integer operands", "cast to an integer dtype first"
         case DTypeRule.SHIFT if not dtype.is_integer:
@@ -286,7 +286,7 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
     Raises:
         DTypeError: if ``op`` does not take the dtypes.
         ShapeError: if the shapes do not broadcast.
-        FusionError: if the operands belong to several fusions.
+        FusionError: if the operands belong to different fusions.
     """
     operands = [cast("Value", plain(x)) for x in operands]
     fusion = common_fusion(op.name, operands)

@@ -23,14 +23,14 @@ def _per_channel(op: str, x: TensorView, parameter: TensorView) -> TensorView:
     check_tensor(op, parameter)
     common_fusion(op, (x, parameter))
     if parameter.ndim != 1 or parameter.shape[0] is not x.shape[1]:
-        raise shape_error(op, f"{described(parameter)} does not have one number for each channel of {described(x)}", "give a vector of the channels")
+        raise shape_error(op, f"{described(parameter)} does not have one element per channel of {described(x)}", "give a vector of the channels")
     return reshape(parameter, [parameter.shape[0], *[1] * (x.ndim - 2)])
 
 
 def _check(op: str, x: TensorView) -> None:
     check_tensor(op, x)
     if x.ndim < 2:
-        raise shape_error(op, f"{described(x)} has no channels", "give [N, C, ...]")
+        raise shape_error(op, f"{described(x)} has no channel dimension", "give [N, C, ...]")
 
 
 def _scaled(op: str, x: TensorView, found: TensorView, weight: TensorView | None, bias: TensorView | None) -> TensorView:
@@ -61,10 +61,10 @@ def group_norm(x: TensorView, groups: int, weight: TensorView | None = None, bia
 
 @op(OpKind.COMPOSITE, floating, numpy="")
 def instance_norm(x: TensorView, weight: TensorView | None = None, bias: TensorView | None = None, eps: float = 1e-5) -> TensorView:
-    """:func:`group_norm` of each channel alone (Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016)."""
+    """:func:`group_norm` of each channel separately (Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016)."""
     _check("instance_norm", x)
     if x.ndim < 3:
-        raise shape_error("instance_norm", f"{described(x)} has one element for each channel", "give [N, C, ...]")
+        raise shape_error("instance_norm", f"{described(x)} has one element per channel", "give [N, C, ...]")
     axes = tuple(range(2, x.ndim))
     with x.fusion.call():
         wide, dtype = wide_of(x)

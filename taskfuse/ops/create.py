@@ -169,18 +169,18 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         low: the least value.
         rising: a promise: no element is less than the one before it, the first is ``low`` and the last ``high``, as offsets of rows are. What a kernel computes
             from a table that breaks it is unspecified; it still neither reads nor writes outside its tensors, and ends.
-        lengths: the elements are lengths of groups, as routers count them, for ops that take offsets: kernels add them up. It is a promise, too: none
-            is negative, and their sum is ``high``. If not, negative ones count as 0, no group ends behind ``high``, and the last one ends there.
+        lengths: the elements are lengths of groups, as routers count them, for ops that take offsets: kernels add them up. This is also a promise: no
+            length is negative, and their sum is ``high``. Otherwise negative lengths count as 0, no group ends after ``high``, and the last one ends there.
 
     Raises:
         FusionError: outside ``with Fusion()``, or if the name is taken, or is not an identifier, or is that of a dimension.
-        DTypeError: for any other type.
-        ShapeError: for a size or bound that is not an expression; for lengths that rise, do not begin at 0, or may be none.
+        DTypeError: ``dtype`` is another type.
+        ShapeError: for a size or bound that is not an expression; for lengths with ``rising=True`` or ``low=``, or of which there may be 0.
     """
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
     if not wanted.is_integer or wanted is uint64:
-        raise dtype_error("table", f"{wanted.name} is not a type that a table may have", "use int32 or int64")
+        raise dtype_error("table", f"{wanted.name} is not a dtype of tables", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
         raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
     least, most = (_expression("table", fusion, e) for e in (low, high))
@@ -188,7 +188,13 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
         check_divisors("table", f"bound {e}", e, fusion.facts())
     shape = _shape("table", fusion, size)
     if lengths and (rising or least is not ZERO or not prove(ge(shape[0], 1), fusion.facts())):
-        reason = "lengths of groups are not offsets" if rising else f"lengths from {least} on" if least is not ZERO else f"{shape[0]} lengths may be none"
+        reason = (
+            "lengths of groups are not offsets"
+            if rising
+            else f"lengths have low=0, not {least}"
+            if least is not ZERO
+            else f"the number of lengths, {shape[0]}, may be 0"
+        )
         help = "leave out rising=True" if rising else "leave out low=" if least is not ZERO else "declare their number with tf.dim(..., min=1)"
         raise shape_error("table", reason, help)
     known = TableRange(least, most, rising, lengths=lengths)
@@ -201,7 +207,7 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
 def define_scalar(dtype: DTypeLike = float32, name: str | None = None, promotes: bool = True) -> Scalar:
     """A run-time scalar of the current fusion: an argument of every call, after the tensors.
 
-    With ``promotes=False`` it counts as a number of Python where dtypes are promoted: a tensor of bfloat16 times such a scalar of float64 is bfloat16.
+    With ``promotes=False`` it is promoted like a Python number: a tensor of bfloat16 times such a scalar of float64 is bfloat16.
 
     Raises :class:`FusionError` outside ``with Fusion()``, or if the name is taken.
     """

@@ -26,7 +26,7 @@ def diag_embed(x: TensorView, offset: int = 0, axis1: int = -2, axis2: int = -1)
         raise shape_error("diag_embed", f"{described(x)} has no dimensions", "give a vector")
     a, b = (normalize_axis("diag_embed", d, x.ndim + 1, f"the {x.ndim + 1}-d result of {described(x)}") for d in (axis1, axis2))
     if a == b:
-        raise shape_error("diag_embed", f"axis1 and axis2 of {described(x)} are one", "give two dimensions")
+        raise shape_error("diag_embed", f"axis1 and axis2 of {described(x)} are the same axis", "give two dimensions")
     lead = x.ndim - 1
     down, right = max(-offset, 0), max(offset, 0)
     size = x.shape[-1]
@@ -45,7 +45,7 @@ def _zero(x: TensorView) -> bool | int | float:
 
 @op(OpKind.COMPOSITE, same)
 def diag(x: TensorView, k: int = 0) -> TensorView:
-    """Of a vector, the matrix with it as diagonal ``k`` and 0 elsewhere; of a matrix, that diagonal: a view."""
+    """For a vector, the matrix with it as diagonal ``k`` and 0 elsewhere; for a matrix, that diagonal: a view."""
     check_tensor("diag", x)
     if x.ndim not in (1, 2):
         raise shape_error("diag", f"{described(x)} is neither a vector nor a matrix", "use tf.diagonal or tf.diag_embed")

@@ -1,7 +1,7 @@
 """Einstein summation: products of tensors over named axes, contracted pair by pair.
 
-The subscripts become labels, one per axis. A repeated label within an operand is a view of its diagonal; a label that one operand alone has,
-and not the result, is summed at once; what is left is contracted from left to right, two operands at a time. Each contraction of two is one
+The subscripts become labels, one per axis. A repeated label within an operand is a view of its diagonal; a label that only one operand
+has, and not the result, is summed at once; the rest is contracted from left to right, two operands at a time. Each contraction of two is one
 reduction of products, the same expression that :func:`~taskfuse.ops.linalg.matmul` makes.
 """
 
@@ -68,7 +68,7 @@ def einsum(subscripts: str, *operands: TensorView, dtype: DTypeLike | None = Non
     promoted = result_type(*(x.dtype for x in operands))
     wanted = promoted if dtype is None else as_dtype(dtype)
     if promoted.is_float and not wanted.is_float:
-        raise dtype_error(_OP, f"{', '.join(map(typed, operands))} have no product in {wanted.name}", "ask for a float dtype, then cast")
+        raise dtype_error(_OP, f"{', '.join(map(typed, operands))} cannot be multiplied in {wanted.name}", "ask for a float dtype, then cast")
     with fusion.call():
         terms = [_diagonal(t) for t in given]
         done = terms[0]
@@ -111,7 +111,7 @@ def _parse(subscripts: str, operands: Sequence[TensorView]) -> tuple[list[_Term]
         letters = left.replace(".", "").replace(",", "")
         return terms, (*ellipsis, *sorted(c for c in set(letters) if letters.count(c) == 1))
     if rank and "..." not in right:
-        raise shape_error(_OP, f"the result of '{subscripts}' lacks the axes of ...", "write ... after ->, too, or sum them with tf.sum")
+        raise shape_error(_OP, f"the result of '{subscripts}' lacks the axes of ...", "write ... after -> as well, or sum them with tf.sum")
     head, dots, tail = right.partition("...")
     letters = head + tail
     for c in letters:

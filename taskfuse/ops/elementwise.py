@@ -102,7 +102,7 @@ __all__ = [
 
 @elementwise
 def copy(x: Value) -> TensorView:
-    """``x`` in storage of its own."""
+    """A copy of ``x`` in its own storage."""
     return pointwise(ELEMENTWISE["copy"], (x,))
 
 
@@ -570,7 +570,7 @@ def right_shift(a: Value, b: Value) -> TensorView:
 
 @elementwise
 def float_bits(x: Value) -> TensorView:
-    """The bits of a float in IEEE 754, as uint64 of float64 and as uint32 of every narrower one, which is taken as float32; of any NaN those of one."""
+    """The IEEE 754 bits of ``x``: uint64 for float64, uint32 for narrower floats, which are converted to float32 first; all NaNs have the same bits."""
     return pointwise(ELEMENTWISE["float_bits"], (x,))
 
 
@@ -582,7 +582,7 @@ def float_of_bits(x: Value) -> TensorView:
 
 @elementwise
 def philox(key: Value, counter: Value, place: Value) -> TensorView:
-    """Word ``place % 4`` of Philox 4x32 with ten rounds, of a key of 64 bits and a counter whose halves are ``counter`` and ``place // 4``. For integers."""
+    """Word ``place % 4`` of Philox 4x32-10 for a 64-bit key and a counter with the halves ``counter`` and ``place // 4``. For integers."""
     return pointwise(ELEMENTWISE["philox"], (key, counter, place))
 
 

@@ -1,6 +1,6 @@
 """Folds: a state that takes one step for each index of a dimension, in order; its last value is the result.
 
-Floats below 32 bits are folded in float32, and the result is cast once. No two steps may change places, so the loop over that dimension is one of a thread,
+Floats below 32 bits are folded in float32, and the result is cast once. Steps cannot be reordered, so one thread runs the loop over that dimension,
 unless ``tv.split_fold`` knows how sequences of steps compose; sums and other reductions have functions of their own.
 """
 
@@ -38,13 +38,13 @@ __all__ = ["decayed_sum", "fold"]
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
 def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> TensorView:
-    """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, from ``state = init`` on.
+    """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, starting with ``state = init``.
 
     The operands broadcast; the result has their shape without ``axis``, and their promoted dtype.
 
     Args:
         step: the name of an elementwise function of one operand more, whose result has the dtype of its operands: ``"fma"`` is ``state * x + y``.
-        init: the number that the state is before the first step, and the result if there is none.
+        init: the state before the first step, and the result if there are no steps.
 
     Raises:
         DTypeError: the function does not take the operands' dtype, or gives another one; ``init`` is not a number of it.
@@ -55,11 +55,11 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> 
         raise shape_error("fold", f"{step!r} is not the name of an elementwise function", "the functions are listed in docs/ops.md")
     if row.arity != len(operands) + 1:
         takes = f"takes {row.arity} operand{'s' if row.arity != 1 else ''}, of which the state is the first"
-        raise shape_error("fold", f"{step!r} {takes}; {len(operands)} others are given", "give as many tensors as it takes beside the state")
+        raise shape_error("fold", f"{step!r} {takes}; {len(operands)} others are given", "give one tensor for each operand but the state")
     tensors = [check_tensor("fold", x) for x in operands]
     fusion = common_fusion("fold", tensors) if tensors else None
     if fusion is None:
-        raise shape_error("fold", f"{step!r} takes the state alone, so nothing says how many steps there are", "give it a tensor")
+        raise shape_error("fold", f"{step!r} takes the state alone, so the number of steps is unknown", "give it a tensor")
     wanted = result_type(*(x.dtype for x in tensors))
     wide = wanted.compute
     if row.rule is DTypeRule.SELECT:
@@ -90,7 +90,7 @@ def _numeric(dtypes: Sequence[DType]) -> DType | None:
 @op(OpKind.SCAN, _numeric, torch="", numpy="")
 @axial
 def decayed_sum(x: TensorView, decay: TensorView, axis: int = -1, init: int | float = 0) -> TensorView:
-    """The last of ``s = s * decay + x`` along ``axis``, from ``s = init`` on: the state of a linear recurrence after its last input.
+    """The last of ``s = s * decay + x`` along ``axis``, starting with ``s = init``: the state of a linear recurrence after its last input.
 
     Softmax in one walk rescales its sum so (Milakov and Gimelshein, arXiv:1805.02867), and so do linear attention and state-space models. Otherwise as
     :func:`fold`.

@@ -196,5 +196,5 @@ def glu(x: TensorView, axis: int = -1) -> TensorView:
         value, dtype = wide(x)
         halves = chunk(value, 2, place)
         if len(halves) != 2 or halves[0].shape[place] is not halves[1].shape[place]:
-            raise shape_error("glu", f"dimension {place} of {described(x)} has no two halves", "give an even extent")
+            raise shape_error("glu", f"dimension {place} of {described(x)} does not divide into halves", "give an even extent")
         return cast_tensor(mul(halves[0], sigmoid(halves[1])), dtype)

@@ -44,7 +44,7 @@ def read_shifted(tv: TensorView, shape: Shape, first: int) -> Read:
 def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], values: Sequence[tuple[Read, Expr]]) -> TensorView:
     """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values, each with the extent that it indexes.
 
-    Values that are functions of their index (of ``arange``), and in their extent, are places that need no data.
+    Values that are functions of their index (of ``arange``), and within their extent, need no data.
     """
     fusion, location = x.fusion, caller()
     facts = fusion.facts()
@@ -101,9 +101,9 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 @op(OpKind.GATHER, indexed, torch="take_along_dim")
 @axial
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
-    """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``, for instance at the result of ``argmax``.
+    """``x`` at ``indices`` along ``axis``, each at its own position in the other dimensions, as ``np.take_along_axis``.
 
-    The other dimensions broadcast. Indices as in :func:`take`.
+    The indices may be a result of ``argmax``. The other dimensions broadcast. Indices as in :func:`take`.
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``axis`` is out of range, or the other dimensions do not broadcast.
@@ -127,7 +127,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
 @op(OpKind.GATHER, indexed, numpy="")
 @axial
 def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
-    """``x`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.gather``.
+    """``x`` at ``indices`` along ``dim``, each at its own position in the other dimensions, as ``torch.gather``.
 
     The result has the shape of ``indices``, which may be smaller than ``x`` in the other dimensions. Indices as in :func:`take`.
 
@@ -171,5 +171,5 @@ def check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
     common_fusion(op, (x, indices))
     place = normalize_axis(op, axis, x.ndim, described(x))
     if indices.ndim != x.ndim:
-        raise shape_error(op, f"{described(indices)} does not have as many dimensions as {described(x)}", "reshape the indices, or use tf.take")
+        raise shape_error(op, f"{described(indices)} and {described(x)} differ in the number of dimensions", "reshape the indices, or use tf.take")
     return place

@@ -1,6 +1,6 @@
-"""Elements at places that a tensor gives: grid_sample.
+"""Elements at positions that a tensor holds: grid_sample.
 
-A place is a number in each of the last dimensions of the input, from -1 to 1. Each element of the result is a sum of the elements around its place: reads
+A position is a number in each of the last dimensions of the input, from -1 to 1. Each element of the result is a sum of the elements around its position: reads
 at computed indices (:mod:`taskfuse.ops.gather`), multiplied by weights.
 """
 
@@ -48,14 +48,14 @@ def _one_float(dtypes: Sequence[DType]) -> DType | None:
 
 @op(OpKind.GATHER, _one_float, torch="grid_sample", numpy="")
 def grid_sample(x: TensorView, grid: TensorView, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False) -> TensorView:
-    """The elements of ``x [N, C, ..., H, W]`` at the places ``grid [N, ..., h, w, d]``: ``[N, C, ..., h, w]``, as ``torch.nn.functional.grid_sample``.
+    """The elements of ``x [N, C, ..., H, W]`` at the positions ``grid [N, ..., h, w, d]``: ``[N, C, ..., h, w]``, as ``torch.nn.functional.grid_sample``.
 
     Args:
-        x: floats, with one to three dimensions behind N and C.
-        grid: for each element of the result its place in the last d dimensions of ``x``, the last one first; of its dtype.
-        mode: ``bilinear``: the elements around a place, weighted by their distance; ``nearest``; ``bicubic``: four in each of two dimensions.
+        x: floats, with one to three dimensions after N and C.
+        grid: for each element of the result its position in the last d dimensions of ``x``, the last one first; of its dtype.
+        mode: ``bilinear``: the elements around a position, weighted by their distance; ``nearest``; ``bicubic``: four in each of two dimensions.
         padding_mode: outside are ``zeros``; the outermost elements (``border``); or all elements mirrored (``reflection``).
-        align_corners: -1 and 1 are the middles of the outermost elements. Otherwise they are their borders.
+        align_corners: -1 and 1 are the centers of the outermost elements, otherwise their outer edges.
 
     Raises:
         ShapeError: if the shapes do not fit, or ``bicubic`` is asked for in other than two dimensions.
@@ -68,7 +68,7 @@ def grid_sample(x: TensorView, grid: TensorView, mode: str = "bilinear", padding
     if not x.dtype.is_float or grid.dtype is not x.dtype:
         raise dtype_error("grid_sample", f"{typed(x)} and {typed(grid)} are not floats of one dtype", "cast them first")
     if dims < 1 or grid.ndim != dims + 2 or grid.shape[0] is not x.shape[0] or str(grid.shape[-1]) != str(dims):
-        raise shape_error("grid_sample", f"{described(grid)} has no places in {described(x)}", "give x [N, C, H, W] and a grid [N, h, w, 2]")
+        raise shape_error("grid_sample", f"{described(grid)} does not hold positions in {described(x)}", "give x [N, C, H, W] and a grid [N, h, w, 2]")
     try:
         kind, padding = _Sampling(mode), _Padding(padding_mode)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Products of ragged groups: of rows, each with a matrix of its own, or of terms."""
+"""Products of ragged groups: of rows, one matrix for each group, or of terms."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from taskfuse.ops.views import permute, view
 __all__ = ["grouped_matmul"]
 
 TILE = 128
-"""Rows of a tile, as many as two warpgroups multiply."""
+"""Rows of a tile: those of two warpgroups."""
 FEW_ROWS = 64
-"""Where groups have no more rows than this on average, a tile has so many: one warpgroup multiplies them."""
+"""Rows of a tile if groups have at most as many on average: those of one warpgroup."""
 
 
 @op(OpKind.PRODUCT, promoted, torch="_grouped_mm", numpy="")
@@ -38,10 +38,10 @@ def grouped_matmul(
     scale_a: TensorView | None = None,
     scale_b: TensorView | None = None,
 ) -> TensorView:
-    """The products of groups that ``offsets`` cut one axis into, for any offsets, also of empty groups.
+    """Products of groups of rows, or of terms, which ``offsets`` delimit along one axis; groups may be empty.
 
     - ``a [M, K]``, ``b [G, K, N]``: rows ``offsets[g]`` to ``offsets[g + 1]`` of ``a`` times matrix g of ``b``. ``[M, N]``
-    - ``a [M, K]``, ``b [K, N]``: the terms ``offsets[g]`` to ``offsets[g + 1]`` of the product, for each group g by itself. ``[G, M, N]``
+    - ``a [M, K]``, ``b [K, N]``: the sum of the terms ``offsets[g]`` to ``offsets[g + 1]`` for each group g. ``[G, M, N]``
 
     Groups of rows are a batch of products of tiles of rows (:mod:`taskfuse.ir.row_tiles`), whose number does not depend on the offsets: one kernel serves
     all of them. Products and sums are those of :func:`matmul`.
@@ -52,13 +52,13 @@ def grouped_matmul(
         offsets: a table of G + 1 positions in M, declared with ``high=M, rising=True``; or in K, declared with ``high=K``.
         dtype: of the result; by default the promoted dtype, float32 with scales.
         lengths: in place of ``offsets``, a table of the lengths of the G groups, declared with ``lengths=True`` and the same ``high``.
-        tile: rows of a tile of groups of rows; by default 128, or 64 where groups have no more on average.
+        tile: rows of a tile of groups of rows; by default 128, or 64 if groups have at most 64 on average.
         scale_a, scale_b: for groups of rows, scales of the elements, as in :func:`scaled_matmul`: ``[]``, or for rows of ``a`` ``[M, 1]`` or
-            ``[M, K/128]``, and for each matrix what that takes for ``b``, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
+            ``[M, K/128]``, and for each matrix a scale as of ``b`` there, such as ``[G, 1, N]`` or ``[G, K/128, ceil(N/128)]``.
 
     Raises:
         FusionError: ``offsets`` is not a table, ``lengths`` not one of lengths, or both or neither are given.
-        ShapeError: the shapes do not fit, the offsets are of another axis, or there may be fewer rows than a tile has and their number is not a constant.
+        ShapeError: the shapes do not fit, the offsets belong to another axis, or there may be fewer rows than in a tile and their number is not constant.
         DTypeError: as :func:`matmul`, or :func:`scaled_matmul`.
     """
     name = "grouped_matmul"
@@ -66,7 +66,7 @@ def grouped_matmul(
     cuts = offsets if lengths is None else lengths
     check_tensor(name, a)
     if cuts is None or (offsets is not None and lengths is not None):
-        reason = f"{'no' if offsets is None else 'both'} offsets {'nor' if offsets is None else 'and'} lengths of groups"
+        reason = f"{'neither' if offsets is None else 'both'} offsets {'nor' if offsets is None else 'and'} lengths of groups are given"
         raise FusionError(fusion=a.fusion.name, reason=reason, help="give one of offsets= and lengths=", location=caller())
     for tv in (b, cuts, *scales):
         check_tensor(name, tv)
@@ -79,9 +79,9 @@ def grouped_matmul(
         help = f"declare it with tf.table(..., {'rising' if lengths is None else 'lengths'}=True)"
         raise FusionError(fusion=fusion.name, reason=reason, help=help, location=caller())
     if len(scales) == 1:
-        raise shape_error(name, "one factor has a scale, and the other none", "give the other one of [], tf.ones(())")
+        raise shape_error(name, "only one factor has a scale", "give both: tf.ones(()) changes nothing")
     if scales and b.ndim == 2:
-        raise shape_error(name, "scales of groups of terms", "multiply the factors, or scale the result")
+        raise shape_error(name, "groups of terms do not take scales", "multiply the factors, or scale the result")
     with fusion.call():
         return _by_rows(a, b, cuts, dtype, tile, scales) if b.ndim == 3 else _by_terms(a, b, cuts, dtype)
 
@@ -99,10 +99,10 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
     cut, count = offsets_of(offsets)
     if not (known.rises or known.lengths) or known.low is not ZERO or known.high is not rows or count is not groups + 1:
         wanted = f"{groups}, {rows}, lengths" if known.lengths else f"{groups + 1}, {rows}, rising"
-        reason = f"{described(offsets)}, a table of {known}, does not cut {rows} rows into {groups} groups"
+        reason = f"{described(offsets)}, a table of {known}, does not divide {rows} rows into {groups} groups"
         raise shape_error(name, reason, f"declare it with tf.table(name, {wanted}=True)")
     if not prove(ge(groups, 1), fusion.facts()):
-        raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(b)} may have 0 matrices", "declare their number with tf.dim(..., min=1)")
     i, j, k = map(iteration_symbol, range(3))
     if not scales and (groups is ONE or rows is ONE):  # one matrix for all rows: the only one, or that of the only row
         only = ZERO if groups is ONE else RowTiles(cut, groups, rows, 1).group_of(ZERO)
@@ -111,7 +111,7 @@ def _by_rows(a: TensorView, b: TensorView, offsets: TensorView, dtype: DTypeLike
         few = not scales and isinstance(rows, Const) and isinstance(groups, Const) and rows.value <= FEW_ROWS * groups.value
         tile = FEW_ROWS if few else TILE
     if tile < 1:
-        raise shape_error(name, f"a tile of {tile} rows", "a tile has rows")
+        raise shape_error(name, f"a tile of {tile} rows", "use a positive number")
     size = tile
     if not prove(ge(rows, tile), fusion.facts()):
         if not isinstance(rows, Const) or rows.value < 1:

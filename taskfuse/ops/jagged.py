@@ -1,7 +1,7 @@
-"""Ragged axes: rows of unequal length stored one after another, and the same rows padded to one length.
+"""Ragged axes: rows of different lengths stored one after another, and the same rows padded to one length.
 
 The offsets are a table (:func:`~taskfuse.ops.create.table`): row ``g`` is elements ``offsets[g]`` to ``offsets[g + 1]`` of the first axis. A table of
-lengths has offsets, too (:mod:`taskfuse.ir.offsets`).
+lengths has offsets as well (:mod:`taskfuse.ir.offsets`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def offset_of(table: TensorView, index: IntLike) -> Expr:
 
 @op(OpKind.ASSEMBLY, same, torch="_jagged_to_padded_dense_forward", numpy="")
 def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: Extent, padding_value: bool | int | float = 0) -> TensorView:
-    """Rows of unequal length, ``values[total, ...]``, padded to ``[rows, max_length, ...]``.
+    """Rows of different lengths, ``values[total, ...]``, padded to ``[rows, max_length, ...]``.
 
     Args:
         values: the rows, one after another along the first axis.
@@ -45,7 +45,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
 
     Raises:
         FusionError: ``offsets`` is not a table.
-        ShapeError: ``values`` has no axis, or the offsets may lie outside it.
+        ShapeError: ``values`` is 0-d, or an offset may lie outside its first axis.
         DTypeError: ``padding_value`` is not a value of the dtype of ``values``.
     """
     check_tensor("jagged_to_padded_dense", values)
@@ -70,7 +70,7 @@ def _rows(op: str, values: TensorView, offsets: TensorView) -> Expr:
     if known is None:
         raise FusionError(fusion=offsets.fusion.name, reason=f"{described(offsets)} is not a table", help="declare it with tf.table(...)", location=caller())
     if not values.ndim:
-        raise shape_error(op, f"{described(values)} has no axis", "give rows, one after another")
+        raise shape_error(op, f"{described(values)} is 0-d", "give rows, one after another")
     if known.low is not ZERO or known.high is not values.shape[0]:
         reason = f"offsets between {known.low} and {known.high} for an axis of {values.shape[0]}"
         raise shape_error(op, reason, "declare the table with low=0 and high= that extent")

@@ -43,7 +43,7 @@ def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> Tens
     promoted = result_type(a.dtype, b.dtype)
     wanted = promoted if dtype is None else as_dtype(dtype)
     if promoted.is_float and not wanted.is_float:
-        raise dtype_error("matmul", f"{typed(a)} and {typed(b)} have no product in {wanted.name}", "ask for a float dtype, then cast")
+        raise dtype_error("matmul", f"{typed(a)} and {typed(b)} cannot be multiplied in {wanted.name}", "ask for a float dtype, then cast")
     for tv in (a, b):
         if tv.ndim == 0:
             raise shape_error("matmul", f"{described(tv)} is 0-d", "multiply by a number with *")
@@ -71,7 +71,7 @@ def dot(a: TensorView, b: TensorView) -> TensorView:
     if a.ndim == 0 or b.ndim == 0:
         return mul(a, b)
     if max(a.ndim, b.ndim) > 2:
-        raise shape_error("dot", f"{described(a)} and {described(b)} are more than matrices", "use tf.matmul for batches, tf.einsum for other sums")
+        raise shape_error("dot", f"{described(a)} and {described(b)} are not both matrices or vectors", "use tf.matmul for batches, tf.einsum for other sums")
     return matmul(a, b)
 
 
@@ -87,7 +87,7 @@ def bmm(a: TensorView, b: TensorView) -> TensorView:
 
 @op(OpKind.PRODUCT, promoted, torch="outer ger")
 def outer(a: TensorView, b: TensorView) -> TensorView:
-    """``a[i] * b[j]`` of two vectors; of other tensors in row-major order."""
+    """``a[i] * b[j]`` of two vectors; other tensors are flattened in row-major order."""
     for tv in (a, b):
         check_tensor("outer", tv)
     fusion = common_fusion("outer", (a, b))

@@ -1,11 +1,11 @@
 """Rows of unsigned integers in order: blocks by counting, then two blocks at a time by merging.
 
-*Counting*: the place of an element is how many of its block are less; each is added to a zero at its place. For blocks of 128 that is 128 comparisons
-of an element, and two kernels. *Merging*: the element at place k of two merged rows has p elements of the first row before it, the greatest p for which the
-first row's element p - 1 is less than the second row's element k - p (Odeh, Green, Mwassi, Shmueli, Birk, "Merge Path", 2012). Each place finds its p by
-bisection, which reads two rows at computed indices: one kernel per doubling, whose threads work alone. So a row of n elements takes 128
-comparisons and about log2(n)^2 reads per element, where a bitonic network would take log2(n)^2 / 2 kernels. Where only the first few are wanted, merged
-rows are cut to them, and each doubling has half the work of the one before.
+*Counting*: the position of an element is the number of lesser elements in its block; each is added to a zero at its position. For blocks of 128 that is 128
+comparisons of an element, and two kernels. *Merging*: the element at place k of two merged rows has p elements of the first row before it, the greatest p for
+which the first row's element p - 1 is less than the second row's element k - p (Odeh, Green, Mwassi, Shmueli, Birk, "Merge Path", 2012). Each place finds its p
+by bisection, which reads two rows at computed indices: one kernel per doubling, whose threads work alone. So a row of n elements takes 128 comparisons and
+about log2(n)^2 reads per element, where a bitonic network would take log2(n)^2 / 2 kernels. Where only the first few are wanted, merged rows are cut to them,
+and each doubling has half the work of the one before.
 
 Elements are complemented on the way: the greatest comes first, and 0, which a read outside a row gives, comes last.
 """

@@ -35,7 +35,7 @@ __all__ = ["frac", "isclose", "isneginf", "isposinf", "isreal", "lcm", "logical_
 
 @op(OpKind.COMPOSITE, always(bool_))
 def signbit(x: TensorView) -> TensorView:
-    """True where ``x`` is negative, or -0.0. NaN is not."""
+    """True where ``x`` is negative, or -0.0; False for NaN."""
     check_tensor("signbit", x)
     with x.fusion.call():
         if not x.dtype.is_float:
@@ -68,10 +68,10 @@ def isreal(x: TensorView) -> TensorView:
 
 @op(OpKind.COMPOSITE, floating_only, numpy="")
 def frac(x: TensorView) -> TensorView:
-    """``x - trunc(x)``: the fractional part, with the sign of ``x``; NaN of infinity. Raises :class:`DTypeError` unless ``x`` is a float."""
+    """``x - trunc(x)``: the fractional part, with the sign of ``x``; NaN for infinities. Raises :class:`DTypeError` unless ``x`` is a float."""
     check_tensor("frac", x)
     if not x.dtype.is_float:
-        raise dtype_error("frac", f"{typed(x)} has no part behind the point", "cast to a float first")
+        raise dtype_error("frac", f"{typed(x)} has no fractional part", "cast to a float first")
     with x.fusion.call():
         wide = cast_tensor(x, x.dtype.compute)
         return cast_tensor(sub(wide, trunc(wide)), x.dtype)
@@ -93,7 +93,7 @@ _UNSIGNED = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 
 @op(OpKind.COMPOSITE, OPS["right_shift"].result, torch="", numpy="")
 def logical_right_shift(a: TensorView, b: Value) -> TensorView:
-    """The bits of ``a`` moved ``b`` places to the right, and 0 in their place, whatever the sign. For integers; 0 for shifts by the width and more."""
+    """The bits of ``a`` shifted right by ``b`` and filled with 0, whatever the sign. For integers; 0 for shifts by the width or more."""
     check_tensor("logical_right_shift", a)
     fusion, dtype = common_fusion("logical_right_shift", (a, b)), operand_dtype(ELEMENTWISE["right_shift"], (a, b))
     with fusion.call():

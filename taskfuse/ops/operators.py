@@ -33,7 +33,7 @@ class Operators:
             return views.permute(x, axes)
         a, b = (normalize_axis("transpose", axis, x.ndim, described(x)) for axis in axes)
         if x.ndim == 2 and a < b:
-            reason = f"axes {tuple(axes)} of {described(x)} are an order in NumPy, but a swap in torch"
+            reason = f"axes {tuple(axes)} of {described(x)} are an order in NumPy and a swap in torch"
             raise shape_error("transpose", reason, "use x.T or x.swapaxes(0, 1), or x.permute(0, 1)")
         return swapaxes(x, a, b)
 

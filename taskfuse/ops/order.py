@@ -103,7 +103,7 @@ def kthvalue(x: TensorView, k: int, axis: int = -1, keepdims: bool = False) -> t
 @op(OpKind.COMPOSITE, same, torch="median", numpy="")
 @axial
 def median(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorView, TensorView]:
-    """The middle element along ``axis`` in order, the lesser of two, and its index (int64), as ``torch.median``; NaN, the first one, if there is any.
+    """The median along ``axis``, the lesser of two, and its index (int64), as ``torch.median``; the first NaN if there is one.
 
     Raises :class:`ShapeError` if ``axis`` is out of range, or its extent is not a positive constant.
     """

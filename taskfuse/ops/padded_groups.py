@@ -1,7 +1,7 @@
-"""Products of groups of rows between which there is padding, each group with a matrix of its own: rows of padding become zeros.
+"""Products of groups of rows with padding between them, one matrix for each group: rows of padding become zeros.
 
 The layouts are those of DeepGEMM (``deep_gemm/common/types.cuh``): masked, contiguous with a group for each row, and contiguous with the ends of groups. Each
-is a batch of products whose results are read only where a row belongs to a group, so loops over terms do not run in tiles that are all padding.
+is a batch of products whose results are read only where a row belongs to a group, so loops over terms do not run in tiles that consist of padding.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def grouped_matmul_masked(a: TensorView, b: TensorView, counts: TensorView, dtyp
 
     Raises:
         FusionError: ``counts`` is not a table.
-        ShapeError: the shapes do not fit, or the counts are of other rows.
+        ShapeError: the shapes do not fit, or the table of counts does not match the rows.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul_masked"
     _check(name, a, b, counts, 3)
     if a.shape[0] is not b.shape[0] or counts.shape[0] is not a.shape[0]:
-        raise shape_error(name, f"{described(a)}, {described(b)} and {described(counts)} are not of one number of groups")
+        raise shape_error(name, f"{described(a)}, {described(b)} and {described(counts)} differ in the number of groups")
     number = element(sym(counts.name), sym("i0"), counts.shape[0], *_range(name, counts, a.shape[1]))
     with a.fusion.call():
         return _kept(name, matmul(a, b, _sums(a, b, dtype)), lt(sym("i1"), number), _result(a, b, dtype))
@@ -50,12 +50,12 @@ def grouped_matmul_masked(a: TensorView, b: TensorView, counts: TensorView, dtyp
 
 @op(OpKind.PRODUCT, promoted, torch="", numpy="")
 def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype: DTypeLike | None = None, *, tile: int = TILE) -> TensorView:
-    """Each row of ``a [M, K]`` times the matrix in ``b [G, K, N]`` of its tile: that of the group of the tile's first row. ``[M, N]``
+    """Each row of ``a [M, K]`` times the matrix of its tile in ``b [G, K, N]``, chosen by the group of the tile's first row: ``[M, N]``.
 
-    A row whose own group is -1 is padding, and so are all rows of a tile that begins with one: their results are zeros.
+    A row of group -1 is padding, and so are all rows of a tile that begins with one: their results are zeros.
 
     Args:
-        a: the rows; the first row of each tile is of the group of all its rows.
+        a: the rows; all rows of a tile belong to the group of its first row.
         b: the matrices.
         groups: a table of the group of each row, declared with ``low=-1, high=G - 1``.
         dtype: of the result; by default the promoted dtype.
@@ -63,13 +63,13 @@ def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype
 
     Raises:
         FusionError: ``groups`` is not a table.
-        ShapeError: the shapes do not fit, M need not be a multiple of ``tile``, or the groups are of other matrices.
+        ShapeError: the shapes do not fit, M is not provably a multiple of ``tile``, or the table of groups does not match the matrices.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul_tiled"
     _check(name, a, b, groups, 2)
     if groups.shape[0] is not a.shape[0]:
-        raise shape_error(name, f"{described(groups)} is not of the rows of {described(a)}")
+        raise shape_error(name, f"{described(groups)} does not have one element per row of {described(a)}")
     low, high = _range(name, groups, b.shape[0] - 1, wrap(-1))
 
     def of(row: Expr) -> Expr:
@@ -84,25 +84,25 @@ def grouped_matmul_tiled(a: TensorView, b: TensorView, groups: TensorView, dtype
 def grouped_matmul_aligned(a: TensorView, b: TensorView, ends: TensorView, dtype: DTypeLike | None = None, *, tile: int = TILE) -> TensorView:
     """Rows of ``a [M, K]`` times matrix g of ``b [G, K, N]``, if they are between ``ends[g]``, rounded up to a multiple of ``tile``, and ``ends[g + 1]``.
 
-    So each group begins a tile of its own, and the rows between its end and the next tile are padding: their results are zeros. ``[M, N]``
+    So each group begins a tile, and the rows between its end and the next tile are padding: their results are zeros. ``[M, N]``
 
     Args:
         a: the rows, group by group.
         b: the matrices.
-        ends: a table of 0 and then the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. Of which group a tile is, is
-            unspecified if they fall.
+        ends: a table of 0 and then the end of each group, G + 1 positions in the rows of ``a``, declared with ``high=M``. If they
+            decrease, the group of a tile is unspecified.
         dtype: of the result; by default the promoted dtype.
-        tile: what the first row of each group is a multiple of. It divides M.
+        tile: divides the number of the first row of each group, and M.
 
     Raises:
         FusionError: ``ends`` is not a table.
-        ShapeError: the shapes do not fit, M need not be a multiple of ``tile``, or the ends are of other rows.
+        ShapeError: the shapes do not fit, M is not provably a multiple of ``tile``, or the table of ends does not match the rows.
         DTypeError: as :func:`matmul`.
     """
     name = "grouped_matmul_aligned"
     _check(name, a, b, ends, 2)
     if ends.shape[0] is not b.shape[0] + 1:
-        raise shape_error(name, f"{described(ends)} is not 0 and the ends of the groups of {described(b)}", f"declare a table of {b.shape[0] + 1}")
+        raise shape_error(name, f"{described(ends)} does not hold 0 and the end of each group of {described(b)}", f"declare a table of {b.shape[0] + 1}")
     low, high = _range(name, ends, a.shape[0])
     first = sym("i0") * tile
     group = upper_bound(sym(ends.name), ends.shape[0], low, high, first)
@@ -123,7 +123,7 @@ def _check(name: str, a: TensorView, b: TensorView, table: TensorView, rank: int
     if table not in fusion.tables:
         raise FusionError(fusion=fusion.name, reason=f"{described(table)} is not a table", help="declare it with tf.table(...)", location=caller())
     if not prove(ge(b.shape[0], 1), fusion.facts()):
-        raise shape_error(name, f"{described(b)} may have no matrix", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(b)} may have 0 matrices", "declare their number with tf.dim(..., min=1)")
 
 
 def _range(name: str, table: TensorView, high: Expr, low: Expr = ZERO) -> tuple[Expr, Expr]:
@@ -137,7 +137,9 @@ def _by_tiles(name: str, a: TensorView, b: TensorView, group: Expr, belongs: Exp
     """Tiles of rows times the matrix of their group, which is a function of the tile."""
     fusion, rows = a.fusion, a.shape[0]
     if tile < 1 or not is_multiple(rows, tile, fusion.facts()):
-        raise shape_error(name, f"the rows of {described(a)} may be no multiple of {tile}", f"declare their number with tf.dim(..., multiple_of={tile})")
+        raise shape_error(
+            name, f"the number of rows of {described(a)} is not provably a multiple of {tile}", f"declare their number with tf.dim(..., multiple_of={tile})"
+        )
     with fusion.call():
         factor = reshape(a, [rows // tile, tile, a.shape[1]])
         matrix = view(b, "of_tiles", (rows // tile, *b.shape[1:]), (group, sym("i1"), sym("i2")))

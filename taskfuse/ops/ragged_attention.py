@@ -1,7 +1,7 @@
-"""Attention of sequences of unequal length, as math: of rows that lie one after another, and of keys that lie in pages.
+"""Attention of sequences of different lengths, as math: of packed sequences, and of keys in pages.
 
-Both are two products with a softmax between them, whose factors are views: which row, or which page, is an element of a table. Queries of ragged rows are tiles
-of rows (:mod:`taskfuse.ir.row_tiles`), a batch of products with the keys of their sequence. So no length decides a shape, and one kernel serves all.
+Both are two products with a softmax between them, whose factors are views; the index of a row, or of a page, is an element of a table. Packed queries are tiles
+of rows (:mod:`taskfuse.ir.row_tiles`), a batch of products with the keys of their sequence. So shapes do not depend on lengths, and one kernel serves all.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from taskfuse.ops.views import permute, reshape, view
 __all__ = ["paged_attention", "varlen_attention"]
 
 TILE = 128
-"""Queries of a tile, as many as two warpgroups multiply."""
+"""Queries of a tile: those of two warpgroups."""
 CHUNK = 128
-"""Of which the number of keys that are walked at most is a multiple."""
+"""The greatest number of keys of a walk is a multiple of this."""
 
 
 @op(OpKind.COMPOSITE, floating_only, torch="", numpy="")
@@ -48,18 +48,19 @@ def varlen_attention(
     *,
     tile: int | None = None,
 ) -> TensorView:
-    """Attention of sequences that lie one after another: each query attends to the keys of its own sequence.
+    """Attention of packed sequences: each query attends to the keys of its own sequence.
 
-    This is ``varlen_attn`` of torch and ``flash_attn_varlen_func``; the offsets are their ``cu_seq_q`` and ``cu_seq_k``. A query that has no key is 0. Scores
-    and sums are those of :func:`scaled_dot_product_attention`. Values of other sequences near those of a sequence are multiplied by 0: they are finite.
+    This is ``varlen_attn`` of torch and ``flash_attn_varlen_func``; the offsets are their ``cu_seq_q`` and ``cu_seq_k``. A query without keys is 0. Scores
+    and sums are those of :func:`scaled_dot_product_attention`. Values of the next sequences, in the last chunk of one, are multiplied by 0: they must be
+    finite.
 
     Args:
         query: ``[total_q, H, E]``.
-        key: ``[total_k, Hk, E]``; each of the Hk heads is for H / Hk neighboring heads of the query.
+        key: ``[total_k, Hk, E]``; each of the Hk heads is shared by H / Hk consecutive heads of the query.
         value: ``[total_k, Hk, V]``.
         offsets_q: a table of B + 1 positions in ``query``, declared with ``high=total_q, rising=True``; or of the B lengths, with ``lengths=True``.
         offsets_k: the same of ``key``; it may be ``offsets_q``.
-        is_causal: the last query of a sequence is at its last key, and a query attends to the keys up to its own place.
+        is_causal: the last query of a sequence is at its last key, and a query attends to the keys up to its own position.
         scale: a positive number; by default ``1 / sqrt(E)``.
         tile: queries of a tile; by default 128.
 
@@ -67,10 +68,11 @@ def varlen_attention(
         ``[total_q, H, V]``, of the dtype of ``query``.
 
     Raises:
-        FusionError: the offsets are no tables with promises.
-        ShapeError: shapes do not fit, offsets are of another axis or number of sequences, the heads are no constants of which one is a multiple of the other,
-            there may be fewer queries than a tile has and their number is not a constant; E is not constant and there is no scale.
-        DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
+        FusionError: the offsets are not tables declared with ``rising=True`` or ``lengths=True``.
+        ShapeError: shapes do not fit, the offsets differ in number of sequences or belong to another axis, the numbers of heads are not constants of which one
+            is a multiple of the other, there may be fewer queries than in a tile and their number is not constant, or E is not constant and ``scale`` is
+            missing.
+        DTypeError: operands differ in dtype or are not floats, or the scale is not a positive number.
     """
     name = "varlen_attention"
     fusion = common_fusion(name, [check_tensor(name, tv) for tv in (query, key, value, offsets_q, offsets_k)])
@@ -78,7 +80,7 @@ def varlen_attention(
     total, keys = query.shape[0], key.shape[0]
     cut, cuts = _cuts(name, offsets_q, query)
     if _cuts(name, offsets_k, key)[1] is not cuts:
-        raise shape_error(name, f"{described(offsets_q)} and {described(offsets_k)} are not of one number of sequences")
+        raise shape_error(name, f"{described(offsets_q)} and {described(offsets_k)} differ in the number of sequences")
     factor = positive_scale(name, query, scale)
     size = TILE if tile is None else count(name, "number of queries of a tile", tile, 1)
     if not prove(ge(total, size), fusion.facts()):
@@ -115,18 +117,18 @@ def paged_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> TensorView:
-    """Attention to keys that lie in pages: those of sequence b in ``pages[b * T]``, ``pages[b * T + 1]``, ..., up to its length.
+    """Attention to keys in pages: sequence b has the pages ``pages[b * T]``, ``pages[b * T + 1]``, ..., up to its length.
 
-    This is vLLM's ``paged_attention``, and ``flash_attn_with_kvcache`` with its ``block_table``, flattened. A query that has no key is 0. Scores and sums are
-    those of :func:`scaled_dot_product_attention`. Values behind the end of a sequence, in its last page, are multiplied by 0: they are finite.
+    This is vLLM's ``paged_attention``, and ``flash_attn_with_kvcache`` with its ``block_table``, flattened. A query without keys is 0. Scores and sums are
+    those of :func:`scaled_dot_product_attention`. Values past the end of a sequence, in its last page, are multiplied by 0: they must be finite.
 
     Args:
         query: ``[B, H, L, E]``.
-        key_pages: ``[P, size, Hk, E]``: pages of so many keys. Each of the Hk heads is for H / Hk neighboring heads of the query.
+        key_pages: ``[P, size, Hk, E]``: pages of ``size`` keys. Each of the Hk heads is shared by H / Hk consecutive heads of the query.
         value_pages: ``[P, size, Hk, V]``.
         pages: a table of B * T pages, declared with ``high=P - 1``.
         lengths: a table of the B numbers of keys, declared with ``high=T * size``.
-        is_causal: the last query is at the last key, and a query attends to the keys up to its own place.
+        is_causal: the last query is at the last key, and a query attends to the keys up to its own position.
         scale: a positive number; by default ``1 / sqrt(E)``.
 
     Returns:
@@ -134,9 +136,9 @@ def paged_attention(
 
     Raises:
         FusionError: ``pages`` or ``lengths`` is not a table.
-        ShapeError: shapes do not fit, tables are of other pages or sequences, the heads are no constants of which one is a multiple of the other, the size of a
-            page is not a constant; E is not constant and there is no scale.
-        DTypeError: operands are of different dtypes or no floats, or the scale is not a positive number.
+        ShapeError: shapes do not fit, a table does not match the pages or sequences, the numbers of heads are not constants of which one is a multiple of the
+            other, the size of a page is not constant, or E is not constant and ``scale`` is missing.
+        DTypeError: operands differ in dtype or are not floats, or the scale is not a positive number.
     """
     name = "paged_attention"
     common_fusion(name, [check_tensor(name, tv) for tv in (query, key_pages, value_pages, pages, lengths)])
@@ -144,17 +146,17 @@ def paged_attention(
     known, size, heads, _ = key_pages.shape
     batch, _, queries, depth = query.shape
     if not prove(ge(batch, 1), query.fusion.facts()):
-        raise shape_error(name, f"{described(query)} may be of no sequence", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(query)} may hold 0 sequences", "declare their number with tf.dim(..., min=1)")
     if not isinstance(size, Const) or size.value < 1:
         raise shape_error(name, f"{described(key_pages)} has pages of {size} keys", "give a constant number of keys")
     each = pages.shape[0] // batch
     most = each * size
     page_range, length_range = _table(name, pages), _table(name, lengths)
     if pages.shape[0] is not each * batch or page_range != (ZERO, known - 1):
-        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not say which of {known} pages {batch} sequences have"
+        reason = f"{described(pages)}, a table of {page_range[0]} to {page_range[1]}, does not hold indices of {known} pages for {batch} sequences"
         raise shape_error(name, reason, f"declare it with tf.table(name, {batch} * n, high={known - 1})")
     if lengths.shape[0] is not batch or length_range != (ZERO, most):
-        reason = f"{described(lengths)}, a table of {length_range[0]} to {length_range[1]}, is not of the lengths of {batch} sequences"
+        reason = f"{described(lengths)}, a table of {length_range[0]} to {length_range[1]}, does not hold the lengths of {batch} sequences"
         raise shape_error(name, reason, f"declare it with tf.table(name, {batch}, high={most})")
     factor = positive_scale(name, query, scale)
     rows = queries * group
@@ -237,8 +239,8 @@ def _cuts(name: str, offsets: TensorView, rows: TensorView) -> tuple[Sym, Expr]:
         help = "declare it with tf.table(..., rising=True) or tf.table(..., lengths=True)"
         raise FusionError(fusion=offsets.fusion.name, reason=reason, help=help, location=caller())
     if known.low is not ZERO or known.high is not rows.shape[0]:
-        raise shape_error(name, f"{described(offsets)}, a table of {known}, does not cut {described(rows)}", f"declare it with high={rows.shape[0]}")
+        raise shape_error(name, f"{described(offsets)}, a table of {known}, does not divide {described(rows)}", f"declare it with high={rows.shape[0]}")
     cut, count = offsets_of(offsets)
     if not prove(ge(count, 2), offsets.fusion.facts()):
-        raise shape_error(name, f"{described(offsets)} may be of no sequence", "declare their number with tf.dim(..., min=1)")
+        raise shape_error(name, f"{described(offsets)} may be of 0 sequences", "declare their number with tf.dim(..., min=1)")
     return cut, count

@@ -93,7 +93,7 @@ def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: obje
             if not value.dtype.is_integer:
                 raise dtype_error(op, f"{typed(value)} is not a seed", "use integers")
             if isinstance(value, TensorView) and value.ndim:
-                raise shape_error(op, f"{described(value)} is not one number", "use a 0-d tensor or a run-time scalar")
+                raise shape_error(op, f"{described(value)} is not 0-d", "use a 0-d tensor or a run-time scalar")
         elif isinstance(value, bool) or not isinstance(value, int):
             raise dtype_error(op, f"{value!r} is not a seed", "use an integer, a run-time scalar or a 0-d tensor of integers")
     if threads is not None and threads < 1:
@@ -138,11 +138,11 @@ def random_bits(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, th
         shape: of the result.
         seed: the key: an integer, a run-time scalar, or a 0-d tensor of integers.
         offset: the lower half of the counter, times 4: a multiple of 4, as torch counts what a generator has drawn.
-        threads: follow a grid of so many threads, as torch's generators on CUDA do: element i then takes word ``i // threads % 4`` of the counter
+        threads: the number of threads of the grid to follow, as torch's generators on CUDA do: element i then takes word ``i // threads % 4`` of the counter
             ``offset // 4 + i // (4 * threads)`` of sequence ``i % threads``.
 
     Raises:
-        ShapeError: for a seed that is not one number, or no threads.
+        ShapeError: for a seed that is not 0-d, or ``threads`` below 1.
         DTypeError: for a seed that is not an integer.
     """
     fusion = Fusion.current()
@@ -153,7 +153,7 @@ def random_bits(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, th
 
 @op(OpKind.CREATION, same, torch="", numpy="")
 def rand(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DTypeLike = float32, threads: int | None = None) -> TensorView:
-    """Uniform numbers in [0, 1): those of :func:`random_bits`, as cuRAND makes floats of them. With ``threads``, the numbers of ``torch.rand`` on CUDA.
+    """Uniform numbers in [0, 1): those of :func:`random_bits`, converted to floats as in cuRAND. With ``threads``, the numbers of ``torch.rand`` on CUDA.
 
     For the grid of torch, ``threads = 256 * min(ceil(n / 256), multiprocessors * (threads of one // 256))`` for n elements; float64 takes two words. Raises as
     :func:`random_bits`, and :class:`DTypeError` for a dtype that is not a float.
@@ -163,7 +163,7 @@ def rand(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DT
 
 @op(OpKind.CREATION, same, torch="", numpy="")
 def randn(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: DTypeLike = float32, threads: int | None = None) -> TensorView:
-    """Normal numbers of mean 0 and variance 1, two of two uniform ones (Box and Muller, 1958). The words are those of cuRAND, whose sine is less exact.
+    """Normal numbers of mean 0 and variance 1, by the transform of Box and Muller (1958), from the words of cuRAND, whose sine is less exact.
 
     Otherwise as :func:`rand`.
     """
@@ -172,7 +172,7 @@ def randn(shape: Sequence[IntLike | str], seed: Seed, offset: Seed = 0, dtype: D
 
 @op(OpKind.COMPOSITE, floating_only, torch="", numpy="")
 def bernoulli(p: TensorView, seed: Seed, offset: Seed = 0) -> TensorView:
-    """1 with the probability of each element of ``p``, else 0, in the dtype of ``p``, a float: whether a number of :func:`rand` is less."""
+    """1 with the probability of each element of ``p``, else 0, in the dtype of ``p``, a float: numbers of :func:`rand` are compared with ``p``."""
     check_tensor("bernoulli", p)
     if not p.dtype.is_float:
         raise dtype_error("bernoulli", f"{typed(p)} is not a float", "cast to a float first")

@@ -58,11 +58,11 @@ def swapaxes(x: TensorView, axis1: int, axis2: int) -> TensorView:
 
 @op(OpKind.VIEW, same, torch="moveaxis movedim")
 def moveaxis(x: TensorView, source: int | Sequence[int], destination: int | Sequence[int]) -> TensorView:
-    """``x`` with the dimensions ``source`` at the places ``destination``, the others in their order: a view. Raises :class:`ShapeError`."""
+    """``x`` with the dimensions ``source`` at the positions ``destination``, the others in their order: a view. Raises :class:`ShapeError`."""
     check_tensor("moveaxis", x)
     old, new = ([normalize_axis("moveaxis", d, x.ndim, described(x)) for d in listed("moveaxis", given, "axes")] for given in (source, destination))
     if len(old) != len(new) or len(set(old)) < len(old) or len(set(new)) < len(new):
-        raise shape_error("moveaxis", f"axes {old} do not go to {new}", "give as many places as axes, each once")
+        raise shape_error("moveaxis", f"axes {old} do not go to {new}", "give one place for each axis, all different")
     rest = iter(d for d in range(x.ndim) if d not in old)
     return permute(x, [old[new.index(d)] if d in new else next(rest) for d in range(x.ndim)])
 
@@ -97,7 +97,7 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     check_tensor("diagonal", x)
     a, b = (normalize_axis("diagonal", d, x.ndim, described(x)) for d in (axis1, axis2))
     if a == b:
-        raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are one", "give two dimensions")
+        raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are the same axis", "give two dimensions")
     at = plain(offset)
     if isinstance(at, bool) or not isinstance(at, int):
         raise shape_error("diagonal", f"{offset!r} is not a diagonal", "use an integer: 0 is the main one")
@@ -148,7 +148,7 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
         step = max(int(length), 1)
         return tuple(sliced(x, place, k, min(k + step, size.value)) for k in range(0, max(size.value, 1), step))
     if simplify(length * parts - size, x.fusion.facts()) is not ZERO:
-        raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ", "give facts with tf.dim(..., multiple_of=)")
+        raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ in size", "give facts with tf.dim(..., multiple_of=)")
     return tuple(sliced(x, place, length * k, length * (k + 1)) for k in range(parts))
 
 
@@ -211,7 +211,7 @@ def _same(a: Expr, b: Expr, x: TensorView) -> bool:
 @op(OpKind.GATHER, same, numpy="")
 @axial
 def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorView:
-    """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; where ``start`` is a run-time scalar or a 0-d tensor of
+    """``length`` elements of ``x`` along ``axis`` from ``start`` on, as ``torch.narrow``: a view; if ``start`` is a run-time scalar or a 0-d tensor of
     integers, a read at computed indices, which gives 0 outside ``x`` and counts negative indices from the end.
 
     Raises :class:`ShapeError` if a constant or symbolic ``start`` does not provably fit.
@@ -221,7 +221,7 @@ def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorVie
     extent = _extent("narrow", x, length)
     if isinstance(start, TensorView | Scalar):
         if isinstance(start, TensorView) and start.ndim:
-            raise shape_error("narrow", f"start {described(start)} is not 0-d", "start at one index; tf.take reads at several")
+            raise shape_error("narrow", f"start {described(start)} is not 0-d", "give one start; tf.take reads at many positions")
         with x.fusion.call():
             return take(x, add(arange_like(x.fusion, extent), start), place)
     first = _extent("narrow", x, start)
@@ -243,7 +243,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     width, stride = count("unfold", "number of elements", size), count("unfold", "step", step, 1)
     facts = x.fusion.facts()
     if not prove(le(width, x.shape[place]), facts):
-        raise shape_error("unfold", f"windows of {width} are not provably in dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
+        raise shape_error("unfold", f"a window of {width} does not provably fit into dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
     windows = simplify((x.shape[place] - width) // stride + 1, facts)
     index = [iteration_symbol(d) * stride + iteration_symbol(x.ndim) if d == place else iteration_symbol(d) for d in range(x.ndim)]
     return view(x, "unfold", [*(windows if d == place else e for d, e in enumerate(x.shape)), wrap(width)], index)
@@ -253,7 +253,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
 def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], offset: int = 0) -> TensorView:
     """The element ``offset + i * stride[0] + j * stride[1] + ...`` of ``x`` in row-major order at ``[i, j, ...]``: a view.
 
-    So it is ``torch.as_strided`` of a contiguous tensor: the math does not say where elements lie in memory. Strides are nonnegative constants.
+    This is ``torch.as_strided`` of a contiguous tensor, because the math does not depend on memory layout. Strides are nonnegative constants.
 
     Raises :class:`ShapeError` unless every such element is provably one of ``x``, or the numbers of sizes and strides differ.
     """
@@ -293,9 +293,9 @@ def repeat(x: TensorView, repeats: int, axis: int | None = None) -> TensorView:
 
 @op(OpKind.VIEW, same)
 def tile(x: TensorView, reps: int | Sequence[int]) -> TensorView:
-    """``x`` laid side by side ``reps[d]`` times in each dimension, as ``np.tile`` and ``torch.Tensor.repeat``: a view.
+    """``x`` repeated ``reps[d]`` times along each dimension, as ``np.tile`` and ``torch.Tensor.repeat``: a view.
 
-    Fewer ``reps`` than dimensions are of the last ones; more make new leading dimensions.
+    If there are fewer ``reps`` than dimensions, they apply to the last ones; further ``reps`` make leading dimensions.
     """
     check_tensor("tile", x)
     times = [count("tile", "number of repetitions", n) for n in listed("tile", reps, "numbers")]
@@ -317,7 +317,7 @@ def _spread(x: TensorView, axis: int, at: int, times: int) -> TensorView:
 @op(OpKind.VIEW, same)
 @axial
 def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> TensorView:
-    """``x`` with its elements ``shift`` places further along ``axis``, the last ones first (all in row-major order if ``None``): a view.
+    """``x`` shifted by ``shift`` along ``axis``, the last elements first (all in row-major order if ``None``): a view.
 
     Raises :class:`ShapeError` if a symbolic extent is not provably at least as great as the shift.
     """

@@ -26,7 +26,7 @@ __all__ = ["interpolate"]
 
 
 class Interpolation(Enum):
-    """How elements between elements are made, by the names of torch; ``linear`` is bilinear in two dimensions and trilinear in three, ``cubic`` bicubic."""
+    """The interpolation of elements, with torch's names; ``linear`` is bilinear in two dimensions and trilinear in three, ``cubic`` bicubic."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -53,9 +53,9 @@ def interpolate(x: TensorView, size: Sequence[IntLike | str], mode: Interpolatio
             constant extents the quotients are torch's products of float32;
             ``linear`` (``bilinear``, ``trilinear``): weighted by the distances, of floats; ``cubic`` (``bicubic``): weights of four elements in each
             dimension (Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981, with a = -3/4).
-        align_corners: of ``linear`` and ``cubic``: the first and last elements lie on each other. Otherwise the borders of the outermost ones do.
+        align_corners: for ``linear`` and ``cubic``: align the centers of the first and last elements, otherwise their outer edges.
 
-    Weights are correctly rounded quotients, in float32 for floats below 32 bits. torch multiplies by a rounded ratio; so results differ in the last places.
+    Weights are correctly rounded quotients, in float32 for floats below 32 bits. torch multiplies by a rounded ratio, so results differ in the last bits.
 
     Raises:
         ShapeError: if there are too many sizes, or an extent is not provably positive.
@@ -72,7 +72,7 @@ def interpolate(x: TensorView, size: Sequence[IntLike | str], mode: Interpolatio
         raise shape_error("interpolate", f"{len(wanted)} sizes for {described(x)}", "give one for each of the last dimensions")
     for e in (*wanted, *x.shape[first:]):
         if not prove(le(1, e), x.fusion.facts()):
-            raise shape_error("interpolate", f"{e} elements of {described(x)} may be none", "declare the extent with tf.dim(..., min=1)")
+            raise shape_error("interpolate", f"the extent {e} of {described(x)} may be 0", "declare the extent with tf.dim(..., min=1)")
     if kind in (Interpolation.LINEAR, Interpolation.CUBIC):
         if not x.dtype.is_float:
             raise dtype_error("interpolate", f"{typed(x)} is not a float", "cast to a float first")
@@ -101,7 +101,7 @@ def _nearest(o: Expr, n: Expr, m: Expr, is_exact: bool) -> Expr:
 
 
 def cubic_weights(part: TensorView) -> list[TensorView]:
-    """Weights of the four elements around a place that is ``part`` behind the second of them (Keys, 1981, equation 4, with a = -3/4)."""
+    """Weights of the four elements around a position ``part`` after the second of them (Keys, 1981, equation 4, with a = -3/4)."""
     a = -0.75
     rest = sub(1.0, part)
 

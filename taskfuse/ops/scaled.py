@@ -1,7 +1,7 @@
 """Products of factors whose elements have scales: one for a tensor, for each row or column, or for each block of 128 elements of k.
 
 A scale that varies along k is not a factor of the sum: the terms are summed block by block, and the sums of the blocks are multiplied by their scales and added
-(two levels of sums). What a schedule makes of that is the schedule's: the inner sums are matrix products, the outer one a sum over blocks.
+(two levels of sums): the inner sums are matrix products, the outer one a sum over blocks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def scaled_matmul(a: TensorView, b: TensorView, scale_a: TensorView, scale_b: Te
 
     The shape of a scale says which elements share one: ``[]`` or ``[1, 1]`` all, ``[M, 1]`` those of a row of ``a``, ``[1, N]`` those of a column of ``b``;
     ``[M, K/128]`` 128 neighbors of a row, ``[K/128, N]`` of a column; ``[ceil(M/128), K/128]`` and ``[K/128, ceil(N/128)]`` blocks of 128 x 128. The forms of
-    both may differ. If one varies along k, the products of each 128 elements of k are summed on their own, in float32, multiplied by the product of their
+    both may differ. If one varies along k, the products of each 128 elements of k are summed separately, in float32, multiplied by the product of their
     scales, and added in float32: where tensor cores add with fewer bits, as for 8-bit floats on Hopper, they add no more than 128 terms.
 
     Args:
@@ -73,7 +73,7 @@ def scaled_matmul(a: TensorView, b: TensorView, scale_a: TensorView, scale_b: Te
         dtype: of the result; products, sums and scales are float32.
 
     Raises:
-        ShapeError: the factors do not fit, a scale has none of these shapes, or scales vary along k and K is not provably a multiple of 128.
+        ShapeError: the factors do not fit, a scale has another shape, or scales vary along k and K is not provably a multiple of 128.
         DTypeError: a factor is not a float below 64 bits, a scale is not float32, or ``dtype`` is not a float.
     """
     name = "scaled_matmul"
@@ -103,7 +103,7 @@ def scaled_product(name: str, a: TensorView, b: TensorView, scale_a: TensorView,
     of_a, of_b = _scale(name, scale_a, a, rows=-2), _scale(name, scale_b, b, rows=-1)
     if of_a.is_blocked or of_b.is_blocked:
         if not is_multiple(a.shape[-1], BLOCK, a.fusion.facts()):
-            reason = f"scales of {BLOCK} elements of k, and {described(a)} may have a remainder"
+            reason = f"the last dimension of {described(a)} is not provably a multiple of {BLOCK}, the block of its scales"
             raise shape_error(name, reason, f'declare it with tf.dim("K", multiple_of={BLOCK}), and pad it with zeros')
         return cast_tensor(_blocked(a, b, of_a, of_b), wanted)
     *lead, rows, columns = iteration_point(a.ndim)

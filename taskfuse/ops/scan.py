@@ -1,7 +1,7 @@
 """Scans: each element combined with all elements before it along one dimension, or, if it is exclusive, these alone.
 
-Floats below 32 bits are accumulated in float32, and each result is cast once. Sums of one integer (positions of tokens, of which none is masked) are
-multiples of it, and no scan.
+Floats below 32 bits are accumulated in float32, and each result is cast once. Sums of a constant integer (positions of
+tokens without a mask) are its multiples, without a scan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taskfuse.ops.registry import OpKind, floating, op, same, total
 from taskfuse.ops.views import reshape
 
 EXACT: Final[Mapping[DType, int]] = {float32: 1 << 24, float64: 1 << 53}
-"""The greatest integers up to which floats have all."""
+"""By float dtype, the greatest n such that it holds all integers up to n."""
 
 __all__ = ["cummax", "cummax_with_indices", "cummin", "cummin_with_indices", "cumprod", "cumsum", "logcumsumexp"]
 
@@ -75,14 +75,14 @@ def cummin(x: TensorView, axis: int | None = None, *, exclusive: bool = False) -
 @op(OpKind.SCAN, same, torch="cummax", numpy="")
 @axial
 def cummax_with_indices(x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
-    """:func:`cummax`, and where each maximum is (int64): the last of equal ones, the last NaN, as ``torch.cummax``."""
+    """:func:`cummax`, and the index (int64) of each maximum: the last of equal elements, the last NaN, as ``torch.cummax``."""
     return _scan_with_indices("cummax_with_indices", "maximum", x, axis)
 
 
 @op(OpKind.SCAN, same, torch="cummin", numpy="")
 @axial
 def cummin_with_indices(x: TensorView, axis: int) -> tuple[TensorView, TensorView]:
-    """:func:`cummin`, and where each minimum is (int64); otherwise as :func:`cummax_with_indices`."""
+    """:func:`cummin`, and the index (int64) of each minimum; otherwise as :func:`cummax_with_indices`."""
     return _scan_with_indices("cummin_with_indices", "minimum", x, axis)
 
 

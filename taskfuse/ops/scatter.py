@@ -168,7 +168,7 @@ def _counting(dtypes: Sequence[DType]) -> DType | None:
 
 def _check_arithmetic(op: str, combine: Combine | None, base: TensorView) -> None:
     if combine is not None and combine.op.name in ("add", "mul") and base.dtype.is_bool:
-        raise dtype_error(op, "bool elements have no arithmetic", "cast to an integer or float dtype first")
+        raise dtype_error(op, "bool elements do not support arithmetic", "cast to an integer or float dtype first")
 
 
 def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Source, combine: Combine | None) -> TensorView:
@@ -195,15 +195,15 @@ def _is_within(a: TensorView, b: TensorView, facts: Facts) -> bool:
 @op(OpKind.SCATTER, indexed, numpy="")
 @axial
 def scatter(x: TensorView, dim: int, indices: TensorView, src: Source) -> TensorView:
-    """``x`` with ``src`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.scatter``.
+    """``x`` with ``src`` at ``indices`` along ``dim``, each at its own position in the other dimensions, as ``torch.scatter``.
 
     Of several that write one element, the last along ``dim`` does. Negative indices count from the end; one outside the extent writes nothing.
 
     Args:
-        x: what stands where nothing is written.
-        dim: the dimension that the indices count in.
+        x: the values of all other elements.
+        dim: the dimension of the indices.
         indices: integers (not uint64); in the other dimensions they may be smaller than ``x``.
-        src: what is written: a number, or a tensor that may be larger than the indices.
+        src: the written values: a number, or a tensor that may be larger than the indices.
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` and ``src``.
@@ -215,7 +215,7 @@ def scatter(x: TensorView, dim: int, indices: TensorView, src: Source) -> Tensor
 @op(OpKind.SCATTER, _combining, numpy="")
 @axial
 def scatter_add(x: TensorView, dim: int, indices: TensorView, src: Source) -> TensorView:
-    """``x`` with ``src`` added at ``indices`` along ``dim``, as ``torch.scatter_add``; otherwise as :func:`scatter`. Several for one element all count."""
+    """``x`` with ``src`` added at ``indices`` along ``dim``, as ``torch.scatter_add``; otherwise as :func:`scatter`. Duplicates are summed."""
     return _scatter("scatter_add", x, dim, indices, src, COMBINES["add"])
 
 
@@ -229,7 +229,7 @@ def scatter_reduce(x: TensorView, dim: int, indices: TensorView, src: Source, re
     try:
         kind = ScatterReduce(reduce)
     except ValueError:
-        raise dtype_error("scatter_reduce", f"{reduce!r} does not combine", 'use "sum", "prod", "amax" or "amin"') from None
+        raise dtype_error("scatter_reduce", f"{reduce!r} is not a reduction", 'use "sum", "prod", "amax" or "amin"') from None
     return _scatter("scatter_reduce", x, dim, indices, src, kind.combine)
 
 
@@ -260,7 +260,7 @@ def index_add(x: TensorView, dim: int, index: TensorView, source: TensorView) ->
 
 @op(OpKind.SCATTER, indexed, numpy="")
 def index_put(x: TensorView, indices: Sequence[TensorView | None], values: Source, accumulate: bool = False) -> TensorView:
-    """``x`` after ``x[indices] = values``, or with ``accumulate`` ``x[indices] += values`` in which all duplicates count, as ``torch.index_put``.
+    """``x`` after ``x[indices] = values``, or with ``accumulate`` ``x[indices] += values`` in which duplicates accumulate, as ``torch.index_put``.
 
     Args:
         x: what stands where nothing is written.
@@ -341,7 +341,7 @@ def segment_sum(values: TensorView, segments: TensorView, count: IntLike | str |
     _check_arithmetic("segment_sum", COMBINES["add"], values)
     if is_offsets:
         if not values.ndim:
-            raise shape_error("segment_sum", f"{described(values)} has no axis", "give slices, one after another")
+            raise shape_error("segment_sum", f"{described(values)} is 0-d", "give slices, one after another")
         with fusion.call():
             rows = jagged_to_padded_dense(values, segments, values.shape[0])
             return cast_tensor(reduce_axes(rows, (1,), COMBINES["add"], values.dtype.compute, keepdims=False), values.dtype)
@@ -371,7 +371,7 @@ def _neutral(dtype: DType) -> Literal:
 
 @op(OpKind.SCATTER, _counting, torch="")
 def bincount(x: TensorView, length: IntLike | str, weights: TensorView | None = None) -> TensorView:
-    """How often each number of 0 to ``length - 1`` occurs in ``x``, int64; with ``weights``, the sum of those of its occurrences, as ``np.bincount``.
+    """The number of occurrences of each of 0 to ``length - 1`` in ``x``, int64; with ``weights``, the sum of their weights, as ``np.bincount``.
 
     Unlike NumPy's, the result has ``length`` elements, whatever ``x`` holds, as ``jnp.bincount`` with ``length``: other numbers are not counted.
 

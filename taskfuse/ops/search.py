@@ -47,7 +47,7 @@ def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> 
     fusion = common_fusion("searchsorted", (table, values))
     lead = table.ndim - 1
     if lead < 0 or (lead and table.shape[:-1] != values.shape[:-1]):
-        reason = f"{described(table)} is not one table, nor one for each row of {described(values)}"
+        reason = f"{described(table)} is neither one table nor one per row of {described(values)}"
         raise shape_error("searchsorted", reason, "give a 1-d table, or one for each row")
     n, shape = table.shape[-1], values.shape
     bits = next((b for b in range(_LONGEST) if prove(le(n, (1 << b) - 1), fusion.facts())), _LONGEST)
@@ -65,7 +65,7 @@ def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> 
 
 @op(OpKind.GATHER, always(int64), numpy="")
 def bucketize(x: TensorView, boundaries: TensorView, right: bool = False) -> TensorView:
-    """Between which of the sorted ``boundaries`` each element of ``x`` is: :func:`searchsorted` of one table."""
+    """The index of the interval of sorted ``boundaries`` that holds each element of ``x``: :func:`searchsorted` in one table."""
     check_tensor("bucketize", x)
     if check_tensor("bucketize", boundaries).ndim != 1:
         raise shape_error("bucketize", f"{described(boundaries)} is not 1-d", "use tf.searchsorted for a table of each row")
@@ -74,7 +74,7 @@ def bucketize(x: TensorView, boundaries: TensorView, right: bool = False) -> Ten
 
 @op(OpKind.REDUCTION, always(bool_))
 def isin(x: TensorView, values: TensorView) -> TensorView:
-    """True where an element of ``x`` is equal to one of ``values``: each is compared with all of them."""
+    """True where an element of ``x`` equals one of ``values``, by comparison with all of them."""
     for tv in (x, values):
         check_tensor("isin", tv)
     with common_fusion("isin", (x, values)).call():
@@ -83,7 +83,7 @@ def isin(x: TensorView, values: TensorView) -> TensorView:
 
 @op(OpKind.SCATTER, floating_only, numpy="")
 def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
-    """How many elements lie in each of ``bins`` equal parts of [min, max], in the dtype of ``x``, as ``torch.histc``; others count nowhere.
+    """How many elements lie in each of ``bins`` equal parts of [min, max], in the dtype of ``x``, as ``torch.histc``; others are ignored.
 
     Raises :class:`ShapeError` unless ``min < max``, and :class:`DTypeError` unless ``x`` is a float.
     """
@@ -92,7 +92,7 @@ def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
     if not x.dtype.is_float:
         raise dtype_error("histc", f"{typed(x)} is not a float", "cast to a float first, or use tf.bincount")
     if not (min < max and math.isfinite(max - min)):
-        raise shape_error("histc", f"[{min}, {max}] has no parts", "give min < max; tf.min(x) and tf.max(x) depend on data")
+        raise shape_error("histc", f"the range [{min}, {max}] is empty", "give min < max; tf.min(x) and tf.max(x) depend on data")
     with x.fusion.call():
         wide = cast_tensor(reshape(x, [-1]), x.dtype.compute)
         inside = _of("logical_and", _of("ge", wide, float(min)), _of("le", wide, float(max)))
@@ -103,7 +103,7 @@ def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
 
 @op(OpKind.SCATTER, always(int64), torch="", numpy="")
 def nonzero(x: TensorView, size: IntLike | str, fill: int = -1) -> TensorView:
-    """The indices of the first ``size`` elements that are not 0, in row-major order: ``[size, dimensions]``, int64; rows that are left have ``fill``.
+    """The indices of the first ``size`` elements that are not 0, in row-major order: ``[size, dimensions]``, int64; the remaining rows hold ``fill``.
 
     NumPy and torch return as many rows as there are such elements: with ``jnp.nonzero``, ``size`` is stated as it is here. Their number is ``tf.sum(x != 0)``.
 

@@ -81,7 +81,9 @@ def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatFo
     place = normalize_axis("cat", dim, first.ndim, described(first))
     for tv in tensors[1:]:
         if tv.ndim != first.ndim or any(a is not b for d, (a, b) in enumerate(zip(tv.shape, first.shape, strict=True)) if d != place):
-            raise shape_error("cat", f"{described(first)} and {described(tv)} differ besides dimension {place}", "reshape or broadcast one of them first")
+            raise shape_error(
+                "cat", f"{described(first)} and {described(tv)} differ in another dimension than {place}", "reshape or broadcast one of them first"
+            )
     offsets: list[Expr] = [ZERO]
     for tv in tensors:
         offsets.append(offsets[-1] + tv.shape[place])
@@ -114,7 +116,7 @@ def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = Cat
     first = tensors[0]
     for tv in tensors[1:]:
         if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
-            raise shape_error("stack", f"{described(first)} and {described(tv)} differ", "reshape or broadcast one of them first")
+            raise shape_error("stack", f"{described(first)} and {described(tv)} differ in shape", "reshape or broadcast one of them first")
     place = normalize_axis("stack", dim, first.ndim + 1, f"the {first.ndim + 1}-d result of {described(first)}")
     shape = (*first.shape[:place], wrap(len(tensors)), *first.shape[place:])
     symbols = tuple(iteration_symbol(d) for d in range(len(shape)))
@@ -194,7 +196,7 @@ def _cropped(x: TensorView, pairs: list[tuple[Expr, Expr]]) -> tuple[TensorView,
         if all(width is ZERO for width in gone):
             continue
         if not prove(le(gone[0] + gone[1], x.shape[d]), facts):
-            raise shape_error("pad", f"widths {before} and {after} take away more elements of dimension {d} of {described(x)} than it provably has", _MIN)
+            raise shape_error("pad", f"widths {before} and {after} remove more elements of dimension {d} of {described(x)} than it provably has", _MIN)
         x = _sliced(x, d, gone[0], x.shape[d] - gone[1])
     return x, [(_added(before), _added(after)) for before, after in pairs]
 

@@ -49,7 +49,7 @@ def linspace(start: float, stop: float, number: Extent, dtype: DTypeLike = float
 @op(OpKind.REDUCTION, floating)
 @axial
 def trapezoid(y: TensorView, x: TensorView | None = None, dx: float = 1.0, axis: int = -1) -> TensorView:
-    """The integral along ``axis`` of a function with the values ``y`` at the places ``x``, or ``dx`` apart: the trapezoidal rule. A float.
+    """The integral along ``axis`` of a function with the values ``y`` at the points ``x``, or ``dx`` apart: the trapezoidal rule. A float.
 
     ``x`` is a vector of that dimension, or broadcasts to ``y``. Raises :class:`ShapeError` if the dimension may have no elements.
     """
@@ -76,7 +76,7 @@ def trapezoid(y: TensorView, x: TensorView | None = None, dx: float = 1.0, axis:
 
 @op(OpKind.REDUCTION, numeric, torch="")
 def convolve(a: TensorView, b: TensorView) -> TensorView:
-    """The convolution of two vectors, ``sum(a[k] * b[n - k])`` for all n where one of the terms is there, as ``np.convolve``. Not for bool.
+    """The convolution of two vectors, ``sum(a[k] * b[n - k])`` for all n with at least one term, as ``np.convolve``. Not for bool.
 
     One product for each pair: for long vectors of equal length transforms take less. Raises :class:`ShapeError` unless both are vectors with an element.
     """
@@ -85,10 +85,10 @@ def convolve(a: TensorView, b: TensorView) -> TensorView:
     common_fusion("convolve", (a, b))
     facts = a.fusion.facts()
     if a.ndim != 1 or b.ndim != 1 or not all(prove(le(1, tv.shape[0]), facts) for tv in (a, b)):
-        raise shape_error("convolve", f"{described(a)} and {described(b)} are not vectors with an element", "reshape them, or use tf.dim(..., min=1)")
+        raise shape_error("convolve", f"{described(a)} and {described(b)} are not provably nonempty vectors", "reshape them, or use tf.dim(..., min=1)")
     dtype = result_type(a.dtype, b.dtype)
     if dtype.is_bool:
-        raise dtype_error("convolve", "bool operands have no arithmetic", "cast to an integer or float dtype first")
+        raise dtype_error("convolve", "bool operands do not support arithmetic", "cast to an integer or float dtype first")
     n, k = iteration_symbol(0), iteration_symbol(1)
     with a.fusion.call():
         x, y = (cast_tensor(tv, dtype.compute) for tv in (a, b))
@@ -101,7 +101,7 @@ def convolve(a: TensorView, b: TensorView) -> TensorView:
 
 @op(OpKind.GATHER, floating, torch="")
 def interp(x: TensorView, xp: TensorView, fp: TensorView) -> TensorView:
-    """The values at ``x`` of the function that has the values ``fp`` at the ascending places ``xp``, linear between them and constant outside: ``np.interp``.
+    """The values at ``x`` of the function that has the values ``fp`` at the ascending points ``xp``, linear between them and constant outside: ``np.interp``.
 
     A float, in the dtype of ``x`` (float64 for bool and integers). Raises :class:`ShapeError` unless ``xp`` and ``fp`` are vectors of one extent that is not 0.
     """
@@ -109,7 +109,7 @@ def interp(x: TensorView, xp: TensorView, fp: TensorView) -> TensorView:
         check_tensor("interp", tv)
     fusion = common_fusion("interp", (x, xp, fp))
     if xp.ndim != 1 or fp.ndim != 1 or xp.shape[0] is not fp.shape[0] or not prove(le(1, xp.shape[0]), fusion.facts()):
-        raise shape_error("interp", f"{described(xp)} and {described(fp)} are not places and their values", "give two vectors of one extent")
+        raise shape_error("interp", f"{described(xp)} and {described(fp)} are not points and their values", "give two vectors of one extent")
     with fusion.call():
         value, dtype = wide_of(x)
         places, values = (cast_tensor(tv, value.dtype) for tv in (xp, fp))

@@ -61,19 +61,19 @@ def _x_times(op: str, x: TensorView, y: TensorView, is_shifted: bool) -> TensorV
 
 @op(OpKind.COMPOSITE, promoted_float, torch="xlogy special_xlogy", numpy="")
 def xlogy(x: TensorView, y: TensorView) -> TensorView:
-    """``x * log(y)``, a float: 0 where ``x`` is, but NaN of NaN."""
+    """``x * log(y)``, a float: 0 where ``x`` is 0 and ``y`` is not NaN."""
     return _x_times("xlogy", x, y, is_shifted=False)
 
 
 @op(OpKind.COMPOSITE, promoted_float, torch="special_xlog1py", numpy="")
 def xlog1py(x: TensorView, y: TensorView) -> TensorView:
-    """``x * log(1 + y)``, a float: 0 where ``x`` is, but NaN of NaN."""
+    """``x * log(1 + y)``, a float: 0 where ``x`` is 0 and ``y`` is not NaN."""
     return _x_times("xlog1py", x, y, is_shifted=True)
 
 
 @op(OpKind.COMPOSITE, floating, torch="special_entr", numpy="")
 def entr(x: TensorView) -> TensorView:
-    """``-x * log(x)``, a float: 0 of 0, and -inf of negative numbers."""
+    """``-x * log(x)``, a float: 0 at 0, and -inf for negative numbers."""
     check_tensor("entr", x)
     with x.fusion.call():
         value, dtype = wide(x)
@@ -93,7 +93,7 @@ def logit(x: TensorView, eps: float | None = None) -> TensorView:
 
 @op(OpKind.COMPOSITE, floating, torch="sinc special_sinc")
 def sinc(x: TensorView) -> TensorView:
-    """``sin(pi * x) / (pi * x)``, a float: 1 of 0."""
+    """``sin(pi * x) / (pi * x)``, a float: 1 at 0."""
     check_tensor("sinc", x)
     with x.fusion.call():
         value, dtype = wide(x)

@@ -129,11 +129,11 @@ def flipud(x: TensorView) -> TensorView:
 
 @op(OpKind.VIEW, same)
 def rot90(x: TensorView, k: int = 1, axes: tuple[int, int] = (0, 1)) -> TensorView:
-    """``x`` turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second: a view. Raises :class:`ShapeError` if the axes are one."""
+    """``x`` turned ``k`` times by 90 degrees, from the first of ``axes`` towards the second: a view. Raises :class:`ShapeError` if the axes are equal."""
     check_tensor("rot90", x)
     a, b = (normalize_axis("rot90", d, x.ndim, described(x)) for d in axes)
     if a == b:
-        raise shape_error("rot90", f"axes {axes} of {described(x)} are one", "give two dimensions")
+        raise shape_error("rot90", f"axes {axes} of {described(x)} are the same axis", "give two dimensions")
     match k % 4:
         case 0:
             return flip(x, ())
@@ -154,7 +154,7 @@ def pixel_shuffle(x: TensorView, factor: int) -> TensorView:
     check_tensor("pixel_shuffle", x)
     r = count("pixel_shuffle", "factor", factor, 1)
     if x.ndim < 3:
-        raise shape_error("pixel_shuffle", f"{described(x)} has no channels, rows and columns", "give at least three dimensions")
+        raise shape_error("pixel_shuffle", f"{described(x)} has fewer than three dimensions", "give at least three dimensions")
     *lead, c, h, w = x.shape
     with x.fusion.call():
         parts = reshape(x, [*lead, c // (r * r), r, r, h, w])
@@ -168,7 +168,7 @@ def pixel_unshuffle(x: TensorView, factor: int) -> TensorView:
     check_tensor("pixel_unshuffle", x)
     r = count("pixel_unshuffle", "factor", factor, 1)
     if x.ndim < 3:
-        raise shape_error("pixel_unshuffle", f"{described(x)} has no channels, rows and columns", "give at least three dimensions")
+        raise shape_error("pixel_unshuffle", f"{described(x)} has fewer than three dimensions", "give at least three dimensions")
     *lead, c, h, w = x.shape
     with x.fusion.call():
         parts = reshape(x, [*lead, c, h // r, r, w // r, r])
@@ -178,14 +178,14 @@ def pixel_unshuffle(x: TensorView, factor: int) -> TensorView:
 
 @op(OpKind.VIEW, same, torch="channel_shuffle native_channel_shuffle", numpy="")
 def channel_shuffle(x: TensorView, groups: int) -> TensorView:
-    """``x [N, C, ...]`` with the channels of ``groups`` groups dealt in turn: a view (Zhang, Zhou, Lin, Sun, "ShuffleNet", 2018).
+    """``x [N, C, ...]`` with the channels of ``groups`` groups interleaved: a view (Zhang, Zhou, Lin, Sun, "ShuffleNet", 2018).
 
     Raises :class:`ShapeError` unless ``groups`` provably divides the channels.
     """
     check_tensor("channel_shuffle", x)
     g = count("channel_shuffle", "number of groups", groups, 1)
     if x.ndim < 2:
-        raise shape_error("channel_shuffle", f"{described(x)} has no channels", "give at least two dimensions")
+        raise shape_error("channel_shuffle", f"{described(x)} has fewer than two dimensions", "give at least two dimensions")
     n, c, *rest = x.shape
     with x.fusion.call():
         return reshape(swapaxes(reshape(x, [n, g, c // g, *rest]), 1, 2), list(x.shape))

@@ -58,7 +58,7 @@ def nansum(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorVi
 @op(OpKind.REDUCTION, floating)
 @axial
 def nanmean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
-    """The mean of the elements over ``axis`` that are not NaN, a float; NaN if none is."""
+    """The mean of the elements over ``axis`` that are not NaN, a float; NaN if all are."""
     check_tensor("nanmean", x)
     axes = normalize_axes("nanmean", axis, x)
     with x.fusion.call():
@@ -70,7 +70,7 @@ def nanmean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorV
 @op(OpKind.REDUCTION, floating, torch="")
 @axial
 def nanvar(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
-    """The variance of the elements over ``axis`` that are not NaN, whose number counts less ``correction``; a float, NaN where that is not positive."""
+    """The variance of the elements over ``axis`` that are not NaN, with their number less ``correction`` as divisor; a float, NaN if that is not positive."""
     check_tensor("nanvar", x)
     axes = normalize_axes("nanvar", axis, x)
     with x.fusion.call():
@@ -122,7 +122,7 @@ def nanmin(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorVi
 @op(OpKind.COMPOSITE, same, torch="nanmedian", numpy="")
 @axial
 def nanmedian(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorView, TensorView]:
-    """The middle one of the elements along ``axis`` that are not NaN, the lesser of two, and its index (int64), as ``torch.nanmedian``; NaN if all are.
+    """The median of the elements along ``axis`` that are not NaN, the lesser of two, and its index (int64), as ``torch.nanmedian``; NaN if all are.
 
     Raises :class:`ShapeError` if ``axis`` is out of range, or its extent is not provably positive and at most 2^20.
     """
@@ -142,7 +142,7 @@ def nanmedian(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorV
 @op(OpKind.REDUCTION, always(int64))
 @axial
 def count_nonzero(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
-    """How many elements over ``axis`` are not 0, int64."""
+    """The number of nonzero elements over ``axis``, int64."""
     check_tensor("count_nonzero", x)
     axes = normalize_axes("count_nonzero", axis, x)
     with x.fusion.call():
@@ -182,7 +182,7 @@ def average(x: TensorView, axis: Axes = None, weights: TensorView | None = None,
         common_fusion("average", (x, weights))
         along = weights.ndim == 1 and len(axes) == 1 and weights.shape[0] is x.shape[axes[0]]
         if not along and weights.shape != x.shape:
-            raise shape_error("average", f"weights {described(weights)} are not of the shape of {described(x)}, nor of one axis", "broadcast them first")
+            raise shape_error("average", f"weights {described(weights)} have neither the shape of {described(x)} nor that of one axis", "broadcast them first")
     if weights is None:
         return mean(x, axis, keepdims)
     with x.fusion.call():
@@ -199,7 +199,7 @@ def average(x: TensorView, axis: Axes = None, weights: TensorView | None = None,
 @op(OpKind.REDUCTION, floating_only, torch="linalg_vector_norm", numpy="linalg.norm")
 @axial
 def vector_norm(x: TensorView, ord: float = 2, axis: Axes = None, keepdims: bool = False) -> TensorView:
-    """The norm of order ``ord`` over ``axis``: ``sum(abs(x)^ord)^(1/ord)``; the greatest magnitude for inf, the least for -inf, how many are not 0 for 0.
+    """The norm of order ``ord`` over ``axis``: ``sum(abs(x)^ord)^(1/ord)``; the greatest magnitude for inf, the least for -inf, the count of nonzeros for 0.
 
     Raises :class:`DTypeError` unless ``x`` is a float.
     """
@@ -232,7 +232,7 @@ def vector_norm(x: TensorView, ord: float = 2, axis: Axes = None, keepdims: bool
 @op(OpKind.COMPOSITE, floating_only, torch="", numpy="")
 @axial
 def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) -> TensorView:
-    """The number below which the part ``q`` of the elements along ``axis`` lies, interpolated between the two nearest, as ``np.quantile``. NaN if any is.
+    """The quantile ``q`` of the elements along ``axis``, interpolated between the two nearest, as ``np.quantile``. NaN if an element is NaN.
 
     Raises:
         ShapeError: unless ``0 <= q <= 1``, or if the extent of ``axis`` is not a positive constant of at most 2^20.
@@ -244,10 +244,10 @@ def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) ->
         raise dtype_error("quantile", f"{typed(x)} is not a float", "cast to a float first")
     part = plain(q)
     if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part <= 1:
-        raise shape_error("quantile", f"{q!r} is not a part", "use a number of [0, 1]")
+        raise shape_error("quantile", f"q is {q!r}", "use a number from 0 to 1")
     size = x.shape[place]
     if size.free or int(size) < 1:
-        raise shape_error("quantile", f"dimension {place} of {described(x)} is not a positive constant", "tf.sort sorts symbolic extents, too")
+        raise shape_error("quantile", f"dimension {place} of {described(x)} is not a positive constant", "tf.sort takes symbolic extents")
     with x.fusion.call():
         values = sort(x, place)
         value, dtype = wide_of(values)

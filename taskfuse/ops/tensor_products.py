@@ -52,13 +52,13 @@ def tensordot(a: TensorView, b: TensorView, axes: int | tuple[Sequence[int], Seq
     _two("tensordot", a, b)
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
-            raise shape_error("tensordot", f"{described(a)} and {described(b)} do not have {axes} axes", "give at most as many as both have")
+            raise shape_error("tensordot", f"{described(a)} and {described(b)} do not have {axes} axes", "give at most the number that both have")
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
         pairs = [listed("tensordot", given, "axes") for given in axes]
         left, right = ([normalize_axis("tensordot", d, tv.ndim, described(tv)) for d in row] for tv, row in zip((a, b), pairs, strict=True))
     if len(left) != len(right) or any(a.shape[i] is not b.shape[j] for i, j in zip(left, right, strict=True)):
-        raise shape_error("tensordot", f"axes {left} of {described(a)} are not axes {right} of {described(b)}", "extents must be the same expression")
+        raise shape_error("tensordot", f"axes {left} of {described(a)} and {right} of {described(b)} differ in extent", "extents must be the same expression")
     with a.fusion.call():
         rows, columns = ([d for d in range(tv.ndim) if d not in summed] for tv, summed in ((a, left), (b, right)))
         depth = [a.shape[d] for d in left]
@@ -138,7 +138,7 @@ def cdist(a: TensorView, b: TensorView, p: float = 2) -> TensorView:
     """
     _two("cdist", a, b)
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] is not b.shape[-1] or not p > 0:
-        raise shape_error("cdist", f"{described(a)} and {described(b)} have no distances of order {p}", "give rows of one length, and p > 0")
+        raise shape_error("cdist", f"{described(a)} and {described(b)} do not have distances of order {p}", "give rows of one length, and p > 0")
     with a.fusion.call():
         x, dtype = wide(a)
         y, _ = wide(b)
@@ -181,7 +181,7 @@ def linear(x: TensorView, weight: TensorView, bias: TensorView | None = None) ->
     """``x [..., K]`` times ``weight [N, K]`` transposed, plus ``bias [N]``: rounded once."""
     _two("linear", x, weight)
     if weight.ndim != 2 or not x.ndim or x.shape[-1] is not weight.shape[1]:
-        raise shape_error("linear", f"{described(x)} has no product with {described(weight)}", "give x [..., K] and a weight [N, K]")
+        raise shape_error("linear", f"{described(x)} cannot be multiplied by {described(weight)}", "give x [..., K] and a weight [N, K]")
     with x.fusion.call():
         dtype = result_type(x.dtype, weight.dtype)
         made = matmul(x, permute(weight, [1, 0]), dtype=dtype.compute)

@@ -67,7 +67,7 @@ def _fixed(op: str, x: TensorView, dims: int, kernel: Numbers, stride: Numbers |
             raise shape_error(op, f"{around} elements of padding are more than half of a window of {places}", "pad with tf.pad first")
         room = size + 2 * around - step * (places - 1) - 1
         if not prove(le(0, room), x.fusion.facts()):
-            raise shape_error(op, f"windows of {places} are not provably in {described(x)}", "give facts with tf.dim(..., min=)")
+            raise shape_error(op, f"a window of {places} does not provably fit into {described(x)}", "give facts with tf.dim(..., min=)")
         number = (room.ceildiv(by) if ceil_mode else room // by) + 1
         if ceil_mode:  # the last window begins in the input, or in the padding before it
             number = number - select(lt((number - 1) * by, size + around), 0, 1)
@@ -231,7 +231,7 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> TensorView:
-    """The mean of each window of the last dimensions, as ``torch.nn.functional.avg_pool2d`` and those of one and three dimensions.
+    """The mean of each window of the last dimensions, as ``torch.nn.functional.avg_pool2d``, in any number of dimensions.
 
     Args:
         x: floats; all dimensions before the last ones are batches.
@@ -268,7 +268,7 @@ def max_pool(
 def max_pool_with_indices(
     x: TensorView, kernel: Sequence[int], stride: Numbers | None = None, padding: Numbers = 0, dilation: Numbers = 1, ceil_mode: bool = False
 ) -> tuple[TensorView, TensorView]:
-    """:func:`max_pool`, and where each maximum is: its index (int64) in row-major order over the pooled dimensions of the input; the first of equal ones."""
+    """:func:`max_pool`, and the index (int64) of each maximum in row-major order over the pooled dimensions of the input: the first of equal elements."""
     check_tensor("max_pool_with_indices", x)
     windows = _fixed("max_pool_with_indices", x, _dims("max_pool_with_indices", x, kernel), kernel, stride, padding, dilation, ceil_mode)
     return _greatest_with_indices(x, windows)
@@ -281,7 +281,7 @@ def max_pool_with_indices(
     numpy="",
 )
 def adaptive_avg_pool(x: TensorView, output: Sequence[int | None]) -> TensorView:
-    """The means of ``output[d]`` windows of each of the last dimensions, as equal as may be, as ``torch.nn.functional.adaptive_avg_pool2d``.
+    """The means of ``output[d]`` windows of each of the last dimensions, of nearly equal size, as ``torch.nn.functional.adaptive_avg_pool2d``.
 
     ``None`` is as many as there are elements. Raises :class:`ShapeError` for other numbers, and :class:`DTypeError` unless ``x`` is a float.
     """
@@ -298,6 +298,6 @@ def adaptive_max_pool(x: TensorView, output: Sequence[int | None]) -> TensorView
 
 @op(OpKind.REDUCTION, same, torch="adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d", numpy="")
 def adaptive_max_pool_with_indices(x: TensorView, output: Sequence[int | None]) -> tuple[TensorView, TensorView]:
-    """:func:`adaptive_max_pool`, and where each maximum is, as in :func:`max_pool_with_indices`."""
+    """:func:`adaptive_max_pool`, and the index of each maximum, as in :func:`max_pool_with_indices`."""
     check_tensor("adaptive_max_pool", x)
     return _greatest_with_indices(x, _adaptive("adaptive_max_pool", x, output))

@@ -1,4 +1,4 @@
-"""Kernel to kernel passes: each a small pure function with a name, in a module of its own; :data:`PIPELINE` has them in order, the last steps of lowering."""
+"""Kernel-to-kernel passes: small pure functions with a name, each in its own module; :data:`PIPELINE` has them in order, the last steps of lowering."""
 
 from __future__ import annotations
 

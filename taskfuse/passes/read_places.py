@@ -1,8 +1,8 @@
-"""Searches that a table of places answers: reads of it.
+"""Searches become reads of a table of places.
 
 Requires a verified kernel. Ensures the same behaviour, for tables that keep their promises, with a read of a table of places
-(:mod:`taskfuse.ir.tables`) instead of each search that it holds, if the key of every such search is known to be among its elements; else it leaves all
-of them. Exists because what a kernel computes is defined by searches, and how they are done is scheduled: ``search_by`` declares such tables.
+(:mod:`taskfuse.ir.tables`) in place of each search whose results the table holds, if the key of every such search is known to be inside the table; otherwise
+no search is replaced. Exists because definitions contain searches, and ``search_by`` schedules how they are done.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Loop unswitching: choices in registers whose conditions hold for all elements of a tile are made once for the tile.
 
-Requires a verified kernel. Ensures the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices hold everywhere under a condition
-that is the same for a whole warp, is there twice, under that condition without its choices, and else as it was. Exists because masks and padding are
-conditions on elements, which the diagonal and the ragged end cut in few of the tiles that a loop walks over.
+Requires a verified kernel. Ensures the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition
+that is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise. Exists because masks and padding are
+conditions on elements, but only the few tiles on the diagonal or at a ragged end are partly masked.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from taskfuse.kir.scope import kernel_facts
 from taskfuse.target import WARP
 
 LEAST = 16
-"""Choices of a thread in a nest from which on a second copy pays."""
+"""The least number of choices of a thread in a nest for which a second copy pays."""
 
 Body = tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unswitch:
-    """Make choices in registers once for a tile where they hold for all of it."""
+    """Make choices in registers once for a tile if they hold for all its elements."""
 
     name: ClassVar[str] = "unswitch"
 
@@ -71,7 +71,7 @@ class _Unswitching:
             self.lanes |= {ParallelType.TIDy.index_name, ParallelType.TIDz.index_name}
 
     def body(self, body: Body, facts: Facts, var: str | None) -> Body:
-        """Statements, with neighboring nests in one branch. ``var``: the variable of the loop in which they stand."""
+        """Statements, with neighboring nests in one branch. ``var``: the variable of the enclosing loop."""
         found: list[Stmt] = []
         run: list[Stmt] = []
         held: list[Expr] = []

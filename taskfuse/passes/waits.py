@@ -1,8 +1,8 @@
-"""Waits for tensor cores: of products of several tensors that follow each other, none waits for the one before it, and each is waited for where it is read.
+"""Waits for tensor cores: consecutive products of different tensors are in flight together, and each is waited for before its result is read.
 
-Requires a verified kernel. Ensures the same behaviour: a wait for all products is left out where nothing but other products comes before the next one, and
-that one waits for the last of them only in front of what reads these, or synchronizes. Exists because each product of a tensor ends with a wait for its result:
-where two are issued before either result is read, the second would start when the first is done, and what the first is needed for, when both are.
+Requires a verified kernel. Ensures the same behaviour: a wait for all products is removed if only other products stand between it and the next wait, and
+the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes. Exists because lowering waits for the result
+of each product: of two products in a row the second would start when the first is done, and the reader of the first would wait for both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinWaits:
-    """Wait once for products that are issued one after another, and late for the last of them."""
+    """Wait once for consecutive products, and as late as possible for the last of them."""
 
     name: ClassVar[str] = "join-waits"
 
@@ -64,7 +64,7 @@ class _Waits:
     batches: int = 0
 
     def pass_body(self, body: Body) -> None:
-        """Pass some statements in turn."""
+        """Visit statements in turn."""
         for stmt in body:
             self._pass(stmt)
 
@@ -97,7 +97,7 @@ class _Waits:
                     self.last = None
 
     def late(self, body: Body) -> Body:
-        """Statements whose joined waits leave the last products in flight until what comes behind needs them."""
+        """Statements whose joined waits leave the last products in flight until a later statement needs them."""
         found: list[Stmt] = []
         left = list(body)
         while left:

@@ -52,7 +52,7 @@ class Obligation:
 
 
 def no_search() -> tuple[Obligation, ...]:
-    """Does not search for a counterexample."""
+    """A search that finds no counterexample."""
     return ()
 
 
@@ -61,10 +61,10 @@ class Certificate:
     """The result of :func:`taskfuse.check.verify`. ``str`` lists all obligations with their verdicts.
 
     Attributes:
-        argument: the obligations of all layers; may be read several times. They are evaluated lazily: the first gap decides that the kernel is not proved, the
-            rest is evaluated for its reader.
+        argument: the obligations of all layers; can be read several times. They are evaluated lazily: the first gap decides that the kernel is not proved, the
+            rest is evaluated when it is read.
         assumptions: about the launch and the machine.
-        extents: the values of the extents, if the argument holds for these alone.
+        extents: the values of the extents, if the argument holds only for these.
         search: searches for a counterexample. It takes longer than the argument, and is called only if the argument has gaps and a verdict or text is read.
     """
 
@@ -104,7 +104,7 @@ class Certificate:
 
     @property
     def failures(self) -> tuple[Obligation, ...]:
-        """The obligations that do not hold or were not shown, refuted ones first."""
+        """The obligations that are refuted or not proved, refuted ones first."""
         failed = [o for o in self.obligations if o.verdict is not Verdict.PROVED]
         return tuple(sorted(failed, key=lambda o: o.verdict is not Verdict.REFUTED))
 

@@ -13,8 +13,8 @@ class Failure:
     """An interleaving that fails.
 
     Attributes:
-        choices: those of the run, for ``simulate(..., choices=...)``.
-        error: the error that it raises; ``None`` if it ends with outputs other than those of the first interleaving.
+        choices: the choices of the run, for ``simulate(..., choices=...)``.
+        error: the error that it raises; ``None`` if it ends, with outputs different from those of the first interleaving.
         output: the first output that differs.
     """
 
@@ -31,7 +31,7 @@ class Exploration:
         kernel: its name.
         states: states visited. Reduced: states on the interleavings that were run, none twice on one prefix.
         interleavings: runs to the end (or, not reduced, to a known state).
-        complete: no interleaving is left; false if the search stopped at its limit.
+        complete: all interleavings were covered; false if the search stopped at its limit.
         failure: the first interleaving that fails, ``None`` if all end with the same outputs.
         in_step: threads that start together.
     """
@@ -50,7 +50,7 @@ class Exploration:
 
     @property
     def replay(self) -> str:
-        """The call that repeats the failure; empty without one."""
+        """The call that repeats the failure; empty without a failure."""
         if self.failure is None:
             return ""
         step = "" if self.in_step == WARP else f", in_step={self.in_step}"

@@ -9,7 +9,7 @@ from taskfuse.errors import SimulationError
 
 
 class SpanKind(Enum):
-    """What happens during a span: a statement is executed, threads wait, or an engine has an operation."""
+    """The kind of a span: a statement is executed, threads wait, or an engine executes an operation."""
 
     STATEMENT = "statement"
     WAIT = "wait"
@@ -18,11 +18,11 @@ class SpanKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row: threads of a block that go together, or an engine.
+    """A row: threads of a block that advance together, or an engine.
 
     Attributes:
         block: linear block id.
-        name: the innermost task or group whose code they run, or what the engine does.
+        name: the innermost task or group whose code they run, or the engine's work.
         threads: their ids, as text; empty for an engine.
     """
 
@@ -38,7 +38,7 @@ class Span:
     Attributes:
         lane: number of the lane.
         name: the statement.
-        slot: slot of the mbarrier that the lane waited for last, -1 before it has.
+        slot: slot of the mbarrier that the lane last waited for, -1 before the first wait.
     """
 
     lane: int
@@ -61,7 +61,7 @@ class PhaseCompletion:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The arrival that completed a phase, and a wait that passed for it: lane and step of each."""
+    """The arrival that completed a phase, and a wait that this phase released: lane and step of each."""
 
     name: str
     source: tuple[int, int]

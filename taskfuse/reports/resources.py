@@ -41,9 +41,9 @@ class Resources(NamedTuple):
 
     Attributes:
         registers: 32-bit registers of a thread.
-        static_shared: bytes of Shared memory of a block that its text declares; what a launch adds is not in it.
-        stack: bytes of local memory of a thread, spilled registers among them.
-        spill_stores: bytes of registers that a thread's code stores to local memory for want of registers.
+        static_shared: bytes of Shared memory of a block that its text declares, without those added by a launch.
+        stack: bytes of local memory of a thread, spilled registers included.
+        spill_stores: bytes of spilled registers that a thread's code stores to local memory.
         spill_loads: bytes that it loads back.
         barriers: hardware barriers of a block (``bar.sync 0`` to the highest in use), at most 16.
     """
@@ -58,15 +58,15 @@ class Resources(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What a kernel takes on one architecture.
+    """The resources of a kernel on one architecture.
 
     Attributes:
         arch: the architecture.
-        compiled: what the compiler says: registers, spills, barriers.
+        compiled: the compiler's report: registers, spills, barriers.
         threads: threads of a block, an expression over the extents.
         shared_bytes: Shared memory of a block in bytes, static and dynamic.
-        blocks_per_multiprocessor: how many blocks fit a multiprocessor at a time; ``None`` where that depends on extents that are not given, or
-            the limits of ``arch`` are not known.
+        blocks_per_multiprocessor: resident blocks of a multiprocessor; ``None`` if it depends on extents that are not given, or if
+            the limits of ``arch`` are unknown.
     """
 
     arch: str

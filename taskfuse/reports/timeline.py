@@ -20,7 +20,7 @@ _WAITS = "."
 
 @dataclass(frozen=True, slots=True)
 class Timeline(Recording):
-    """A recorded run, to be read as text, as a picture, or in a viewer of traces."""
+    """A recorded run: readable as text, as a picture, or in a trace viewer."""
 
     def save(self, path: str | Path) -> None:
         """Write the trace event file (JSON) that Perfetto (ui.perfetto.dev) and chrome://tracing open; one step is one microsecond."""

@@ -1,8 +1,8 @@
 """Calls that the kernels for all extents are not proved for: the fusion is scheduled again for their extents.
 
-An extent of 0 is a case of its own: a remainder or a number of blocks has no divisor there, so a kernel for all extents that is proved must do without
-them. In the fusion with the number 0 in its place they are gone, since nothing is computed there. So a fusion whose extents may be 0 has kernels for
-extents of at least 1, and others for those that are 0 in a call, as constants.
+An extent of 0 is a case of its own: a remainder or a number of blocks would divide by 0, so no kernel with them is proved for all extents. With the constant 0
+in place of the extent they vanish, since nothing is computed. So a fusion whose extents may be 0 has kernels for extents of at least 1, and separate
+kernels, made on demand, in which the extents that are 0 in a call are constants.
 
 A kernel may also be *open*: proved for the extents of each call, one by one (:mod:`taskfuse.runtime.proof`). Where that fails, all extents become constants.
 """
@@ -29,16 +29,16 @@ from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.target import Target
 
 MOST: Final = 64
-"""The most sets of constants whose kernels are remembered; the oldest are made again."""
+"""The most sets of constants whose kernels are cached; the oldest are compiled again."""
 
 
 class Admitted(ResultAdapter):
-    """An automatically scheduled fusion with kernels for the extents of a call, where its first ones are not for them.
+    """An automatically scheduled fusion that compiles kernels for extents at which its first kernels are not proved.
 
     Args:
         fusion: unscheduled; kept, and not changed.
         make: makes executables.
-        first: what calls run whose extents it assumes and is proved for.
+        first: runs calls with extents that it assumes and is proved for.
         target: the GPU that schedules are chosen for.
     """
 
@@ -61,9 +61,9 @@ class Admitted(ResultAdapter):
         """See :meth:`Executable.at`.
 
         Raises:
-            ProofError: no kernels for these extents are proved.
+            ProofError: no kernels are proved for these extents.
         """
-        reason = "its kernels are for extents of at least 1"
+        reason = "its kernels require extents of at least 1"
         if self._first.holds(sizes):
             try:
                 self.inner.check_open(sizes)
@@ -131,7 +131,7 @@ def admitted(
 
 
 def _constant(fusion: Fusion, sizes: Mapping[str, int]) -> Facts:
-    """The facts about extents of a call: those that are 0 are constants, or all, if none are. A number that is an argument is none that its kernel has."""
+    """The facts about extents of a call: extents of 0 become constants; if there are none, all extents do. An integer argument of 0 is no such extent."""
     dims = fusion.dims
     empty = [d.name for d in dims.values() if sizes[d.name] == 0 and d.min != d.max and d.name not in fusion.integers]
 

@@ -31,7 +31,7 @@ def has_views(array: object) -> bool:
 
 
 def has_dtype(array: Any, dtype: DType) -> bool:
-    """True if the elements of an array of NumPy, torch or CuPy are of a dtype."""
+    """True if the elements of an array of NumPy, torch or CuPy have a dtype."""
     return str(array.dtype) == f"torch.{dtype}" if _is_torch(array) else array.dtype == dtype.numpy
 
 
@@ -45,7 +45,7 @@ def permuted(array: Any, order: Sequence[int]) -> Any:
 
 
 def part(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -> Any:
-    """A view by strides in elements, from an element on. Raises :class:`Unfit` for an array of another framework."""
+    """A view by strides in elements, beginning at an element. Raises :class:`Unfit` for an array of another framework."""
     if _is_torch(array):
         return array.as_strided(tuple(shape), tuple(strides), array.storage_offset() + start)
     if isinstance(array, np.ndarray) or _is_cupy(array):
@@ -62,7 +62,7 @@ def part(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -
 def empty(like: Any, shape: Sequence[int], dtype: DType, strides: Sequence[int] | None, stream: Any = None) -> Any:
     """A new array of undefined content, of the framework and on the device of another one, for use in ``stream``; row-major unless strides are given.
 
-    Raises :class:`Unfit` if the framework lacks the dtype, or strides.
+    Raises :class:`Unfit` if the framework lacks the dtype, or the strides.
     """
     if is_on_host(like):
         return np.empty(shape, dtype.numpy) if strides is None else part(np.empty(_reach(shape, strides), dtype.numpy), shape, strides, 0)

@@ -1,4 +1,4 @@
-"""Executables of automatic schedules: their kernels are made, proved and counted, or come from the cache of decisions."""
+"""Executables of automatic schedules: their kernels are compiled, proved and counted, or come from the cache of decisions."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def auto_scheduled(
     budget: float = SECONDS,
     known: Segmentation | None = None,
 ) -> Executable:
-    """The executable of an automatic schedule of ``fusion``, every kernel of which was made and is proved: the one that is remembered, if there is one.
+    """The executable of an automatic schedule of ``fusion``, all of whose kernels are proved: the cached one, if there is one.
 
     Args:
-        known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
+        known: a schedule to try first, if given; it is taken if its kernels are proved.
         make: makes the kernels.
 
     Raises:
@@ -116,11 +116,11 @@ class _MachineCode:
 
     @property
     def refuses(self) -> bool:
-        """Whether a kernel was refused."""
+        """Whether the compiler or the GPU rejects a kernel."""
         return any(self._reasons.values())
 
     def suits(self, runs: Iterable[Executable]) -> bool:
-        """Whether kernels are all taken; several are compiled side by side."""
+        """Whether all kernels are accepted; several are compiled in parallel."""
         new = [run for run in dict.fromkeys(runs) if run not in self._reasons and isinstance(run, CompiledKernel) and run.is_for_gpu]
         if len(new) > 1:
             from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
@@ -133,7 +133,7 @@ class _MachineCode:
         return True
 
     def refusal(self, run: Executable) -> str | None:
-        """Why a kernel is refused, or an equal one was."""
+        """The reason why a kernel, or an equal one before, is rejected."""
         known = next((reason for other, reason in self._reasons.items() if reason and other.kernels == run.kernels), None)
         if known is None and not self.suits([run]):
             known = self._reasons[run]
@@ -141,24 +141,24 @@ class _MachineCode:
 
 
 def assumed(part: Fusion, sizes: Mapping[str, int] | None, target: Target) -> dict[str, int]:
-    """The extents of a part of a fusion for which its kernel is counted, and proved if it is not for all."""
+    """The extents of a part of a fusion for which its kernel is counted, and proved if it is not proved for all."""
     extent = Sizes(part, {name: size for name, size in (sizes or {}).items() if name in part.dims}, target)
     found = {name: extent(sym(name)) for name in part.dims}
     return {name: d.near(found[name], found) for name, d in part.dims.items()}
 
 
 def check_open(run: Executable, part: Fusion, extents: Mapping[str, int]) -> None:
-    """Check a kernel whose proof is open for all extents at some of them, if it may have these.
+    """Check a kernel whose proof is open for all extents at some of them, if it allows these.
 
     Raises:
-        ProofError: it is not proved for them either: it may be so for all, and then it never runs.
+        ProofError: it is not proved for them either, so it might never run.
     """
     if all(d.admits(extents[name], extents) for name, d in part.dims.items()):
         run.check_open(extents)
 
 
 def as_scheduled(fusion: Fusion, make: Maker) -> Executable:
-    """The executable of a fusion as it is scheduled: the one that is remembered, if there is one."""
+    """The executable of a scheduled fusion: the cached one, if there is one."""
     memory = DecisionCache(fusion, make, "as scheduled")
     run = memory.recall()
     if run is None:

@@ -40,12 +40,12 @@ class Link(NamedTuple):
 
 
 class Chain(Executable):
-    """Executables that run one after another, as one. What goes between them is allocated by the framework of the arguments, in its stream; what they
-    take of these through views has strides of its own. Where the only arrays of a call are those of ``out=``, the first of them decides.
+    """Executables that run one after another, as one. Intermediate arrays are allocated by the framework of the arguments, in its stream; views of them that a
+    link reads have their own strides. If the only arrays of a call are those of ``out=``, the first of them determines the framework.
 
     Args:
-        fusion: what they compute together.
-        links: what each computes, with the names of ``fusion``, and it; kept as an attribute.
+        fusion: the computation of all links.
+        links: the executables, with the names of ``fusion``; kept as an attribute.
         schedule: the automatic schedule, if there is one.
     """
 
@@ -69,7 +69,7 @@ class Chain(Executable):
 
     @property
     def fusion(self) -> Fusion:
-        """What they compute together; not to be changed."""
+        """The computation of all links; not to be changed."""
         return self._fusion
 
     @property
@@ -219,7 +219,7 @@ def link(part: Fusion, run: Executable) -> Link:
 
 
 def copies_of(name: str, outputs: Sequence[TensorView], backend: Backend) -> Executable:
-    """Copies of arrays of the ranks and dtypes of some outputs, with their names."""
+    """Copies of arrays with the ranks and dtypes of outputs, with their names."""
     longest, names = max((tv.name for tv in outputs), key=len), dict[str, str]()
     with Fusion(name) as unnamed:
         for k, tv in enumerate(outputs):

@@ -53,11 +53,11 @@ def compile(
     there is a GPU, automatic schedules are compiled at once.
 
     A fusion without any scheduling call is copied and scheduled automatically (docs/automatic.md): by one scheduler, or as several kernels that
-    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls as code to edit. A schedule that cannot be lowered,
+    run one after another. The result's ``schedule`` has the choice, the reasons, and the calls as editable code. A schedule that cannot be lowered,
     or whose kernel is not proved or does not fit the GPU, is replaced by the next best.
 
     The kernel is proved for all extents (docs/proof.md). If that proof has a gap, and no counterexample is found, the
-    kernel is proved for the extents of each call. An automatic schedule is made again for extents of 0, and for those that this proof fails for.
+    kernel is proved for the extents of each call. An automatic schedule is made again for extents of 0, and for extents at which this proof fails.
 
     Args:
         fusion: the fusion, a segmented one, or a kernel; it is not changed.
@@ -67,10 +67,10 @@ def compile(
         numerics: ``"eager"``: every function of 16-bit floats rounds its result, as in a framework that runs them one after another; ``"wide"``: values
             between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Ignored for kernels and segmented fusions.
         float32_products: ``"ieee"``: products of float32 matrices round as float32 does; others: as sums of three, six or nine products of bfloat16 on tensor
-            cores, with the errors that :func:`taskfuse.split_products` says. Ignored for kernels and segmented fusions.
+            cores, with the errors given at :func:`taskfuse.split_products`. Ignored for kernels and segmented fusions.
         sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
-            all calls that they are proved for.
+            all calls for which they are proved.
         budget: seconds for the search for an automatic schedule of several kernels, computed from its work, so that the result is the same on every machine;
             at its end the best segments so far are used. A clock stops it after 5 times as long.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
@@ -79,7 +79,7 @@ def compile(
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait, and raise :class:`HangError` at a timeout; a call then waits for its kernel.
         unsafe: skip the proof; errors about registers of the kernel become warnings.
-        cache: read and write decisions on disk (docs/cuda.md, "The cache"); not for debug builds or unsafe ones.
+        cache: read and write decisions on disk (docs/cuda.md, "The cache"); ignored for debug and unsafe builds.
         options: options of lowering.
 
     Raises:
@@ -135,7 +135,7 @@ class _Storing:
     target: Target
 
     def takes_as_it_is(self, fusion: Fusion) -> bool:
-        """Whether it has the schedule that it is to have."""
+        """Whether it keeps the schedule that it has."""
         return self.schedule is None or fusion.has_schedule
 
     def __call__(self, fusion: Fusion) -> Executable:

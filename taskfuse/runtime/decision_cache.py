@@ -1,11 +1,11 @@
-"""Decisions of ``tf.compile`` on disk: which kernels compute a fusion.
+"""Decisions of ``tf.compile`` on disk: the kernels that compute a fusion.
 
-A decision follows from the text of the fusion, the settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
-the folder of compiled kernels. The entry is JSON: the text of every kernel, its interface (:mod:`taskfuse.cuda.kernel_interface`), its verdict, the arrays
-that it takes and makes, and the explanation of the schedule. A process that finds the entry neither lowers, searches nor proves, and parses the body of a
+A decision is a function of the text of the fusion, the settings, the target and the files of taskfuse. Their SHA-256 is the key of an entry in
+the folder of compiled kernels. The entry is JSON: the text of every kernel, its interface (:mod:`taskfuse.cuda.kernel_interface`), its verdict, its argument
+and result arrays, and the explanation of the schedule. A process that finds the entry neither lowers, searches nor proves, and parses the body of a
 kernel only on demand. A verdict is valid only for its kernel text and for the checker's files.
 
-An entry that cannot be read or understood, or was written by another version, is ignored.
+An entry that cannot be parsed, or was written by another version, is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FORM: Final = 1  # of what _packed makes
 
 @dataclass(frozen=True, slots=True)
 class CachedSchedule:
-    """An automatic schedule of another process: its description."""
+    """The description of another process's automatic schedule."""
 
     scheduler: str
     us: float
@@ -56,7 +56,7 @@ class CachedSchedule:
 
 
 class Outline(NamedTuple):
-    """The properties by which schedules are compared before kernels are made: microseconds, and the scheduling calls."""
+    """The properties by which schedules are compared before lowering: microseconds, and the scheduling calls."""
 
     us: float
     code: str
@@ -66,7 +66,7 @@ class DecisionCache:
     """The cached decisions of one fusion.
 
     Args:
-        fusion: as the user gave it.
+        fusion: the user's fusion.
         make: makes its kernels.
         asked: the other inputs of the decision.
     """
@@ -88,12 +88,12 @@ class DecisionCache:
             return None
 
     def keep(self, run: Executable) -> None:
-        """Keep what :meth:`recall` gives to the next process, as far as it is made of kernels that are proved."""
+        """Write an executable for :meth:`recall` in later processes, if all its kernels are proved."""
         if self._key is not None and (content := self._packed(run)) is not None:
             self._write(content)
 
     def outline(self) -> Outline | None:
-        """What was kept by :meth:`keep_outline`."""
+        """The outline written by :meth:`keep_outline`."""
         match self._content():
             case {"us": int() | float() as us, "code": str(code)}:
                 return Outline(float(us), code)
@@ -101,7 +101,7 @@ class DecisionCache:
                 return None
 
     def keep_outline(self, schedule: Schedule) -> None:
-        """Keep what a search without kernels has found: that costs most of a specialization."""
+        """Write the result of a search without lowering, the most expensive part of a specialization."""
         if self._key is not None:
             self._write({"us": schedule.us, "code": schedule.code})
 

@@ -58,7 +58,7 @@ class Executable(ABC):
 
     @property
     def is_deterministic(self) -> bool:
-        """True if the results depend on the arguments alone: no kernel adds floats in the order of time."""
+        """True if the results depend only on the arguments: no kernel adds floats in an order that depends on timing."""
         return all(kernel.is_deterministic for kernel in self.kernels)
 
     @property
@@ -84,7 +84,7 @@ class Executable(ABC):
 
     @abstractmethod
     def check_open(self, extents: Mapping[str, int]) -> None:
-        """Raises :class:`ProofError` if the proof of a kernel is open for all extents, and for these, too."""
+        """Raise :class:`ProofError` if the proof of a kernel is open for all extents and fails for these."""
 
     @property
     @abstractmethod
@@ -92,7 +92,7 @@ class Executable(ABC):
         """The names of the arguments of a call, in their order: the inputs, then the run-time scalars, then the run-time integers."""
 
     def check_count(self, given: int) -> None:
-        """Raises :class:`InputError` unless a call gives as many arguments as there are."""
+        """Raise :class:`InputError` unless a call passes the right number of arguments."""
         names = self.arguments
         if given != len(names):
             help = f"the arguments are: {', '.join(names) or 'none'}"
@@ -151,11 +151,11 @@ class ResultAdapter(Executable):
     """An executable that makes its results from those of another one, whose kernels it runs.
 
     Args:
-        fusion: what it computes.
-        run: the other one.
+        fusion: its computation.
+        run: the inner executable.
 
     Attributes:
-        inner: the other one.
+        inner: the inner executable.
     """
 
     __slots__ = ("_fusion", "inner")
@@ -210,7 +210,7 @@ class Specialization:
 
     Attributes:
         facts: the facts that it assumes about each dimension.
-        sizes: extents for which its schedule was chosen; it runs with all that the facts allow.
+        sizes: extents for which its schedule was chosen; it runs with all extents that the facts allow.
         run: the executable, with the ``schedule`` for these facts.
     """
 

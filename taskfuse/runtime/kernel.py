@@ -79,7 +79,7 @@ class CompiledKernel(Executable):
 
     @property
     def interface(self) -> KernelInterface:
-        """What a launch needs to know of the kernel."""
+        """The part of the kernel that a launch needs."""
         if self._interface is None:
             from taskfuse.cuda.kernel_interface import interface_of  # only who launches or proves pays for its import
 
@@ -88,7 +88,7 @@ class CompiledKernel(Executable):
 
     @property
     def standing(self) -> Standing | None:
-        """The state of its proof; ``None``: not asked for yet."""
+        """The state of its proof; ``None``: not yet determined."""
         return None if self._proof is None else self._proof.standing
 
     @property
@@ -135,16 +135,16 @@ class CompiledKernel(Executable):
         return launcher(args, out, stream)
 
     def of(self, kernel: Kernel) -> CompiledKernel:
-        """An executable of another kernel, otherwise like this one."""
+        """An executable of another kernel with the same settings."""
         return CompiledKernel(kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
 
     @property
     def is_for_gpu(self) -> bool:
-        """Whether calls may run on a GPU, as far as that is known before there are arrays."""
+        """Whether calls may run on a GPU, as far as known before there are arrays."""
         return self.backend == "cuda" or (self.backend == "auto" and found() is not None)
 
     def check_code(self, target: Target) -> None:
-        """What the compiler or a GPU refuses is known at once.
+        """Raise the errors of the compiler or the GPU at once.
 
         Raises:
             LaunchError, CudaCompileError, UnsupportedError: see :func:`taskfuse.cuda.fit.check_code`.
@@ -244,7 +244,7 @@ class CompiledKernel(Executable):
         )
 
     def dumped(self, source: Source, binary: Binary, arch: str) -> None:
-        """Dump the stages of machine code that was made, as far as ``TASKFUSE_DUMP`` asks for them."""
+        """Dump the stages of machine code that ``TASKFUSE_DUMP`` names."""
         from taskfuse.cuda.disassembly import sass
         from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
         from taskfuse.cuda.source import emit
@@ -264,10 +264,10 @@ class CompiledKernel(Executable):
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """:func:`one_kernel` with the settings of one ``tf.compile``; see there.
+    """The settings of one ``tf.compile``, for :func:`one_kernel`.
 
     Attributes:
-        into: outputs that may be written into the array of an input, and that input: a kernel that is all there is does so if it is proved to be right then.
+        into: outputs that may be written into the array of an input, with that input: an executable of a single kernel does so if this is proved right.
     """
 
     backend: Backend = "auto"
@@ -293,7 +293,7 @@ class Maker:
         )
 
     def in_place(self, run: Executable) -> Executable:
-        """The executable of one kernel, writing outputs into the arrays of inputs where that is proved to be right: each for itself."""
+        """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right."""
         for output, source in self.into:
             if isinstance(run, CompiledKernel):
                 kernel = run.kernel
@@ -302,13 +302,13 @@ class Maker:
         return run
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
-        """The executable of a kernel that another process has made and proved."""
+        """The executable of a kernel that another process has lowered and proved."""
         backend = read_options().backend if self.backend == "auto" else self.backend
         return CompiledKernel(interface, backend, self.arch, self.fast_math, schedule=schedule, standing=standing)
 
     @property
     def remembers(self) -> bool:
-        """Whether what it makes may come from disk: debug builds say where statements come from, and of what is unsafe nothing is known."""
+        """Whether its executables may come from disk: debug builds contain locations, and unsafe ones have no proof."""
         return self.cache and not (self.debug or self.unsafe)
 
     @property
@@ -318,7 +318,7 @@ class Maker:
 
 
 def check_backend(backend: str) -> None:
-    """Raises :class:`UnsupportedError` if there is no such backend."""
+    """Raise :class:`UnsupportedError` if the backend does not exist."""
     if backend not in BACKENDS:
         help = f"use one of {', '.join(BACKENDS)}"
         raise UnsupportedError(what=f"backend '{backend}'", reason="there is no such backend", help=help, location=caller())

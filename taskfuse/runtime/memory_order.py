@@ -1,4 +1,4 @@
-"""A fusion without strides and in-place results: the one that is scheduled or lowered, with axes in the order in which the arrays lie in memory."""
+"""A fusion without strides and in-place results: the form that is scheduled or lowered, with axes in memory order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A fusion without wishes for its results, and what it makes of arguments and results.
+    """A fusion without requirements for its results, and how to convert arguments and results.
 
     Attributes:
-        orders: of inputs and outputs whose axes it has in another order, by name: which axes they are.
-        into: outputs that are written into the whole array of an input, and that input.
+        orders: inputs and outputs whose axes are permuted, by name, with the permutation.
+        into: outputs that are written into the whole array of an input, with that input.
     """
 
     fusion: Fusion
@@ -29,12 +29,12 @@ class Plain:
 
 
 def is_plain(fusion: Fusion) -> bool:
-    """True if a call returns every output once, row-major, in an array of its own, and inputs may lie as they like."""
+    """True if a call returns every output once, row-major, in its own array, and inputs may have any layout."""
     return not fusion.strides and all(r.is_plain for r in fusion.results) and len(fusion.results) == len(fusion.outputs)
 
 
 def in_memory_order(fusion: Fusion) -> Plain:
-    """The fusion for automatic schedules: axes of inputs and outputs in the order in which they lie in memory."""
+    """The fusion for automatic schedules, with the axes of inputs and outputs in memory order."""
     facts, orders = fusion.facts(), dict[str, Order]()
     wanted = {tv.name: (tv.shape, strides) for tv, strides in fusion.strides.items()}
     wanted |= {r.tensor.name: (r.tensor.shape, r.strides) for r in fusion.results if r.strides is not None}
@@ -68,7 +68,7 @@ def in_memory_order(fusion: Fusion) -> Plain:
 
 
 def in_given_order(fusion: Fusion) -> Plain:
-    """The fusion for a schedule that it has: outputs that are written into inputs stay so."""
+    """The fusion for its own schedule; outputs that are written into inputs are kept."""
     new, tensors = copy_fusion(fusion)
     into = {r.tensor.name: r.into.name for r in fusion.results if r.into is not None and r.into.is_input}
     new.strides.clear()

@@ -1,7 +1,7 @@
 """Progress of work that takes more than two seconds: one line on stderr.
 
-On a terminal the line is written anew in its place, at most ten times a second, and erased at the end, whatever the end is. ``TASKFUSE_PROGRESS=1`` prints
-it elsewhere, too, as a line of its own every two seconds; ``TASKFUSE_PROGRESS=0`` prints nothing.
+On a terminal the line is redrawn in place, at most ten times a second, and erased at the end, also after an exception. ``TASKFUSE_PROGRESS=1`` prints
+progress to other streams, one line every two seconds; ``TASKFUSE_PROGRESS=0`` prints nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from taskfuse.options import Progress as Choice
 from taskfuse.options import read_options
 
 FIRST: Final = 2.0
-"""Seconds of work before the first line, and between lines that stay."""
+"""Seconds before the first line, and between permanent lines."""
 AGAIN: Final = 0.1
-"""Seconds between two states of a line that is written anew."""
+"""Seconds between two states of a redrawn line."""
 _ERASE: Final = "\r\x1b[K"
 _COLUMNS: Final = 79
 
@@ -29,8 +29,8 @@ class Progress:
     Args:
         what: the work, as in ``"tf.compile of 'mlp'"``.
         choice: of ``TASKFUSE_PROGRESS``; ``None``: that of the environment.
-        stream: where to; ``None``: stderr as it is now.
-        clock: seconds.
+        stream: the output; ``None``: the current stderr.
+        clock: returns seconds.
     """
 
     __slots__ = ("_clock", "_every", "_is_in_place", "_is_shown", "_next", "_start", "_stream", "_what")

@@ -1,7 +1,7 @@
-"""Deciding which kernels may run: those that are proved, for all extents or for those of a launch.
+"""Decides which kernels may run: those that are proved, for all extents or for those of a launch.
 
-Proofs are remembered, in this process and in the folder of compiled kernels for the next one, by the kernel's text and the state of
-the checker. Only the fact that a kernel is proved is kept; its certificate is made again when it is read.
+Proofs are cached, in this process and in the folder of compiled kernels, by the kernel's text and the checker's files. Only the
+verdict is cached; the certificate is computed again when it is read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Standing(Enum):
 class Proof:
     """The proof of a kernel. Safe for calls from several threads.
 
-    A kernel of symbolic extents whose argument has gaps, and against which no counterexample is found, is *open*: it is proved, or refused, for
-    the extents of each launch. That takes a while for extents that are new. If only values are open, nothing else is proved again.
+    A kernel of symbolic extents whose argument has gaps, and without a counterexample, is *open*: it is proved, or rejected, for
+    the extents of each launch, which takes a while for new extents. If only the value layer is open, only that layer is repeated.
 
     Args:
         interface: the kernel's.
-        standing: what another process found out, if the caller has that in a form bound to the kernel's text and to the checker (:func:`identity`).
-        searches: whether a counterexample is looked for where the argument has gaps. It takes longer than the argument; of a schedule of constant extents
+        standing: another process's verdict, if the caller has it bound to the kernel's text and to the checker (:func:`identity`).
+        searches: whether gaps start a search for a counterexample, which takes longer than the argument; of a schedule of constant extents
             that is one of many, only its verdict is computed.
 
     Raises:
@@ -96,13 +96,13 @@ class Proof:
         return self._certificate
 
     def admit(self, symbols: Mapping[str, int]) -> None:
-        """Do nothing if the kernel is proved for a launch.
+        """Return if the kernel is proved for a launch.
 
         Args:
             symbols: values of its extents, among others.
 
         Raises:
-            ProofError: it is not, and neither is it for these extents alone.
+            ProofError: it is proved neither for all extents nor for these.
         """
         if not self.is_open:
             return
@@ -125,7 +125,7 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
 
 
 def identity(text: str, settings: Options) -> str:
-    """What a proof is of: the text of a kernel with its witness, and the files of the checker as they are. One that was changed has proved nothing yet."""
+    """The identity of a proof: the text of a kernel with its witness, and the current files of the checker, so that a changed checker starts without proofs."""
     return hashlib.sha256("\0".join(("proof", VERSION, sources(settings).checker, text)).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Results that are views: strided arrays on the memory of an argument or of what kernels store, as in NumPy and torch. No kernel copies them."""
+"""Results that are views: strided arrays on the memory of an argument or of a stored tensor, as in NumPy and torch. No kernel copies them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from taskfuse.cuda.arrays import Unfit, is_on_host
 from taskfuse.cuda.layout import row_major
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import bind_shapes
-from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Read, View
+from taskfuse.ir.axes import iteration_point, iteration_symbol
+from taskfuse.ir.expr import Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove
-from taskfuse.ir.storage import Strided, resolve, strided
+from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove, substitute
+from taskfuse.ir.storage import Strided, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
 from taskfuse.runtime.executable import Executable, ResultAdapter
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 MOST: Final = 256
-"""Forms of arguments that are remembered."""
+"""The most signatures of arguments that are cached."""
 
 _Step = tuple[bool, int, tuple[tuple[int, ...], tuple[int, ...], int] | None]
-"""Whether a result is in an argument, which one or which of what the kernels make, and its extents, strides and first element there."""
+"""A result's source: argument or stored tensor, its position, and the extents, strides and first element there."""
 
 
 class ResultSource(NamedTuple):
-    """Where a result is.
+    """The source of a result.
 
     Attributes:
-        is_argument: whether in an argument, or in what the kernels make.
-        position: which one.
-        view: what is read there at a point, and the view; ``None``: all of it.
+        is_argument: whether it is an argument, or a stored tensor.
+        position: its position.
+        view: the element read at a point, and the view; ``None``: all of it.
     """
 
     is_argument: bool
@@ -53,11 +53,11 @@ class ResultSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bases:
-    """A fusion without the results that are views, and where these are.
+    """A fusion without the results that are views, and their sources.
 
     Attributes:
-        fusion: it stores what they are views of, unless that is an input.
-        sources: of each result of the fusion that was asked for.
+        fusion: it stores the tensors behind the views, except inputs.
+        sources: of each result of the original fusion.
     """
 
     fusion: Fusion
@@ -65,10 +65,10 @@ class Bases:
 
 
 def bases(fusion: Fusion) -> Bases | None:
-    """What a fusion stores if results that are views are not copied; ``None`` if no result is such a view.
+    """The fusion that stores the tensors behind views instead of copying them; ``None`` if no result is such a view.
 
-    A view of an input is one if no result is written into that input. A view of anything else is one if that is a result, too, or has at most as many elements
-    as all views of it together: then to store it costs no more.
+    A view of an input is one if no result is written into that input. A view of another tensor is one if that tensor is a result, too, or has at most as many
+    elements as all views of it together, so that storing it costs no more. Elementwise tensors between two permutations are stored in the order of their sources.
     """
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
@@ -79,7 +79,7 @@ def bases(fusion: Fusion) -> Bases | None:
         outputs = list(whole.outputs)
         whole.outputs[:] = [o for o in outputs if o is not tv]
         place = strided(whole, tv, repeats=True)
-        if place is None or not _may_share(whole, place.tensor):
+        if place is None or not _may_share(whole, place.tensor) or _lies_as_its_sources(whole, tv, place.tensor):
             whole.outputs[:] = outputs
         else:
             found[tv] = place
@@ -117,18 +117,46 @@ def _may_share(fusion: Fusion, base: TensorView) -> bool:
     return all(tv is not base and getattr(strided(fusion, tv), "tensor", None) is not base for tv in changed)
 
 
+def _lies_as_its_sources(fusion: Fusion, tv: TensorView, base: TensorView) -> bool:
+    """Whether a view has elements in the order of what its elementwise base is computed of, which that reads in another one: channels last again, after math
+    on channels first."""
+    if not isinstance(fusion.definition(base), Pointwise) or among(base, fusion.outputs):
+        return False
+    seen = resolve(fusion, Read(tv, iteration_point(tv.ndim)))
+    at = {str(iteration_symbol(k)): e for k, e in enumerate(seen.index)}
+    own = iteration_point(base.ndim)
+    sources = [r for r in _sources(fusion, base) if len(r.index) == base.ndim and all(e.free for e in r.index)]
+    return any(r.index != own for r in sources) and all(tuple(substitute(e, at) for e in r.index) == iteration_point(tv.ndim) for r in sources)
+
+
+def _sources(fusion: Fusion, tv: TensorView) -> list[Read]:
+    """What elementwise math before a tensor reads at its points: other tensors, and those read in another order."""
+    found: list[Read] = []
+    seen, stack = {tv}, [tv]
+    while stack:
+        definition = fusion.definition(stack.pop())
+        assert definition is not None
+        for read in storage_reads(fusion, definition):
+            if read.index != iteration_point(tv.ndim) or not isinstance(fusion.definition(read.tensor), Pointwise):
+                found.append(read)
+            elif read.tensor not in seen:
+                seen.add(read.tensor)
+                stack.append(read.tensor)
+    return found
+
+
 def _size(tv: TensorView) -> Expr:
     return reduce(mul, tv.shape, ONE)
 
 
 class Viewed(ResultAdapter):
-    """An executable some of whose results are views of arguments, or of what its kernels store.
+    """An executable some of whose results are views of arguments, or of stored tensors.
 
-    Arguments that do not allow a view, of frameworks without strides or with strides that a reshape cannot keep, and results that are given as ``out=`` take
-    kernels that store all: those of an executable that is made for the first such call.
+    A call whose arguments do not allow a view (a framework without strides, or strides that a reshape cannot keep), or with ``out=``, uses
+    kernels that store all results: those of an executable that the first such call compiles.
 
     Args:
-        fusion: what it computes.
+        fusion: its computation.
         run: stores the bases.
         sources: of the results.
         storing: makes an executable of a fusion that stores all results.

@@ -1,6 +1,7 @@
-"""Results as a fusion declares them: arrays with strides, in place of inputs, inputs themselves, one array twice.
+"""Results as a fusion declares them: arrays with strides, arrays in place of inputs, inputs themselves, and repeated arrays.
 
-Kernels store each output once, into an array. This module finds these arrays, and makes the results of a call from them. An automatic schedule does not see
+Kernels store each output once, into an array. This module determines these arrays, and makes the results of a call from them. An automatic schedule does not
+see
 strides: it is made for arrays whose axes are in memory order (:mod:`taskfuse.runtime.memory_order`), and a call passes views in that order.
 """
 
@@ -34,9 +35,9 @@ class Arranged(ResultAdapter):
     """An executable whose results have the strides and arrays that a fusion declares.
 
     Args:
-        fusion: what it computes, and how its results are wanted.
+        fusion: its computation, with the declared results.
         run: computes the outputs.
-        orders: of arguments and outputs of ``run`` whose axes stand in another order: which axes they are.
+        orders: arguments and outputs of ``run`` whose axes are permuted, with the permutation.
     """
 
     __slots__ = ("_copies", "_inputs", "_orders", "_places", "_read", "_results", "_shapes")
@@ -113,7 +114,7 @@ class Arranged(ResultAdapter):
         except Unfit as unfit:
             raise InputError(index=index, fusion=self._fusion.name, reason=unfit.reason, help=unfit.help) from None
         if 0 not in array.shape and any(n > 1 and a != b for n, a, b in zip(array.shape, found, wanted, strict=True)):
-            reason = f"'{tv.name}' has the strides {list(found)}, in elements, and is declared with {list(wanted)}"
+            reason = f"'{tv.name}' has the strides {list(found)}, in elements, but is declared with {list(wanted)}"
             raise InputError(index=index, fusion=self._fusion.name, reason=reason, help="pass an array that lies so, or leave out strides= in define_tensor")
 
     def _given(self, out: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,7 +213,7 @@ class Nothing(Executable):
         return False
 
     def check_open(self, extents: Mapping[str, int]) -> None:
-        """Nothing is to be proved."""
+        """Does nothing: no proof is open."""
 
     @property
     def name(self) -> str:

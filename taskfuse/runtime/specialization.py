@@ -41,9 +41,9 @@ MOST: Final = 32
 SHAPES: Final = 4096
 """The most shapes whose executables are cached."""
 SMALL: Final = 1 / 64
-"""The share of the time of a launch: calls that move their bytes faster than that gain nothing."""
+"""Share of a launch's time: calls that move their bytes in less gain nothing."""
 GAIN: Final = 0.9
-"""The most time of a kernel for one length of reduced rows, relative to one for many lengths, by the cost models."""
+"""The greatest time of a kernel for one length of reduced rows, relative to one for many lengths, by the cost models, at which it is used."""
 
 
 class Specialized(Executable):
@@ -218,7 +218,7 @@ class Specialized(Executable):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The facts for which no kernels of their own could be made, and why: calls for which they hold run the kernels for all extents."""
+        """The facts for which specialization failed, and why: calls with these facts run the kernels for all extents."""
         with self._lock:
             return tuple(self._faults)
 

@@ -1,4 +1,4 @@
-"""Views passed as arrays: of other shape and strides, on the memory of an array of the caller or of a kernel."""
+"""Views passed as arrays: another shape and other strides on the memory of an array of the caller or of a kernel."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class StridedView:
-    """A view of a fusion, made of the array of the tensor behind it: without a copy of a row-major array of NumPy, torch or CuPy, else by a kernel.
+    """A view of a fusion, made from the array of the tensor behind it: without a copy for a row-major array of NumPy, torch or CuPy, otherwise by a kernel.
 
     Attributes:
         base: name of the tensor behind it.
-        names: of what is read by the kernel that copies it, if there is one.
+        names: arguments of the kernel that copies it, if there is one.
 
     Args:
         name: of the view.
@@ -83,12 +83,12 @@ class StridedView:
 
 
 class Placed(NamedTuple):
-    """Where a view of an array lies.
+    """The layout of a view in an array.
 
     Attributes:
         strides: in elements.
-        start: the place of its first element, in elements.
-        outside: its least and greatest indices into the array, if some are beyond it.
+        start: offset of its first element, in elements.
+        outside: its least and greatest indices into the array, if some are out of bounds.
     """
 
     strides: tuple[int, ...]
@@ -97,10 +97,10 @@ class Placed(NamedTuple):
 
 
 def placed(read: Read, place: Strided, array: Any, sizes: Mapping[str, int]) -> Placed | None:
-    """Where a view of an array lies; ``None`` if the strides of the array do not allow the view.
+    """The layout of a view in an array; ``None`` if the strides of the array do not allow the view.
 
     Args:
-        read: what the view reads at a point, of the tensor that the array holds.
+        read: the element of the array's tensor that the view reads at a point.
         place: the view of a row-major array.
         sizes: values of the dimensions.
 
@@ -134,7 +134,7 @@ def placed(read: Read, place: Strided, array: Any, sizes: Mapping[str, int]) -> 
 
 
 def number(e: Expr, sizes: Mapping[str, int]) -> int:
-    """An expression of dimensions, evaluated."""
+    """The value of an expression of dimensions."""
     return int(evaluate(e, {name: sizes[name] for name in e.free}))
 
 

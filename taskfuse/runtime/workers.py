@@ -1,6 +1,6 @@
-"""Processes that compile fusions side by side.
+"""Worker processes that compile fusions in parallel.
 
-They are started as ``python -m taskfuse.runtime.workers``, so that they run nothing of the caller's program, and import none of its frameworks.
+They start as ``python -m taskfuse.runtime.workers``, so they neither run the caller's program nor import its frameworks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from taskfuse.ir.parser import parse_fusion
 from taskfuse.runtime.compile import compile
 
 FEWEST = 3
-"""Fusions below which processes take longer to start than they save."""
+"""The least number of fusions for which starting processes pays."""
 
 
 def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], processes: int) -> list[Any]:
-    """The executable of each fusion, or its error, made by several processes; ``None`` for those that the caller has to compile itself.
+    """The executable of each fusion, or its error, made by several processes; ``None`` for those that the caller must compile itself.
 
-    Each process takes the next fusion when it is done with one, the largest first.
+    Each process takes the next fusion when it has finished one, the largest first.
 
     Args:
         arguments: of :func:`taskfuse.compile`.
-        processes: how many; 0: as many as there are cores, at most 16.
+        processes: their number; 0: the number of cores, at most 16.
     """
     count = min(processes or min(os.cpu_count() or 1, 16), len(fusions))
     found: list[Any] = [None] * len(fusions)

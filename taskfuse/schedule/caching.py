@@ -50,7 +50,7 @@ def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> Ten
     """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, also those that read it through views."""
     tv, fusion = call.tv, call.tv.fusion
     if reader is None:
-        raise call.error(f"operand {operand} of which reader?", "name the reader, too")
+        raise call.error(f"operand {operand} is given without its reader", "give reader= as well")
     call.readers([reader], [use.output for use in storage_uses(fusion, tv)])
     definition = fusion.definition(reader)
     assert definition is not None
@@ -179,7 +179,7 @@ def _follow_a_reader(copy: TensorView) -> None:
 def duplicate(tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
     """See :meth:`TensorView.duplicate`. The new tensor has the definition of ``tv`` and no schedule yet. It joins the task of ``tv``.
 
-    What is cheap to compute, or to read, need not be kept from its first reader to its last, nor travel from one role to another.
+    A tensor that is cheap to compute or to read need not be kept from its first reader to its last, nor passed from one role to another.
 
     Raises:
         ScheduleError: ``tv`` is an input, an assembly of parts, has been split by ``rfactor``, or is inlined; a reader does not read it; or no reader is left.

@@ -1,4 +1,4 @@
-"""A scheduling call in progress: what its errors name, and the checks that several calls share."""
+"""A scheduling call in progress: the names in its errors, and the checks that calls share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Call:
         """The tensor's definition: a reduction whose terms may be taken in any order.
 
         Raises:
-            ScheduleError: it is none, or a sum that :func:`taskfuse.cascade` made and that is rescaled along an axis.
+            ScheduleError: it is not a reduction, or it is a sum that :func:`taskfuse.cascade` rescales along an axis.
         """
         definition = self.tv.fusion.definition(self.tv)
         if not isinstance(definition, Reduction):
@@ -60,7 +60,7 @@ class Call:
         return found % n
 
     def several(self, given: object, what: str) -> tuple[Any, ...]:
-        """``given`` as several things; an integer is one."""
+        """``given`` as a list; an integer is a list of one."""
         if isinstance(given, SupportsIndex):
             return (given,)
         if isinstance(given, str) or not isinstance(given, Iterable):
@@ -72,13 +72,13 @@ class Call:
         return [self.position(a, self.tv.schedule.loop) for a in self.several(axes, "axes")]
 
     def operand(self, given: object, number: int) -> int:
-        """``given`` as the number of one of so many operands."""
+        """``given`` as the number of an operand."""
         if isinstance(given, bool) or not isinstance(given, SupportsIndex) or not 0 <= given.__index__() < number:
             raise self.error(f"it has no operand {given!r}", f"it has {number}")
         return given.__index__()
 
     def readers(self, given: object, known: Sequence[TensorView]) -> tuple[TensorView, ...]:
-        """``given``, at least one, each once, all of ``known``: what reads the tensor."""
+        """``given``, at least one, without duplicates, all among ``known``, the readers of the tensor."""
         shown = f"its readers are {', '.join(tv.name for tv in dict.fromkeys(known)) or 'none'}"
         found: dict[TensorView, None] = {}
         for reader in self.several(given, "tensors"):

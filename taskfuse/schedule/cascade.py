@@ -1,9 +1,9 @@
-"""cascade: reductions along one axis, of which later ones read earlier ones, as one walk over the axis.
+"""cascade: reductions along one axis, where later ones read earlier ones, as one walk over the axis.
 
-Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is split into chunks. After each, r is a running maximum, y the sum of terms that were taken
-with it; when it grows from r to r', what has been summed is multiplied by the repair ``h(r, r')``, for which ``g(x, r) * h(r, r') = g(x, r')``
+Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. The axis is split into chunks. After each, r is a running maximum, y the sum of terms relative to
+it; when it grows from r to r', the partial sum is multiplied by the repair ``h(r, r')``, for which ``g(x, r) * h(r, r') = g(x, r')``
 (:mod:`taskfuse.schedule.repairs`). So y is a fold, and every tensor is read once (Milakov and Gimelshein, arXiv:1805.02867, for the normalizer of softmax;
-Dao et al., arXiv:2205.14135, for its product with V). A later reduction that reads y as a factor, ``sum of u(x_j) * k(y)``, waits with it: it is
+Dao et al., arXiv:2205.14135, for its product with V). A later reduction that reads y as a factor, ``sum of u(x_j) * k(y)``, defers the factor: it is
 ``k(y) * sum of u(x_j)``.
 """
 
@@ -51,31 +51,31 @@ from taskfuse.schedule.masked_ends import masked_end, masked_start
 def cascade(
     reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None, along: object = None
 ) -> tuple[TensorView, ...]:
-    """Make one walk of several reductions along one axis; the results stay those tensors, each computed after the last chunk.
+    """Compute reductions along one axis in one walk; the results stay those tensors, each complete after the last chunk.
 
     Rounding moves: a sum is multiplied when the running maximum grows. Where a maximum is -inf, a sum may be 0 or finite, where the math has NaN or infinity.
 
-    With ``parts`` the axis is walked in that many parts, each with running values of its own, which may be those of threads, warps or blocks. Step s of part
-    p takes chunk ``s * parts + p``. After the walks, parts are joined by reductions of their own: a maximum is that of the parts', and each part's sum is
+    With ``parts`` the axis is walked in that many parts with separate running values, for threads, warps or blocks. Step s of part
+    p takes chunk ``s * parts + p``. After the walks, further reductions join the parts: the maximum of their maxima, and the sum of their sums, each
     multiplied by the repair from its own maximum to that of all.
 
     Args:
         reductions: in an order in which each reads earlier ones only. Each reduces one axis, of the same extent, and has no schedule. Sums may read maxima
             or minima, elementwise, and sums as factors.
         chunk: elements of the axis between two repairs.
-        parts: how many parts there are; several numbers are levels, the last of which is joined first: ``(blocks, threads)``.
-        adjacent: elements of a chunk that lie side by side, of which it has one piece from each ``parts * adjacent`` elements; a divisor of ``chunk``;
-            by default all of them.
-        rows: leave out the chunks that masks exclude for all of so many neighboring elements, such as those behind the diagonal of causal
-            attention: the walk of each such block ends where the last of its elements does. Where terms of all reductions start later instead, as the queries
-            of a key do, chunks are walked backwards, the last one first. All that masks leave is taken to be finite; where the math multiplies 0 by an
-            infinity, it has NaN. Without an effect if no end, and no start, is known; not with ``parts``.
-        along: the dimension of the first result of which a block has ``rows`` neighboring elements; of others it has one each, as where each sequence of a
-            batch has its own length. By default an end may depend on one dimension, which is that.
+        parts: the number of parts; a tuple gives levels, the last of which is joined first: ``(blocks, threads)``.
+        adjacent: contiguous elements of a chunk, which has one such run from each ``parts * adjacent`` elements; a divisor of ``chunk``;
+            by default the whole chunk.
+        rows: skip the chunks that masks exclude for a whole block of this many neighboring elements, such as chunks past the diagonal of causal
+            attention: the walk of a block ends with the last of its elements. If the terms of all reductions start later instead, as the queries
+            of a key do, chunks are walked backwards, the last one first. Unmasked values are assumed to be finite; the math has NaN where it multiplies 0 by an
+            infinity. No effect if neither an end nor a start is known; not with ``parts``.
+        along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
+            of a batch has its own length. By default the one dimension on which the end depends.
 
     Returns:
-        The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, which is that of
-        the reduced axis that each result has now.
+        The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, the remaining
+        reduced axis of each result.
 
     Raises:
         ScheduleError: no walk is known: the message names the reduction and why.

@@ -1,8 +1,8 @@
-"""What walks over chunks, and chunks side by side, have in common: the tensors of a cascade by chunks, and what joins sums that were taken with several maxima.
+"""The common part of walks over chunks and of chunks side by side: the tensors of a cascade by chunks, and the join of sums relative to different maxima.
 
-The axis of the reductions becomes two or more: those of chunks, of which there may be several, and that of the elements of a chunk. What is computed for
-each element is computed by chunks, padded past the end with what reductions leave as it is. Terms are taken with the maximum of a chunk, or a running one,
-and with 0 as long as that is of nothing but -inf.
+The axis of the reductions becomes two or more: one or more axes of chunks, and the axis of the elements of a chunk. Elementwise tensors are computed
+by chunks, padded past the end with neutral elements. Terms are relative to the maximum of a chunk, or a running one,
+or to 0 as long as that is -inf.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class CascadeChunks:
 
     Args:
         plans: of the reductions.
-        steps: how many chunks there are, of each part.
+        steps: the number of chunks of each part.
         length: elements of a chunk.
         parts: sets of chunks beside one another, by levels.
         is_whole: chunks divide the axis.
 
     Attributes:
         made: the new tensors, producers first.
-        base: by a maximum, what terms of a chunk are taken with.
+        base: by a maximum, the number that terms of a chunk are relative to.
     """
 
     def __init__(self, plans: CascadePlans, steps: Expr, length: Expr, parts: tuple[int, ...], *, is_whole: bool) -> None:

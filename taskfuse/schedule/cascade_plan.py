@@ -1,7 +1,7 @@
-"""The plan of a cascade: which reductions of one axis can share a walk, and what joins each to those that it reads.
+"""The plan of a cascade: which reductions of one axis can share a walk, and how each depends on those that it reads.
 
 A reduction may read a running maximum or minimum through functions whose repair is known (:mod:`taskfuse.schedule.repairs`), and an earlier sum as a factor,
-which waits for its value.
+which is deferred.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CascadePlan:
     """How one reduction joins the walk.
 
     Attributes:
-        top: the maximum or minimum that its terms are taken with.
+        top: the maximum or minimum that its terms are relative to.
         repair: of its terms, for the change of ``top``.
-        factors: sums that are factors of its terms, and how.
+        factors: sums that are factors of its terms, with the function of each.
     """
 
     tv: TensorView
@@ -110,7 +110,7 @@ class CascadePlans:
         if wrong is not None:
             raise call.error(f"{wrong.name} starts with {self.exprs[wrong].init.value}, which is not neutral")
         if len(tops) > 1:
-            raise call.error(f"{tv.name} reads two of them that have no value yet while it is summed, {tops[0].name} and {tops[1].name}")
+            raise call.error(f"{tv.name} reads two reductions that are incomplete while it is summed, {tops[0].name} and {tops[1].name}")
         other = next((r for r in used if not among(r, tops) and self.exprs[r].combine.name != "add"), None)
         if other is not None:
             raise call.error(f"{tv.name} reads {other.name}, which is neither a maximum, a minimum nor a sum")

@@ -1,9 +1,9 @@
-"""chunk_cascade: a cascade of reductions as one of each chunk, side by side, and one of the chunks' results.
+"""chunk_cascade: a cascade of reductions as cascades of chunks, in parallel, and a cascade of their results.
 
-Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. Of each chunk c of the axis ``r_c = max of x_j`` and ``y_c = sum of g(x_j, r_c)`` are a cascade of their
-own, for all chunks at once. Then ``r = max of r_c`` and ``y = sum of y_c * h(r_c, r)``, with the repair h of :mod:`taskfuse.schedule.repairs`. So two kernels
-can compute the two: few rows of many elements fill a GPU (Dao et al., "Flash-Decoding for long-context inference", 2023). The parts of ``tf.cascade`` are the
-same within one kernel; here it is said before anything is scheduled, as ``chunk_reduction`` says it of one reduction.
+Let ``r = max of x_j`` and ``y = sum of g(x_j, r)``. For each chunk c of the axis ``r_c = max of x_j`` and ``y_c = sum of g(x_j, r_c)`` are a separate cascade,
+for all chunks at once. Then ``r = max of r_c`` and ``y = sum of y_c * h(r_c, r)``, with the repair h of :mod:`taskfuse.schedule.repairs`. So two kernels
+can compute the two, and few rows of many elements fill a GPU (Dao et al., "Flash-Decoding for long-context inference", 2023). The parts of ``tf.cascade`` are
+the same within one kernel; this call comes before all scheduling, like ``chunk_reduction`` for one reduction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans,
 
 
 def chunk_cascade(reductions: object, n: object, multiple: object = 1) -> tuple[TensorView, ...]:
-    """Make cascades of ``n`` chunks of several reductions along one axis, and a cascade of their results; the results stay those tensors.
+    """Replace reductions along one axis by cascades of ``n`` chunks and a cascade of their results; the results stay those tensors.
 
     Chunk c has the elements from ``c * length`` on, where length is ``ceildiv(N, n)``, or the next multiple; the last chunks may have fewer, or none. A chunk
     of no elements, or of nothing but -inf where its maximum is read, adds nothing.
@@ -29,8 +29,8 @@ def chunk_cascade(reductions: object, n: object, multiple: object = 1) -> tuple[
 
     Args:
         reductions: as :func:`taskfuse.cascade` takes them.
-        n: how many chunks there are.
-        multiple: of which the elements of a chunk are a multiple, such as those of a step of the walk over a chunk.
+        n: the number of chunks.
+        multiple: divides the length of a chunk, such as the length of a step of the walk over a chunk.
 
     Returns:
         The results of the chunks, of each reduction in their order, with the chunks as first axis: ``[n, ...]``, of the reduction's dtype.

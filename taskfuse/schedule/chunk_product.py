@@ -1,6 +1,6 @@
 """chunk_product: the sums of a matrix product, divided among blocks that share tiles of the result.
 
-``y[m, n] = sum of a[m, k] * b[k, n]`` becomes ``parts[b, e, i, j]``, the terms that item e of block b takes of element (i, j) of its tile, and
+``y[m, n] = sum of a[m, k] * b[k, n]`` becomes ``parts[b, e, i, j]``, the terms of element (i, j) of its tile that item e of block b takes, and
 ``y[m, n]``, the sum of the parts of its tile in the order of k. Where an item begins and ends is a function of b and e (:mod:`taskfuse.ir.shares`): its
 factors are zeros past its end, so the loop over k ends there.
 """

@@ -1,7 +1,7 @@
 """chunk_reduction: one reduction as reductions of chunks, whose results are a tensor, and a reduction of that tensor.
 
 ``y[m, n] = sum of a[m, k] * b[k, n]`` becomes ``parts[s, m, n] = sum of a[m, C*s + k] * b[C*s + k, n]`` and ``y[m, n] = sum of parts[s, m, n]``.
-``rfactor`` says the same of one kernel's loops; here it is said before anything is scheduled, so that two kernels can compute the two.
+``rfactor`` does the same to the loops of one kernel; this call comes before all scheduling, so that two kernels can compute the two.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Renaming:
         values: of tensors and scalars: the name in the copy.
         symbols: of symbolic extents: the extent in the copy.
         nodes: of tasks and groups: the name in the copy.
-        rings: of rings that several tensors have together: the name in the copy.
+        rings: of rings that tensors share: the name in the copy.
         inputs: of inputs and scalars: the one of the other fusion that replaces it.
     """
 

@@ -1,14 +1,16 @@
-"""drop_axes: a reduction whose terms do not depend on some of its axes, computed without these, and read at all places along them.
+"""drop_axes: a tensor computed without the axes that its elements do not depend on, and broadcast along them.
 
-``y[b, m] = sum over k of x[0, k] * w[k, m]`` becomes ``new[m] = sum over k of x[0, k] * w[k, m]`` and ``y[b, m] = new[m]``: what a model expands before a
-product is multiplied once, not for each copy.
+``y[b, m] = sum over k of x[0, k] * w[k, m]`` becomes ``new[m] = sum over k of x[0, k] * w[k, m]`` and ``y[b, m] = new[m]``: a factor that a model expands
+before a product is multiplied once, not for each copy. An elementwise tensor that ``recompute`` makes at the points of a product has axes of both factors.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, View, at_point
+from taskfuse.ir.expr import FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, View, at_point
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.storage import resolve
@@ -24,16 +26,18 @@ def drop_axes(tv: TensorView) -> TensorView:
     """See :meth:`TensorView.drop_axes`.
 
     Raises:
-        ScheduleError: ``tv`` is not a reduction, its terms depend on all of its axes, or it has a schedule.
+        ScheduleError: ``tv`` is neither a reduction nor elementwise, depends on all of its axes, or has a schedule.
         TaskError: a law of tasks and groups is broken.
     """
     call = Call("drop_axes", tv)
-    fusion, definition = tv.fusion, call.reduction()
+    fusion, definition = tv.fusion, tv.definition
+    if not isinstance(definition, Reduction | Pointwise | FirstValid):
+        raise call.error(f"{tv.name} is neither a reduction nor elementwise", "call it on one")
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call drop_axes before split, merge, reorder and rfactor")
     dropped = free_axes(fusion, definition)
-    if not dropped or definition.rescaled is not None or definition.ends:
-        raise call.error("its terms depend on all of its axes", "leave it as it is")
+    if not dropped or (isinstance(definition, Reduction) and (definition.rescaled is not None or definition.ends)):
+        raise call.error("its elements depend on all of its axes", "leave it as it is")
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"drop axes before inlining, or {producer.name}.inline_at(0)")
@@ -43,7 +47,7 @@ def drop_axes(tv: TensorView) -> TensorView:
     operands = tuple(at_point(_own(fusion, definition, o), place) for o in definition.operands)
     new = fusion.new_tensor([axis(tv.root[k].extent, tv.root[k].kind) for k in kept], tv.dtype, location=caller(), origin=tv)
     join_task(new, tv)
-    fusion.define(Reduction(new, definition.combine, definition.body, operands, definition.init, definition.location))
+    fusion.define(replace(definition, output=new, operands=operands))
     left = [k for k, a in enumerate(tv.root) if not a.is_reduction]
     at = tuple(iteration_symbol(q) for q, k in enumerate(left) if k not in dropped)
     tv.root = tuple(tv.root[k] for k in left)
@@ -55,10 +59,11 @@ def drop_axes(tv: TensorView) -> TensorView:
 
 
 def free_axes(fusion: Fusion, expr: MathExpr) -> tuple[int, ...]:
-    """The axes of a reduction, of more than one element and not reduced, that its terms do not depend on."""
-    if not isinstance(expr, Reduction):
+    """The axes of a reduction or an elementwise tensor, of more than one element and not reduced, that its elements do not depend on."""
+    if not isinstance(expr, Reduction | Pointwise | FirstValid):
         return ()
-    names = {n for o in expr.operands for e in _expressions(fusion, expr, o) for n in e.free}.union(*(end.free for _, end in expr.ends))
+    ends = expr.ends if isinstance(expr, Reduction) else ()
+    names = {n for o in expr.operands for e in _expressions(fusion, expr, o) for n in e.free}.union(*(end.free for _, end in ends))
     return tuple(k for k, a in enumerate(expr.output.root) if not a.is_reduction and a.extent is not ONE and str(iteration_symbol(k)) not in names)
 
 

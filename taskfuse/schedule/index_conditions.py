@@ -1,7 +1,7 @@
-"""Conditions on places: booleans that are computed of indices alone, as index expressions.
+"""Conditions on indices: booleans computed from indices alone, as index expressions.
 
-``where(j <= i, s, -inf)`` computes a boolean for each element. The same choice by a condition of its indices is made by kernels without data: it is known
-for whole tiles, and where it ends.
+``where(j <= i, s, -inf)`` computes a boolean for each element. As a condition on indices the choice needs no data: it is known
+for whole tiles, and so is its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOGIC: Mapping[str, Callable[..., Expr]] = MappingProxyType(
 
 
 def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:
-    """The condition of its index that a boolean operand is; ``None`` if it depends on elements, or on integers that wrap."""
+    """A boolean operand as a condition on its index; ``None`` if it depends on elements, or on integers that wrap."""
     if not isinstance(operand, Read) or operand.valid is not TRUE:
         return None
     expr = fusion.definition(operand.tensor)
@@ -41,7 +41,7 @@ def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:
 
 
 def as_choice(fusion: Fusion, expr: Pointwise) -> Pointwise | FirstValid:
-    """``where`` by a condition on places as a choice between its operands; what else there is, as it is."""
+    """``where`` by a condition on indices as a choice between its operands; any other expression unchanged."""
     if expr.op.name != "where":
         return expr
     boolean, yes, no = expr.operands

@@ -37,8 +37,8 @@ def padded(elements: int) -> AllocationLayout:
 
 
 def by_threads() -> AllocationLayout:
-    """Elements of neighboring threads side by side: the tile's axes in their order, then those on TIDz, TIDy and TIDx, then the innermost, if no thread
-    index is bound to it. A warp that accesses vectors along the innermost axis then finds them in different banks, or in as few passes as they take."""
+    """Contiguous elements of neighboring threads: the tile's axes in their order, then those on TIDz, TIDy and TIDx, then the innermost, if no thread
+    index is bound to it. A warp that accesses vectors along the innermost axis then has no bank conflicts."""
 
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
         builder = allocation(tensor)
@@ -95,7 +95,7 @@ def fragment(halves_first: bool = False, atom: Atom | None = None) -> Allocation
     Args:
         halves_first: the two halves of 8 rows lie one after the other, each with all of its columns: as ``mma.sync`` takes two tiles of its
             second factor, which has 8 rows.
-        atom: one that quad pairs execute, or of 8 rows: as it holds its result, of which the last two axes are one tile.
+        atom: an atom of quad pairs, or of 8 rows: the layout of its result, whose last two axes are one tile.
     """
     if atom is not None and atom.shape is not None and (atom.units > 1 or atom.shape.m < FRAGMENT_ROWS):
         return _as_held(atom.shape.accumulator(atom.shape.widths[0]))

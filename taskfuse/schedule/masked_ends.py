@@ -1,7 +1,7 @@
-"""Where a mask ends the terms of a reduction: from where on along an axis they are what its combine leaves as it is.
+"""Where a mask ends the terms of a reduction: the index along an axis from which they are neutral.
 
-Behind its end a mask puts a constant in the place of an element, ``s[i, j] if j <= i, otherwise -inf``, and functions of constants are constants. Of other
-numbers nothing is known but that they are finite: -inf less a number is -inf, 0 times a number is 0, and so is 0 by a number.
+Past its end a mask replaces an element by a constant, ``s[i, j] if j <= i, otherwise -inf``, and functions of constants are constants. Other
+numbers are only known to be finite: -inf minus a number is -inf, 0 times a number is 0, and so is 0 divided by a number.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from taskfuse.ops.build import refusal
 from taskfuse.schedule.index_conditions import condition_of
 
 ABSORBING = {"add": (math.inf, -math.inf), "sub": (math.inf, -math.inf), "mul": (0.0,)}
-"""Operands that decide the result, whatever finite number the other one is."""
+"""Operands that determine the result for any finite other operand."""
 ADDED = {name: values for name, values in ABSORBING.items() if name != "mul"}
-"""Of those, the ones in sums and differences: they decide whatever other number that is not NaN or the opposite infinity."""
+"""Those in sums and differences: they determine the result unless the other operand is NaN or the opposite infinity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What an operand is from some index on.
+    """The value of an operand from some index on.
 
     Attributes:
         value: a constant; ``None``: some number.
-        end: the index, over the other symbols; ``None``: it is so everywhere.
+        end: the index, over the other symbols; ``None``: everywhere.
     """
 
     value: float | None = None
@@ -40,12 +40,12 @@ class Behind:
 
 
 def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
-    """From where on along an axis the terms of a reduction are neutral, if all that its masks leave is finite; ``None``: no end is known."""
+    """The index along an axis from which the terms of a reduction are neutral, if unmasked values are finite; ``None``: unknown."""
     return _end(fusion, expr, expr.terms, axis)
 
 
 def masked_start(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
-    """Up to where along an axis the terms of a reduction are neutral, as :func:`masked_end`: there they end if the axis is walked backwards."""
+    """The index along an axis up to which the terms of a reduction are neutral, as :func:`masked_end`: their end if the axis is walked backwards."""
     extent = expr.output.root[axis].extent
     backwards: dict[str, Expr] = {f"i{axis}": extent - 1 - sym(f"i{axis}")}
     end = _end(fusion, expr, tuple(at_point(o, backwards) for o in expr.terms), axis)
@@ -60,7 +60,7 @@ def _end(fusion: Fusion, expr: Reduction, terms: Sequence[Operand], axis: int) -
 
 
 def constant_end(fusion: Fusion, operand: Operand, axis: str, value: float) -> Expr | None:
-    """From where on along the axis of an index symbol an operand is a constant; ``None``: it is not, or no end is known.
+    """The index from which an operand is a constant along the axis of an index symbol; ``None``: unknown.
 
     Numbers that are the same along the axis are taken not to be the infinity, or NaN, that is added to them with the other sign. No others are.
     """

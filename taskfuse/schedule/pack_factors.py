@@ -2,7 +2,7 @@
 high-performance matrix multiplication", 2008).
 
 ``y[m, n] = sum of a[k, m] * b[k, n]`` over 1023 terms becomes, with the copies ``c[m, k] = a[k, m]`` and ``d[n, k] = b[k, n]``, zeros past the last term,
-``y[m, n] = sum of c[m, k] * d[n, k]`` over 1024: products of zeros add nothing. It is said before anything is scheduled, so that other kernels can make the
+``y[m, n] = sum of c[m, k] * d[n, k]`` over 1024: products of zeros add nothing. The call comes before all scheduling, so that other kernels can make the
 copies.
 """
 
@@ -31,8 +31,8 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     """See :meth:`TensorView.pack_factors`.
 
     Raises:
-        ScheduleError: ``tv`` is not a sum of products of tensors over that axis or has a schedule; ``multiple`` is no positive integer; or an operand that is
-            not packed has no elements past the end of the axis.
+        ScheduleError: ``tv`` is not a sum of products of tensors over that axis or has a schedule; ``multiple`` is not a positive integer; or an operand that
+            is not packed lacks the elements past the end of the axis.
         TaskError: a law of tasks and groups is broken.
     """
     call = Call("pack_factors", tv)

@@ -168,7 +168,7 @@ def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None, oper
     atom = None if atom is None else _atom(call, atom)
     if operand is not None:
         if atom is None:
-            raise call.error(f"the factor {operand!r} of which atom?", "name the atom, too")
+            raise call.error(f"the factor {operand!r} is given without its atom", "give atom= as well")
         _as_held(call, _held_operand(call, atom, operand), tuple(positions))
         return
     if atom is not None and atom.shape is not None and (atom.units > 1 or atom.shape.m < FRAGMENT_ROWS):

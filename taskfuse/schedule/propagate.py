@@ -29,7 +29,7 @@ def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = 
 
 
 def propagate_with(known: Keys, tv: TensorView, targets: Sequence[TensorView], upto: int | None = None) -> None:
-    """:func:`propagate` where the keys of the fusion are known; they then hold the new axes, too."""
+    """:func:`propagate` where the keys of the fusion are known; they then include the new axes."""
     call = Call("propagate", tv)
     n = len(tv.schedule.loop)
     if upto is not None and not 0 <= upto <= n:

@@ -6,7 +6,7 @@ the element of ``x`` at ``e``. So elementwise ancestors are computed once more, 
 results of reductions and scans are read in place. If the tensor itself is a reduction, it is computed again for each of the reader's points; so is a
 scan, if these are its own points.
 
-A gather is an index map, too, with values in it: the element of ``exp(x)`` at ``v`` is ``exp`` of the element of ``x`` at ``v`` if there is one,
+A gather is also an index map, with values in it: the element of ``exp(x)`` at ``v`` is ``exp`` of the element of ``x`` at ``v`` if there is one,
 and 0 otherwise. So of a table that is computed elementwise only the gathered elements are computed, and inputs are gathered instead.
 """
 
@@ -34,8 +34,8 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     """See :meth:`TensorView.recompute`.
 
     Raises:
-        ScheduleError: if a reader does not read ``tv``, gathers elements of it and is not computed elementwise, is an assembly of parts, shares loops already,
-            or has not the extents of the first.
+        ScheduleError: if a reader does not read ``tv``, gathers its elements without being elementwise, is an assembly of parts, shares loops already,
+            or differs in extents from the first.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("recompute", tv)

@@ -1,9 +1,9 @@
-"""How a value changes when a reduction that it reads changes, found on the elementwise graph between them.
+"""The change of a value when a reduction that it reads changes, derived on the elementwise graph between them.
 
-A term ``g(x, r)`` has a **repair** if ``g(x, r') = g(x, r) * h(r, r')`` for some h that does not know x: then a sum of such terms, taken with r, becomes
-the sum taken with r' by one multiplication. It is found by the rules of each function: ``x - r`` changes by the addition of ``r - r'``, ``exp`` makes a
-factor of what is added, a product has the product of its operands' factors. What is a function of r alone changes by its own difference, or, where sums are
-factors, by its own quotient. No op is recognised by its place in a pattern.
+A term ``g(x, r)`` has a **repair** if ``g(x, r') = g(x, r) * h(r, r')`` for some h that does not depend on x: then one multiplication turns a sum of such terms
+relative to r into the sum relative to r'. Each function has a rule: ``x - r`` changes by the addition of ``r - r'``, ``exp`` turns an addend into a factor, a
+product has the product of its operands' factors. A function of r alone changes by its own difference, or, where sums are factors, by its own quotient. No op is
+recognised by its position in a pattern.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from taskfuse.ir.tensor import TensorView
 FINITE = frozenset(
     {"copy", "neg", "abs", "add", "sub", "minimum", "maximum", "where", "isfinite", "isinf", "isnan", "eq", "ne", "lt", "le", "gt", "ge", "sin", "cos"}
 )
-"""Functions that are finite, or bool, of finite operands: terms may be taken with such a function of any running maximum."""
+"""Functions with finite, or bool, results for finite operands: terms may be relative to such a function of any running maximum."""
 Emit = Callable[..., Operand]
 """Makes a tensor of an elementwise function's name and operands."""
 Change = Callable[[Operand, Operand, Emit], Operand]
@@ -37,11 +37,11 @@ Value = Callable[[Operand, Emit], Operand]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a value gains when the reduction changes, in both forms; each may be unknown.
+    """The change of a value with the reduction, in both forms; each may be unknown.
 
     Attributes:
-        added: what is added to it; the value does not change if ``is_free``.
-        factor: what it is multiplied by.
+        added: the addend; the value does not change if ``is_free``.
+        factor: the factor.
         is_free: the value does not depend on the reduction.
     """
 
@@ -68,7 +68,7 @@ class Repairs:
         self._known: dict[TensorView, Repair | None] = {}
 
     def of_operand(self, operand: Operand) -> Repair | None:
-        """The repair of an operand; ``None``: there is none that is known."""
+        """The repair of an operand; ``None``: unknown."""
         match operand:
             case Read():
                 return self.of(operand.tensor)
@@ -143,7 +143,7 @@ def _applied(name: str, parts: list[Value]) -> Value:
 
 
 def depends(fusion: Fusion, tv: TensorView, sources: Collection[TensorView], others: Collection[TensorView] = ()) -> bool:
-    """True if ``tv`` is one of some tensors, or computed from one, not by way of others."""
+    """True if ``tv`` is among some tensors, or computed from one of them, not through others."""
     stack, seen = [tv], set[TensorView]()
     while stack:
         t = stack.pop()

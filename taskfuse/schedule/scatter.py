@@ -2,7 +2,7 @@
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
 outputs, and stored at its place in them; the outputs are then assembled from their parts, which takes no code. Tiles of ragged rows
-(:mod:`taskfuse.ir.row_tiles`) are one part, whose rows that belong to other tiles have no place.
+(:mod:`taskfuse.ir.row_tiles`) are one part, whose rows that belong to other tiles are not stored.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.scatter`.
 
     Raises:
-        ScheduleError: ``tv`` is neither a concatenation of tensors nor ragged rows of tiles, something that is not elementwise reads it or what is computed
-            from it, or one of these tensors is scheduled already.
+        ScheduleError: ``tv`` is neither a concatenation of tensors nor ragged rows of tiles, a reader, or a reader of a tensor computed
+            from it, is not elementwise, or one of these tensors is scheduled already.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("scatter", tv)

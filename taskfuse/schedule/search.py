@@ -1,4 +1,4 @@
-"""search_by: how kernels find places in a table."""
+"""search_by: how kernels search a table."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ def search_by(tv: TensorView, how: object, divisor: object) -> TensorView:
         raise call.error(f"{divisor!r} rows of a tile", "give a positive integer")
     if how is not PlaceSearch.TABLE:
         if divisor != 1:
-            raise call.error(f"a divisor of {divisor}: searches by {how.value} have those of the math", "leave it out")
+            raise call.error(f"divisor={divisor}, which searches by {how.value} take from the math", "leave it out")
         fusion.tables[tv] = replace(known, search=how)
         return tv
     if known.lengths:
-        raise call.error(
-            f"{tv.name} has lengths, which kernels add up", "who knows the places of keys knows the offsets: declare a table of these, rising=True"
-        )
+        raise call.error(f"{tv.name} has lengths, which kernels add up", "declare a table of the offsets, with rising=True")
     size = tv.shape[0]
     if known.low is not ZERO or (isinstance(size, Const) and size.value < 3) or not prove(ge(size, 2), fusion.facts()):
-        raise call.error(f"{tv.name} is a table of {size} elements from {known.low} on", "search in one that has two groups or more, and begins with 0")
+        raise call.error(f"{tv.name} is a table of {size} elements from {known.low} on", "use a table of at least two groups that begins with 0")
     holds, count = held_places(sym(tv.name), size, known.low, known.high, divisor)
     if any(other.holds is holds for other in fusion.tables.values()):
         raise call.error(f"there is a table of its places in tiles of {divisor} rows", "call it once")

@@ -39,7 +39,7 @@ def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], view
             slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
 
     Raises:
-        FusionError: the fusion has a schedule, a tensor is in no segment or in several, the segments depend on each other in a cycle, or one of ``views``
+        FusionError: the fusion has a schedule, a tensor is in no segment or in more than one, the segments depend on each other in a cycle, or one of ``views``
             is not a view with strides.
     """
     owner: dict[TensorView, int] = {}

@@ -1,4 +1,4 @@
-"""split_fold: a fold as folds of parts of its axis, whose states are joined, where the composition of its steps is known.
+"""split_fold: a fold as folds of parts of its axis, whose states are joined, if the composition of its steps is known.
 
 A step ``s * d + x`` is affine in its state, and so is a sequence of steps: that of part p takes s to ``s * D_p + S_p``, with ``D_p`` the product of its decays
 and ``S_p`` its own fold from 0. So the last state is the sum over p of ``S_p`` times the product of all later ``D_q`` (Blelloch, "Prefix Sums and Their

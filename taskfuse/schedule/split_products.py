@@ -1,7 +1,7 @@
-"""Matrix products of float32 as sums of products of bfloat16: tensor cores then multiply what they cannot multiply whole.
+"""Matrix products of float32 as sums of products of bfloat16, which tensor cores multiply.
 
-A float32 has 24 significant bits, a bfloat16 8. ``a = a1 + a2 + a3`` exactly, where ``a1`` is ``a`` rounded to bfloat16, ``a2`` what is left of it, rounded,
-and ``a3`` the rest; so ``a * b`` is the sum of nine products of parts, each exact in float32. What is left out of nine is small: a part is at most 2**-8 of the
+A float32 has 24 significant bits, a bfloat16 8. ``a = a1 + a2 + a3`` exactly, where ``a1`` is ``a`` rounded to bfloat16, ``a2`` the remainder, rounded,
+and ``a3`` the rest; so ``a * b`` is the sum of nine products of parts, each exact in float32. The omitted products are small: a part is at most 2**-8 of the
 one before. (Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019.)
 
 The products of a sum are one sum along a longer axis: ``[a2, a1, a1]`` and ``[b1, b2, b1]``, one after another along k, have the product
@@ -33,20 +33,20 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index, through_view
 
 EXACT = "ieee"
-"""Products as they are."""
+"""Products of float32 without a split."""
 ALIGNED = 8
-"""Elements of 16 bytes: parts begin where a copy engine can."""
+"""Elements in 16 bytes: a part begins at a multiple, for the copy engine."""
 GREATEST = float(np.ldexp(2.0**8 - 1, 120))
-"""The greatest number of bfloat16: what is greater is rounded to infinity, and here to this number."""
+"""The greatest number of bfloat16; greater numbers, which would round to infinity, are clamped to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitProducts:
-    """A way to multiply.
+    """The products of one precision.
 
     Attributes:
-        pairs: which part of each factor is multiplied by which of the other, counted from 0, in the order in which they are added.
-        left_out: at most, of what the other pairs add, relative to the product of the magnitudes of two elements.
+        pairs: the parts of both factors that are multiplied, counted from 0, in the order of addition.
+        left_out: a bound of the omitted products, relative to the product of the magnitudes of two elements.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -58,7 +58,7 @@ class SplitProducts:
         return 1 + max(max(pair) for pair in self.pairs)
 
     def bound(self, k: int) -> float:
-        """The error of a sum of ``k`` products, relative to the sum of the magnitudes of their terms: what is left out, and a rounding of each addition by
+        """The error of a sum of ``k`` products, relative to the sum of the magnitudes of their terms: the omitted products, and a rounding of each addition by
         tensor cores, which lose up to 2**-22 of a sum, as they truncate."""
         return self.left_out + 2.0**-22 * len(self.pairs) * k
 
@@ -69,22 +69,22 @@ SPLITS: Mapping[str, SplitProducts] = {
     "bf16x6": SplitProducts(((1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)), 2.1 * 2.0**-24),
     "bf16x9": SplitProducts(((2, 2), (2, 1), (1, 2), (1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)), 0.0),
 }
-"""By the names that other libraries give them."""
+"""By name."""
 
 
 def split_products(fusion: Fusion, name: str) -> Fusion:
     """A copy whose matrix products of float32 are sums of products of bfloat16, added in float32.
 
     The error of an element is at most ``bound(k)`` of :data:`SPLITS` times the sum of the magnitudes of its terms, for factors whose parts are normal
-    numbers: of magnitudes from 2**-110 to the greatest float32. A factor that is infinite or not a number makes NaN. ``evaluate`` of the copy is the
+    numbers: of magnitudes from 2**-110 to the greatest float32. An infinite or NaN factor gives NaN. ``evaluate`` of the copy is the
     reference for what ``tf.compile(..., float32_products=name)`` computes.
 
     Args:
         name: ``"bf16x3"``: three products, about 16 bits; ``"bf16x6"``: six, about those of float32; ``"bf16x9"``: nine, which are exact but for the sums;
-            ``"ieee"``: as they are.
+            ``"ieee"``: unchanged.
 
     Raises:
-        UnsupportedError: there is no such way.
+        UnsupportedError: the name is unknown.
     """
     new, _ = copy_fusion(fusion)
     if name == EXACT:

@@ -33,7 +33,7 @@ def split_reduction(tv: TensorView, position: int, inner: object) -> None:
 
 
 def digits(fusion: Fusion, expr: Reduction) -> tuple[int, int] | None:
-    """A reduced axis whose digits are what the reduction reads at, and the length of the inner one; ``None`` if there is none."""
+    """A reduced axis whose digits index the operands, and the length of the inner one; ``None`` if there is none."""
     tv = expr.output
     reads = [resolve(fusion, operand) for operand in expr.operands if isinstance(operand, Read)]
     for k, a in enumerate(tv.root):

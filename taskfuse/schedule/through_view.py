@@ -26,7 +26,7 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
 
     Raises:
         ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; ``view``
-            has not the elements that the operand reads, at axes of ``tv``; or one of ``also`` reads another tensor, or at other points.
+            lacks elements that the operand reads, or is not read at axes of ``tv``; or one of ``also`` reads another tensor, or at other points.
     """
     call = Call("through_view", tv)
     fusion = tv.fusion
@@ -80,7 +80,7 @@ def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[MathExpr, Read]:
         raise call.error(f"operand {operand} reads no tensor")
     read = resolve(fusion, given)
     if read.valid is not TRUE:
-        raise call.error(f"operand {operand} has elements of {read.tensor.name} in some iterations only")
+        raise call.error(f"operand {operand} reads {read.tensor.name} only in some iterations")
     return expr, read
 
 

@@ -1,7 +1,7 @@
 """unroll_reduction: a reduction over axes of constant extent as elementwise functions of its terms, one after another.
 
-``y[m, n] = sum over k < 3 of f(a[m, k], b[n, k])`` becomes ``y[m, n] = (f(a[m, 0], b[n, 0]) + f(a[m, 1], b[n, 1])) + f(a[m, 2], b[n, 2])``. Nothing is
-reduced then, so that what reads ``y`` computes it in its own loops, as it does any elementwise function.
+``y[m, n] = sum over k < 3 of f(a[m, k], b[n, k])`` becomes ``y[m, n] = (f(a[m, 0], b[n, 0]) + f(a[m, 1], b[n, 1])) + f(a[m, 2], b[n, 2])``. It is
+then elementwise, and its readers can compute it in their own loops.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, inlined_producers
 
 MOST = 16
-"""Terms of a reduction that becomes so many functions."""
+"""The most terms of a reduction that is unrolled."""
 
 
 def unroll_reduction(tv: TensorView) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.unroll_reduction`.
 
     Raises:
-        ScheduleError: ``tv`` is no reduction, has a schedule, more than :data:`MOST` terms, or terms of another dtype than it is computed in.
+        ScheduleError: ``tv`` is not a reduction, has a schedule or more than :data:`MOST` terms, or its terms differ in dtype from its accumulator.
         TaskError: a law of tasks and groups is broken.
     """
     call = Call("unroll_reduction", tv)
@@ -43,7 +43,7 @@ def unroll_reduction(tv: TensorView) -> tuple[TensorView, ...]:
     if definition.ends:
         raise call.error("its terms end early", "call unroll_reduction before cascade")
     if tv.dtype.compute is not tv.dtype or any(operand_dtype(o) is not tv.dtype for o in definition.operands):
-        raise call.error(f"its terms are rounded to {tv.dtype.name} and it is not computed of such", "cast its operands first")
+        raise call.error(f"its terms are rounded to {tv.dtype.name}, which its operands or its arithmetic are not", "cast its operands first")
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"unroll it before inlining, or {producer.name}.inline_at(0)")

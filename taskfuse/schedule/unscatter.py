@@ -1,9 +1,9 @@
-"""unscatter: a tensor that is assembled from parts becomes code in gather form: the loops of the result select the part that has an element.
+"""unscatter: a tensor that is assembled from parts gets code in gather form: the loops of the result select the part of each element.
 
-The inverse of :mod:`taskfuse.schedule.scatter`. It is needed where another tensor is assembled from the same parts, or where the loops of the parts do
+The inverse of :mod:`taskfuse.schedule.scatter`. It is needed if another tensor is assembled from the same parts, or if the loops of the parts do
 not suit a reader of the whole.
 
-Where a part is an update, the loops of the result find the points that go to an element: a reduction over all of them (:mod:`taskfuse.ops.points`), which is
+If a part is an update, the loops of the result find the points that go to an element: a reduction over all of them (:mod:`taskfuse.ops.points`), which is
 then combined with the first part. Nothing is updated then, and the result does not depend on an order.
 """
 
@@ -23,13 +23,13 @@ def unscatter(tv: TensorView) -> TensorView:
     """See :meth:`TensorView.unscatter`.
 
     Raises:
-        ScheduleError: ``tv`` is not assembled of parts, or one of these does not lie along the axes of ``tv``.
+        ScheduleError: ``tv`` is not assembled from parts, or a part does not lie along the axes of ``tv``.
     """
     call = Call("unscatter", tv)
     fusion = tv.fusion
     expr = fusion.definition(tv)
     if not isinstance(expr, Assemble):
-        raise call.error("it is not assembled of parts", "tf.cat(..., form='scatter') and tv.scatter() assemble tensors")
+        raise call.error("it is not assembled from parts", "tf.cat(..., form='scatter') and tv.scatter() assemble tensors")
     fusion.check()
     updates = [e for part in expr.parts if isinstance(e := fusion.definition(part.tensor), Update)]
     if updates:
@@ -47,7 +47,7 @@ def _gathered(call: Call, expr: Assemble, updates: list[Update]) -> TensorView:
         values = tuple(v for v in update.operands[2:] if isinstance(v, Read))
         points.append(Points(tuple(a.extent for a in update.output.root), place, values, update.extents))
     if not all(p.is_plain() for p in points):
-        raise call.error("a point goes to an element that is neither on an axis of its own nor one that a tensor names")
+        raise call.error("an index is neither an axis of the updates nor an element of a tensor")
     found: Read = expr.parts[0]
     for k, (update, mine) in enumerate(zip(updates, points, strict=True)):
         neutral = Literal(update.combine.neutral(tv.dtype), tv.dtype)

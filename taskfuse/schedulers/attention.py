@@ -2,10 +2,10 @@
 
     load       the queries of a block's rows, once; for each chunk of keys: TMA of keys, then of values, into a ring of each
     consumer   for each chunk: wgmma of queries and keys; its maximum, across the four lanes of a row; exponentials, which stay in registers as
-               the first factor of the second product; the sums so far times what the maximum has changed by; wgmma of these and of the values
+               the first factor of the second product; the partial sums, rescaled for the new maximum; wgmma of exponentials and values
 
-Each warpgroup of ``consumer`` has 64 rows. Nothing here knows a softmax: the reductions are those between the two products, and :func:`taskfuse.cascade` finds
-how they become one walk. What is computed between the products is any elementwise math: scale, mask, bias, softcap.
+Each warpgroup of ``consumer`` has 64 rows. The scheduler has no notion of softmax: :func:`taskfuse.cascade` turns the
+reductions between the two products into one walk. Any elementwise math may stand between the products: scale, mask, bias, softcap.
 
 Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
 """
@@ -43,19 +43,19 @@ from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matri
 from taskfuse.target import DEFAULT, Target
 
 SWIZZLED_ROWS = 8
-"""After so many rows in Shared memory a swizzle begins again."""
+"""The period of a swizzle in Shared memory, in rows."""
 
 
 @tries_parameters
 def attention(
     fusion: Fusion, config: AttentionConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[AttentionConfig]:
-    """Schedule ``softmax(q @ k.T) @ v`` and its kin as a warp-specialized kernel for Hopper (sm_90a) without scores in memory.
+    """Schedule ``softmax(q @ k.T) @ v`` and its variants as a warp-specialized kernel for Hopper (sm_90a) without scores in memory.
 
-    The fusion has two products of 16-bit factors with float32 sums. The first one's factors are inputs, ``[..., M, D]`` and ``[..., N, D]`` as it reads them.
-    The second one sums over N what elementwise math and reductions over N make of the first, times an input ``[..., N, C]``. The reductions form a cascade
-    (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which keys and values
-    may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
+    The fusion has two products of 16-bit factors with float32 sums. The factors of the first are inputs, read as ``[..., M, D]`` and ``[..., N, D]``.
+    The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``. The reductions form a
+    cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which keys and
+    values may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -97,7 +97,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 
 def find(fusion: Fusion) -> Attention:
-    """The two products and what is between them. Raises :class:`UnsupportedError`."""
+    """The two products and the math between them. Raises :class:`UnsupportedError`."""
     exprs = needed(fusion)
     products = [e for e in exprs if isinstance(e, Reduction) and matrices(fusion, e) is not None]
     if len(products) != 2:
@@ -122,14 +122,14 @@ def find(fusion: Fusion) -> Attention:
     for r in reductions:
         reduced = [a.extent for a in r.root if a.is_reduction]
         if len(reduced) != 1 or reduced[0] is not wanted:
-            raise refuse(fusion, "attention", f"{r.name} reduces another axis than that of {second.output.name}")
+            raise refuse(fusion, "attention", f"{r.name} and {second.output.name} reduce different axes")
     keys = Keys(fusion)
     along = [p for p, a in enumerate(first.output.root) if keys.equal(a, key)]
     sides = one if one.columns.intersection(along) else one.swapped()
     other = two if is_given(fusion, two.b) else two.swapped()
     own = [p for p in sides.columns if p in along]
     if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not is_given(fusion, other.b):
-        raise refuse(fusion, "attention", "a product has several axes of rows or of columns, or the last factor is not an input")
+        raise refuse(fusion, "attention", "a product has more than one axis of rows or columns, or the last factor is not an input")
     (m,), (n,), (c,) = sides.rows, own, other.columns
     if sum(f"i{m}" in e.free for e in sides.a.index) > 1:
         raise refuse(
@@ -151,7 +151,7 @@ def find(fusion: Fusion) -> Attention:
         end, used = None, []
     run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
     if run % SWIZZLED_ROWS:
-        raise refuse(fusion, "attention", f"{run} keys of {other.b.tensor.name} lie side by side", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
+        raise refuse(fusion, "attention", f"runs of {run} keys of {other.b.tensor.name} are contiguous", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if m in used else ""
     return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)
@@ -200,7 +200,7 @@ class _Walk:
         for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
             multiply(script, tv, self.head + 2, columns)
         self._rings()
-        script.comment("which loops are shared")
+        script.comment("shared loops")
         self._share()
         script.comment("roles")
         self._roles()

@@ -1,4 +1,4 @@
-"""The parameters of ``tf.schedulers.attention``, what they need of a multiprocessor, and how long a walk over the keys takes with them."""
+"""The parameters of ``tf.schedulers.attention``, the registers and Shared memory that they need, and the time of a walk over the keys."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ STEP = WGMMA_K_BYTES // ITEMSIZE
 OTHERS = 24
 """Registers of a thread for other values than tiles."""
 ROUNDED = 16
-"""Of so many exponentials one is rounded, and still there before."""
+"""The number of exponentials per register of rounded ones that coexists with them."""
 TURN = 6
-"""Registers of a thread for the place of rows that blocks take in turn."""
+"""Registers of a thread for the indices of rows that blocks take in turn."""
 MASK = 8
-"""Registers of a thread for places of elements that a mask, or the end of the keys, may cut off."""
+"""Registers of a thread for the indices that a mask, or the end of the keys, compares."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups."""
 CLUSTERS = (1, 2)
-"""Blocks that may share keys and values."""
+"""Possible numbers of blocks that share keys and values."""
 KEYS = 128
-"""Of a chunk, for which the target has figures."""
+"""Keys of the chunk for which the target has figures."""
 SAMPLES = 8
-"""Blocks whose trips are counted to tell the mean."""
+"""The number of blocks whose trips are counted for the mean."""
 INSTRUCTIONS = 4.5
-"""For each score beside the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
+"""Instructions per score besides the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,13 @@ class AttentionConfig(Parameters):
     """The parameters of a schedule of two products with a cascade of reductions between them.
 
     Attributes:
-        warpgroups: that multiply, each 64 rows of a block.
-        chunk: keys between two repairs of the sums.
+        warpgroups: multiplying warpgroups, with 64 rows of a block each.
+        chunk: keys per step of the walk, after which the sums are rescaled.
         stages: chunks of keys, and of values, in Shared memory.
-        cluster: blocks, of neighboring rows, that share one copy of keys and values.
-        blocks: that take rows in turn, so that loads run ahead into the next ones; or claim them, if walks are unequally long; 0: a block for each.
-        query_stages: rows of queries in Shared memory, if blocks take them in turn.
+        cluster: blocks of neighboring rows that share one copy of keys and values.
+        blocks: blocks of a persistent grid, which take tiles of rows in turn, so that loads run ahead into the next tile, or claim them if walks differ in
+            length; 0: one block for each tile.
+        query_stages: tiles of queries in Shared memory, in a persistent grid.
     """
 
     LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
@@ -78,12 +79,14 @@ class AttentionConfig(Parameters):
         if self.chunk % STEP or self.chunk > 256:
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
         if self.cluster not in CLUSTERS:
-            raise self.error(f"clusters of {self.cluster} blocks", f"use one of {', '.join(map(str, CLUSTERS))}")
+            raise self.error(f"clusters of {self.cluster} blocks", f"use clusters of {' or '.join(map(str, CLUSTERS))} blocks")
+        if self.blocks % self.cluster:
+            raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use a multiple of {self.cluster} blocks")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        found = f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         return f"{found}, {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else found
 
@@ -93,12 +96,12 @@ class AttentionConfig(Parameters):
         return self.warpgroups * WGMMA_ROWS
 
     def shared_bytes(self, depth: int, columns: int, claimed: int = 0) -> int:
-        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim."""
+        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of claimed tiles."""
         tiles = ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
-        """Registers of a thread: scores, in whose place their exponentials come, and are rounded; and the sums.
+        """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, and the sums.
 
         Args:
             columns: of the sums.
@@ -119,9 +122,9 @@ class Attention:
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
         is_padded: keys, or values, are inputs that are padded with zeros.
-        end: the key from which on a mask leaves nothing, over the symbols of a row and of batch axes; ``None``: no such key is known.
+        end: the key from which a mask excludes all keys, over the symbols of a row and of batch axes; ``None``: unknown.
         row: the symbol of a row, if the end depends on it.
-        run: of which multiples the keys lie side by side, as those of a page do; 0: all do.
+        run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
     """
 
     scores: TensorView
@@ -157,9 +160,9 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
 
 
 def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
-    """The fastest parameters for numbers of chunks of the keys side by side (:func:`taskfuse.chunk_cascade`), each a multiple of theirs, if some fit.
+    """The fastest parameters for parallel chunks of the keys (:func:`taskfuse.chunk_cascade`), whose length is a multiple of ``config.chunk``, if some fit.
 
-    Copy engines fill short chunks with zeros past the end of a tensor; where keys end elsewhere, as in pages, chunks divide them.
+    The copy engine fills short chunks with zeros past the end of a tensor; if keys end elsewhere, as in pages, chunks divide them.
     """
     whole = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent.room, is_whole=True) is None]
@@ -208,23 +211,29 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
 
 
-def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> str | None:
-    """Why parameters do not fit in ``room`` bytes of Shared memory; ``None`` if they do. ``is_whole``: their chunks will divide the keys."""
-    if config.cluster > 1 and found.end is not None:
-        return "the walks of a cluster's blocks end at their own rows"
-    if config.blocks and found.end is not None and (config.query_stages > 1 or not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows)):
-        return "blocks that claim rows, as walks are unequally long, have one stage of queries, and the number of rows is constant"
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> tuple[str, str] | None:
+    """Why parameters do not suit the fusion or ``room`` bytes of Shared memory, and which would; ``None`` if they do.
+
+    ``is_whole``: their chunks will divide the keys.
+    """
+    is_masked = found.end is not None
+    if config.cluster > 1 and is_masked:
+        return "blocks of a cluster read the same keys, but a mask ends their walks at different ones", "use cluster=1"
+    if config.blocks and is_masked and config.query_stages > 1:
+        return "blocks that claim rows, as walks are of unequal length, have one stage of queries", "use query_stages=1"
+    if config.blocks and is_masked and not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows):
+        return "blocks claim rows, as walks are of unequal length, and the number of rows is not constant", "use blocks=0"
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
     if found.is_padded and not is_whole:
-        return "chunks of keys that are padded end with steps of their walks"
+        return "keys are padded, and the last chunk is not full", "use chunks that divide the keys"
     if found.run and not is_whole:
-        return "the number of keys in pages is a multiple of a chunk"
-    masks = 2 * (found.end is not None) or int(found.is_padded or not is_whole)
-    registers = config.registers(found.columns, masks)
-    if registers > REGISTERS[config.warpgroups]:
-        return f"{registers} registers of a thread, of {REGISTERS[config.warpgroups]}"
+        return "keys lie in pages, and the last chunk is not full", "use chunks that divide the keys"
+    masks = 2 * is_masked or int(found.is_padded or not is_whole)
+    registers, most = config.registers(found.columns, masks), REGISTERS[config.warpgroups]
+    if registers > most:
+        return f"a thread needs {registers} registers and has {most}", "use smaller chunks or fewer warpgroups"
     shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
-    return f"{shared} bytes of Shared memory, of {room}" if shared > room else None
+    return (f"a block needs {shared} bytes of Shared memory and has {room}", "use smaller chunks, fewer stages or fewer warpgroups") if shared > room else None
 
 
 def _claimed(found: Attention, config: AttentionConfig) -> int:
@@ -241,7 +250,7 @@ def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, room: 
     assert isinstance(depth, Const)
     problem = _problem(fusion, found, config, depth.value, room)
     if problem is not None:
-        raise refuse(fusion, "attention", f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+        raise refuse(fusion, "attention", f"with {config.words}: {problem[0]}", problem[1])
 
 
 def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Sizes) -> float:

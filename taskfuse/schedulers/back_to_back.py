@@ -1,12 +1,12 @@
-"""``tf.schedulers.back_to_back``: products whose first factors are elementwise functions of other products, as one walk over the axis that they sum.
+"""``tf.schedulers.back_to_back``: products whose first factors are elementwise functions of other products, as one walk over the summed axis.
 
     load       for a block's rows, once: the first factors of the first products; for each chunk of the axis: TMA of the second factors into rings
-    consumer   for each chunk: wgmma of the first products; elementwise math in registers, where the results are the first factors of the last
+    consumer   for each chunk: wgmma of the first products; elementwise math in registers, whose results are the first factors of the last
                products; wgmma of these
 
 Each warpgroup of ``consumer`` has 64 rows. The gradients of attention are such products: that of the queries sums, over the keys, a function of the scores and
-of the gradients of their exponentials; those of keys and values, two functions of these over the queries, are one walk. Where a mask leaves terms out,
-chunks without others are not walked (:func:`taskfuse.cascade`, ``rows``).
+of the gradients of their exponentials; those of keys and values sum two functions of these over the queries, in one walk. Chunks that a mask
+excludes entirely are skipped (:func:`taskfuse.cascade`, ``rows``).
 
 Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
 """
@@ -46,8 +46,8 @@ def back_to_back(
 ) -> Chosen[BackToBackConfig]:
     """Schedule products of elementwise functions of products as a warp-specialized kernel for Hopper (sm_90a) without these functions in memory.
 
-    The fusion has first products, whose factors are inputs, ``[..., M, D]`` and ``[..., N, D]`` as they read them, and last ones, which sum over N what
-    elementwise math makes of the first ones, each times an input ``[..., N, C]``. Factors are 16-bit floats, sums float32. Extents D and C are constant
+    The fusion has first products, whose factors are inputs, read as ``[..., M, D]`` and ``[..., N, D]``, and last products, which sum over N elementwise
+    functions of the first ones, each times an input ``[..., N, C]``. Factors are 16-bit floats, sums float32. Extents D and C are constant
     multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which factors may lack some or have fewer elements.
 
     Args:
@@ -90,7 +90,9 @@ def find(fusion: Fusion) -> BackToBack:
     reductions = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in reductions if matrices(fusion, e) is not None]
     if len(products) < 2 or len(products) < len(reductions):
-        raise refuse(fusion, NAME, f"it has {len(products)} matrix products of {len(reductions)} reductions", "tf.compile cuts other fusions")
+        raise refuse(
+            fusion, NAME, f"it has {len(products)} matrix products and {len(reductions) - len(products)} other reductions", "tf.compile cuts other fusions"
+        )
     for e in products:
         for r in storage_reads(fusion, e):
             if r.tensor.dtype.itemsize != ITEMSIZE or not r.tensor.dtype.is_float or e.output.dtype is not float32:
@@ -98,9 +100,9 @@ def find(fusion: Fusion) -> BackToBack:
     first = tuple(e.output for e in products if all(is_given(fusion, o) for o in e.operands))
     last = tuple(e.output for e in products if not among(e.output, first))
     if not first or not last or not all(depends(fusion, tv, first, [t for t in last if t is not tv]) for tv in last):
-        raise refuse(fusion, NAME, "there are no products of inputs, or not all others are products of functions of these")
+        raise refuse(fusion, NAME, "it has no products of inputs, or another product does not depend on them")
     if not all(depends(fusion, out, last) for out in fusion.outputs):
-        raise refuse(fusion, NAME, "a result does not depend on a last product", "leave it to a fusion of its own")
+        raise refuse(fusion, NAME, "an output does not depend on a last product", "move it to a separate fusion")
     found = {tv: _factors(fusion, tv) for tv in (*first, *last)}
     several = next((tv for tv, two in found.items() if len(two.summed) != 1), None)
     if several is not None:
@@ -108,12 +110,12 @@ def find(fusion: Fusion) -> BackToBack:
     keys = Keys(fusion)
     walked = last[0].root[found[last[0]].summed[0]]
     if not all(keys.equal(tv.root[found[tv].summed[0]], walked) for tv in last):
-        raise refuse(fusion, NAME, "the last products sum over several axes")
+        raise refuse(fusion, NAME, "the last products sum over different axes")
     if walked.extent is ONE:
         raise refuse(fusion, NAME, "the last products sum over one element", "without tensor cores such products are as fast")
     known = {tv: _sides(keys, tv, found[tv], walked) for tv in first}
     if not all(len(s.rows) == 1 and len(s.columns) == 1 and keys.equal(tv.root[next(iter(s.columns))], walked) for tv, s in known.items()):
-        raise refuse(fusion, NAME, "a first product has several axes of rows, or not the axis that the last ones sum")
+        raise refuse(fusion, NAME, "a first product has more than one axis of rows, or lacks the axis that the last ones sum")
     rows = {tv: next(iter(known[tv].rows)) for tv in first}
     row = first[0].root[rows[first[0]]]
     if not all(keys.equal(tv.root[rows[tv]], row) for tv in first):
@@ -190,7 +192,7 @@ class _BackToBackWalk:
         self.last = self.found.last
         self.first = tuple(tv for tv in walk if isinstance(tv.definition, Reduction) and not among(tv, self.last))
         assert len(self.first) == len(names)
-        script.comment("copies: factors into Shared memory, what rows have into registers")
+        script.comment("copies: factors into Shared memory, values of rows into registers")
         self._copies()
         self._classify()
         script.comment("rows over the blocks, chunks, warpgroups")
@@ -202,7 +204,7 @@ class _BackToBackWalk:
         for tv, columns in zip(self.last, self.found.columns, strict=True):
             multiply(script, tv, self.head + 2, columns)
         self._rings()
-        script.comment("which loops are shared")
+        script.comment("shared loops")
         self._share()
         script.comment("roles")
         self._roles()
@@ -264,7 +266,7 @@ class _BackToBackWalk:
         self.rows = [tv for tv in mine if not among(tv, [*self.chunks, *every])]
         wide = [tv for tv in self.chunks if not any(keys.equal(a, r) for a in tv.root for r in [self._row(self.first[0])])]
         if wide or not all(self.results) or len(every) > len(dict.fromkeys(every)):
-            raise refuse(fusion, NAME, "a last product is not stored, or a result is of several, or something is computed of the columns alone")
+            raise refuse(fusion, NAME, "a last product is not stored, an output depends on two of them, or a tensor depends on the columns alone")
 
     def _row(self, tv: TensorView) -> Axis:
         """The axis of the rows of a first product."""

@@ -1,4 +1,4 @@
-"""The parameters of ``tf.schedulers.back_to_back``, what they need of a multiprocessor, and how long a walk takes with them."""
+"""The parameters of ``tf.schedulers.back_to_back``, the registers and Shared memory that they need, and the time of a walk."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from taskfuse.target import BANK_BYTES, BANKS, Target
 
 NAME = "back_to_back"
 WIDEST = 256
-"""Terms of a first product, and columns of a last one, at most: a tile of an instruction has so many columns."""
+"""The most terms of a first product, and columns of a last one: the columns of an instruction's tile."""
 ROUNDED = 4
-"""Of so many scores one register holds what is rounded of one function of them while the next one is computed; and one what is read of their columns."""
+"""The number of scores per register of a rounded function of them, which coexists with the next function; and per register of values read along columns."""
 OTHERS = 16
 """Registers of a thread for other values than tiles. Fitted to what ``ptxas`` spills for gradients of attention of 64 to 256 elements (CUDA 13)."""
 RAGGED = 48
-"""More of them for places of elements of columns that end inside a chunk, each of which may be past the end."""
+"""Further registers for indices along columns that end inside a chunk."""
 CUT = 24
-"""More of them where chunks that end so are cut by a diagonal, too."""
+"""Further registers if a diagonal cuts such chunks as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class BackToBackConfig(Parameters):
     """The parameters of a schedule of products of functions of products.
 
     Attributes:
-        warpgroups: that multiply, each 64 rows of a block.
-        chunk: elements of the walked axis between two steps.
+        warpgroups: multiplying warpgroups, with 64 rows of a block each.
+        chunk: elements of the walked axis per step.
         stages: chunks of each factor in Shared memory.
     """
 
@@ -54,7 +54,7 @@ class BackToBackConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"{self.warpgroups} warpgroups of {WGMMA_ROWS} rows, chunks of {self.chunk}, {self.stages} stages"
+        return f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk}, {self.stages} stages"
 
     @property
     def rows(self) -> int:
@@ -68,12 +68,12 @@ class BackToBack:
 
     Attributes:
         first, last: the products.
-        batch, row, step: positions of axes in the iteration space of the first of them all; ``step`` is that which the last ones sum.
+        batch, row, step: positions of axes in the iteration space of the first of all; ``step`` is the axis that the last ones sum.
         depths: terms of each first product.
         columns: of each last one.
-        factors: storage that is streamed, each once.
+        factors: streamed tensors, without duplicates.
         is_ended: masks end the terms of all last products, or, if false, begin them; ``None``: neither is known.
-        has_columns: functions read tensors that have the elements of a chunk, and no rows.
+        has_columns: functions read tensors along the chunk that lack rows.
     """
 
     first: tuple[TensorView, ...]
@@ -88,7 +88,7 @@ class BackToBack:
     has_columns: bool
 
     def registers(self, config: BackToBackConfig) -> int:
-        """Registers of a thread: first products, in whose place functions of them come, one of which is rounded; sums; what is read of columns; and others."""
+        """Registers of a thread: first products, overwritten by functions of them, one of which is rounded; sums; values read along columns; and others."""
         tiles = len(self.first) * config.chunk // 2 + config.chunk // ROUNDED + sum(self.columns) // 2
         extent, facts = self.first[0].root[self.step].extent, self.first[0].fusion.facts()
         is_whole = is_multiple(extent, config.chunk, facts)
@@ -97,7 +97,7 @@ class BackToBack:
         return tiles + OTHERS + (0 if is_whole or self.is_ended is None else CUT)
 
     def shared_bytes(self, config: BackToBackConfig) -> int:
-        """Shared memory of a block: what is held, and the rings of what is streamed."""
+        """Shared memory of a block: the factors that it holds, and the rings of streamed ones."""
         return ITEMSIZE * (config.rows * sum(self.depths) + config.stages * config.chunk * sum(width for _, width in self.factors))
 
 
@@ -126,16 +126,16 @@ def check_fits(fusion: Fusion, found: BackToBack, config: BackToBackConfig, targ
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     problem = _problem(found, config, target)
     if problem is not None:
-        raise refuse(fusion, NAME, f"with {config.words}: {problem}", "use smaller chunks, fewer stages or fewer warpgroups")
+        raise refuse(fusion, NAME, f"with {config.words}: {problem[0]}", problem[1])
 
 
-def _problem(found: BackToBack, config: BackToBackConfig, target: Target) -> str | None:
-    """Why parameters do not fit; ``None`` if they do."""
+def _problem(found: BackToBack, config: BackToBackConfig, target: Target) -> tuple[str, str] | None:
+    """Why parameters do not fit, and which would; ``None`` if they do."""
     registers, room = found.registers(config), REGISTERS[config.warpgroups]
     if registers > room:
-        return f"{registers} registers of a thread, of {room}"
-    shared = found.shared_bytes(config) + BARRIER_BYTES
-    return f"{shared} bytes of Shared memory, of {target.limits.block_shared}" if shared > target.limits.block_shared else None
+        return f"a thread needs {registers} registers and has {room}", "use smaller chunks or fewer warpgroups"
+    shared, most = found.shared_bytes(config) + BARRIER_BYTES, target.limits.block_shared
+    return (f"a block needs {shared} bytes of Shared memory and has {most}", "use smaller chunks, fewer stages or fewer warpgroups") if shared > most else None
 
 
 def _us(found: BackToBack, config: BackToBackConfig, moved: float, extent: Sizes) -> float:

@@ -68,7 +68,7 @@ class BlockSums:
 
 
 def outer_sum(fusion: Fusion, exprs: Sequence[MathExpr], product: Reduction) -> Reduction | None:
-    """The sum over a batch axis of ``product`` that all of its elements go to; ``None`` if there is none, or blocks are not rows of tiles of 128 bytes."""
+    """The sum over a batch axis of ``product`` that is its only reader; ``None`` if there is none, or blocks are not rows of tiles of 128 bytes."""
     itemsize = max(read.tensor.dtype.itemsize for read in reads_of(fusion, product.output))
     if product.output.root[-1].extent is not const(SPAN // itemsize):
         return None
@@ -128,14 +128,14 @@ def between(fusion: Fusion, inner: TensorView, outer: TensorView) -> list[Tensor
         if tv.is_output or other is not None:
             what = "is an output" if other is None else f"is read by {other.name}"
             reason = f"{tv.name} {what}, and is summed while it lies in registers, block by block"
-            raise refuse(fusion, "matmul", reason, "compute it in a fusion of its own")
+            raise refuse(fusion, "matmul", reason, "compute it in a separate fusion")
     return found
 
 
 def _inputs(fusion: Fusion, tv: TensorView, inner: TensorView, terms: Sequence[TensorView], tile: tuple[int, int]) -> list[BlockInput]:
     expr = fusion.definition(tv)
     if not isinstance(expr, Pointwise | Reduction):
-        raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "move it to a separate fusion")
     found: list[BlockInput] = []
     for position, operand in enumerate(expr.operands):
         if not isinstance(operand, Read):
@@ -143,10 +143,10 @@ def _inputs(fusion: Fusion, tv: TensorView, inner: TensorView, terms: Sequence[T
         read = resolve(fusion, operand)
         if not read.tensor.is_input:
             if not is_aligned(read, tv) or not (read.tensor is inner or among(read.tensor, terms)):
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} elsewhere than at its own point", "leave it to a fusion of its own")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} elsewhere than at its own point", "move it to a separate fusion")
             continue
         if read.valid is not TRUE:
-            raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} in some iterations only", "pass slices as inputs")
+            raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} only in some iterations", "pass slices as inputs")
         axes = axes_of(read)
         paired = bool(read.index) and iteration_position(read.index[-1]) == tile[1] and is_multiple(read.tensor.shape[-1], 2, fusion.facts())
         each = any(iteration_position(e) == tile[1] for e in read.index)

@@ -1,7 +1,7 @@
-"""Boxes: the rows of a tile where these are points of several axes, as pixels of images are.
+"""Boxes: the rows of a tile if rows span more than one axis, such as pixels of images.
 
-One bulk copy brings a box, and stores one, so the rows of a tile are one: so many images by so many lines by so many columns. The 64 rows of an instruction
-are a box, too, whose extents are powers of two; a tile is several of them side by side along one axis.
+One bulk copy loads, or stores, a box, so the rows of a tile form a box of images, lines and columns. The 64 rows of an instruction
+form a box whose extents are powers of two; a tile consists of such boxes side by side along one axis.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from taskfuse.ir.scalar import Const, Expr
 USUAL_ROWS = 128
 """Rows of a tile of usual size."""
 FEWER = 1.25
-"""Times fewer tiles for which rows are taken of several axes."""
+"""The factor by which boxes must reduce the number of tiles."""
 
 
 @lru_cache(maxsize=1024)
 def box_of_rows(extents: tuple[int, ...], rows: int) -> tuple[int, ...]:
-    """The box of so many rows with which the fewest tiles cover axes of some extents.
+    """The box of ``rows`` rows with which the fewest tiles cover axes of some extents.
 
-    Of several it is the one with the longest rows along the last axes, whose elements are nearest to each other in memory.
+    Ties go to the box that is longest along the last axes, whose elements are closest in memory.
 
     Args:
         rows: of a tile, a multiple of 64.
@@ -36,7 +36,7 @@ def box_of_rows(extents: tuple[int, ...], rows: int) -> tuple[int, ...]:
 
 
 def are_better(extents: Sequence[Expr]) -> bool:
-    """True if boxes cover axes of rows with so many fewer tiles than rows along the last axis alone do that other tiles are no matter."""
+    """True if boxes need fewer tiles than rows along the last axis by at least :data:`FEWER`."""
     sizes = tuple(e.value for e in extents if isinstance(e, Const))
     if len(sizes) < max(2, len(extents)) or not all(sizes):
         return False

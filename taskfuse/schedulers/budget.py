@@ -1,10 +1,10 @@
-"""The budget of a search: seconds of the processor, by a count of its work and by a clock.
+"""The budget of a search: seconds of processor time, by a count of its work and by a clock.
 
-The unit of work is the time that the processor of an ordinary server takes for it, in seconds, by the figures below: what is proposed and what is made is
-counted, with its size. So the result of most searches depends on the fusion, not on the machine. A clock of the thread's processor time bounds them all, on
-machines that are slower and for work that takes longer than its count. It does not run while other processes have the processor.
+Work is measured in seconds on the processor of an ordinary server, by the figures below: proposed and generated schedules are
+counted, with their sizes. So the result of most searches depends on the fusion, not on the machine. A clock of the thread's processor time bounds all searches,
+on slower machines and for work that exceeds its count. It stops while other processes use the processor.
 
-A part of the seconds is for the end: the kernels of the segments that were found are made when nothing more is searched.
+A part of the budget is reserved for the end: the kernels of the chosen segments are made after the search.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _vector_bytes(fusion: Fusion) -> int:
 
 def _scattered(script: Script, whole: TensorView, config: CatConfig, extent: Sizes) -> None:
     fusion = script.fusion
-    script.comment("each part by itself, up to its slice of the outputs")
+    script.comment("each part separately, up to its slice of the outputs")
     script.scatter(whole)
     if config.form is Form.SHARED:
         leaves = align(script, fusion)

@@ -47,7 +47,7 @@ SCALE_BYTES = 4
 
 
 def shared_room(target: Target, residents: int) -> int:
-    """Bytes of Shared memory of each of several blocks of a multiprocessor."""
+    """Bytes of Shared memory of a block if ``residents`` blocks share a multiprocessor."""
     reserved = target.limits.shared - target.limits.block_shared
     return target.limits.shared // residents - reserved
 
@@ -58,7 +58,7 @@ class BlockCounts:
 
     Attributes:
         each_column: those with an element for each column.
-        by_piece: those with an element for several columns, which threads load for each piece of a tile.
+        by_piece: those with an element for a group of columns, which threads load for each piece of a tile.
         staged_rows, staged_columns: those with a row of elements for the rows, or the columns, of a tile in the ring of the factors.
     """
 
@@ -110,7 +110,7 @@ class MatmulConfig(Parameters):
 
     Attributes:
         tile_m, tile_n: rows and columns of a tile of the result; multiples of 64 and of 16 (of 8 if factors are swapped in no cluster), at most 256.
-        tile_k: elements of k in one slot of the operands' ring: one or several spans of 128 bytes. A step waits for its slot once, whatever its length.
+        tile_k: elements of k in one slot of the operands' ring: a multiple of 128 bytes. A step waits for its slot once, whatever its length.
         warpgroups: the number that multiply, 1 to 3; they share a tile by rows, each a multiple of 64, or alternate tiles (ping-pong).
         stages: slots of the ring: 2 or more.
         in_flight: batches of wgmma that may be unfinished while the next is issued; less than ``stages``.
@@ -118,10 +118,10 @@ class MatmulConfig(Parameters):
         blocks: blocks of the grid; a multiple of ``cluster``.
         kind: cooperative or ping-pong.
         cluster: blocks in a cluster, 1 or 2: they compute tiles one above the other, and load their common columns once, by multicast.
-        is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. Where the result has few rows, the long
+        is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. If the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
-        half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result of which nobody reads the other half.
-        residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
+        half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result whose other half has no reader.
+        residents: resident blocks per multiprocessor: while one waits or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
     tile_m: int = 128
@@ -271,6 +271,7 @@ class MatmulConfig(Parameters):
         blocks: BlockCounts | None = None,
         counts: ProductCounts = ALONE,
         is_computed: bool = False,
+        longest_step: int | None = None,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
 
@@ -284,6 +285,7 @@ class MatmulConfig(Parameters):
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
             is_computed: the factor with the rows is computed in registers.
+            longest_step: the most elements of a step of k, where that must not end behind k.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
@@ -306,9 +308,11 @@ class MatmulConfig(Parameters):
         if self.tile_k * itemsize % SPAN:
             help = f"use multiples of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
-        if (blocks is not None or is_computed) and self.spans(itemsize) > 1:
-            whose = "products of blocks are summed" if blocks is not None else "a factor is computed in registers"
-            raise self.error(f"tile_k = {self.tile_k}, and {whose} for each {SPAN} bytes", f"use {SPAN // itemsize}")
+        if blocks is not None and self.spans(itemsize) > 1:
+            raise self.error(f"tile_k = {self.tile_k}, and products of blocks are summed for each {SPAN} bytes", f"use {SPAN // itemsize}")
+        if longest_step is not None and self.tile_k > longest_step:
+            reason = f"tile_k = {self.tile_k}, which does not divide k: a factor is computed, of zeros behind its end, too"
+            raise self.error(reason, f"use {longest_step}")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
             raise self.error(
                 f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"

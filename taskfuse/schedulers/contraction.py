@@ -52,7 +52,7 @@ class MatrixProduct:
         reductions: of results of the epilogue or the contraction.
         finals: elementwise tensors computed from reductions.
         blocks: the products of blocks of k that the contraction sums; ``None``: it multiplies.
-        beside: the other contractions, whose elements the epilogue takes together with those of the first.
+        beside: the other contractions, whose elements the epilogue combines with those of the first.
     """
 
     axes: MatrixAxes
@@ -102,7 +102,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
         boxes: the rows of a tile may be a box of several axes.
 
     Raises:
-        UnsupportedError: there is not exactly one, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
+        UnsupportedError: there is no contraction that fits, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
     """
     asked = fusion.outputs if outputs is None else outputs
     exprs = needed(fusion, asked)
@@ -118,7 +118,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     parts = [part for tv in asked for part in made_from(fusion, tv)]
     for tv in parts:
         if tv not in places and not among(tv, after):
-            raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
+            raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "move it to a separate fusion")
     stored = [tv for tv in parts if tv is result or among(tv, epilogue)]
     others = [e for e in exprs if e not in products]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
@@ -149,7 +149,7 @@ def _multiplied(
     """The axes of a contraction and its factors, that with the rows first.
 
     Args:
-        others: what is computed beside contractions.
+        others: the other computed tensors.
         last: the axis that is contiguous in the output, if that is known.
         in_blocks: it multiplies blocks of k.
         is_alone: there is one contraction.
@@ -170,8 +170,8 @@ def _multiplied(
         two = two.swapped()
     in_boxes = len(two.summed) > 1 or is_windowed(fusion, result, two.a, two.rows)
     if in_boxes and not takes_boxes:
-        reason = f"{result.name} sums over several axes or reads windows, and its tiles are taken for sums of blocks, or are reduced, or meet others"
-        raise refuse(fusion, "matmul", reason, "leave it to a fusion of its own")
+        reason = f"{result.name} sums over several axes or reads windows, and its tiles are scaled by blocks, reduced, or combined with others"
+        raise refuse(fusion, "matmul", reason, "move it to a separate fusion")
     if takes_boxes and not in_boxes and are_better([result.root[p].extent for p in sorted(two.rows)]):
         in_boxes = two.a.tensor.is_input
     axes = two.as_matrices(result, last if last in two.columns else None, in_boxes=in_boxes)
@@ -179,7 +179,7 @@ def _multiplied(
     a, b = (factor(fusion, expr, others, place, read, row, axes, in_blocks=in_blocks, is_alone=is_alone) for place, read, row in sources)
     mine, theirs = (o.prologue[-1] if o.prologue else o.tensor for o in (a, b))
     if mine.dtype is not theirs.dtype:
-        raise refuse(fusion, "matmul", f"{mine!r} and {theirs!r} have two dtypes", "convert one of them before")
+        raise refuse(fusion, "matmul", f"{mine!r} and {theirs!r} differ in dtype", "cast one of them first")
     return axes, a, b
 
 
@@ -187,19 +187,19 @@ def _beside(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], first: 
     """A further contraction; its axes are those of the first but for k."""
     result, tile = expr.output, f"the tiles of {first.result.name}"
     if result.dtype is not first.result.dtype or result.shape != first.result.shape:
-        raise refuse(fusion, "matmul", f"{result!r} has other elements than {tile}", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"{result!r} differs in shape or dtype from {tile}", "move it to a separate fusion")
     at = {place: p for p, place in enumerate(logical_places(result))}
     place = logical_places(first.result)
     axes, a, b = _multiplied(fusion, expr, others, at[place[first.n]])
     if (axes.m, axes.n) != (at[place[first.m]], at[place[first.n]]):
-        raise refuse(fusion, "matmul", f"rows and columns of {result.name} are not those of {tile}", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"rows and columns of {result.name} differ from those of {tile}", "move it to a separate fusion")
     if a.tensor.dtype is not like.tensor.dtype:
-        raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} have two dtypes", "convert one of them before")
+        raise refuse(fusion, "matmul", f"{like.tensor!r} and {a.tensor!r} differ in dtype", "cast one of them first")
     return Accumulated(axes, a, b)
 
 
 def needed(fusion: Fusion, outputs: Sequence[TensorView]) -> tuple[MathExpr, ...]:
-    """What some outputs are computed by, producers first."""
+    """The expressions that some outputs need, producers first."""
     if list(outputs) == list(fusion.outputs):
         return fusion.exprs()
     wanted = set(outputs)
@@ -216,18 +216,20 @@ def _contractions(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[Reduction]:
     if len(products) > 1:
         products = [e for e in products if (two := factors(fusion, e)) is not None and two.make_a_matrix]
     if not found:
-        raise refuse(fusion, "matmul", "it takes one contraction, and there are 0", "give each contraction a fusion of its own")
+        raise refuse(fusion, "matmul", "it has no contraction", "tf.schedulers.auto asks other schedulers")
     for expr in products or found[:1]:
         if not products:
             what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, not a sum of products"
             raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     if len(products) > 1 and len(apart(fusion, exprs)) > 1:
-        raise refuse(fusion, "matmul", f"it takes one tile of the result at a time, and {len(products)} contractions do not meet", "tf.schedulers.products")
+        raise refuse(
+            fusion, "matmul", f"it computes one tile at a time, and the results of {len(products)} contractions are not combined", "tf.schedulers.products"
+        )
     return products
 
 
 def apart(fusion: Fusion, exprs: Sequence[MathExpr]) -> list[list[TensorView]]:
-    """What is computed, in parts that need nothing of each other."""
+    """The expressions, in independent parts."""
     code = [e for e in exprs if has_code(fusion, e)]
     computed = [e.output for e in code]
     edges = [(t, e.output) for e in code for read in storage_reads(fusion, e) for t in made_from(fusion, read.tensor) if among(t, computed)]

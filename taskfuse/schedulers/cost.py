@@ -1,7 +1,7 @@
 """The cost model of the warp-specialized matmul: its tile, its stages, and its time.
 
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
-Shared memory, of the operands' traffic from the second-level cache, and a minimum per step; of the first and the third a little more than the greater, as
+Shared memory, of the operands' traffic from the L2 cache, and a minimum per step; of the first and the third a little more than the greater, as
 each delays the other. The cache gives all multiprocessors together so many bytes, more if blocks keep step, that is in a single wave: neighbors then ask for
 the same data at once. Rows of the last tiles that lie outside cost several times what others do. Then comes the epilogue, during
 which the tensor cores of that multiprocessor are idle, unless another warpgroup uses them. Waves follow one another, and no kernel is faster
@@ -99,7 +99,7 @@ FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
 NEIGHBORS = 8
-"""Blocks that come to the second-level cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
+"""Blocks that come to the L2 cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
 NEARLY = 1.23
 """Times the fewest bytes of neighbors, which are as good."""
 LONG_STEPS = {(128, 80)}
@@ -132,6 +132,7 @@ class MatmulProblem:
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
         box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
+        longest_step: the most elements of a step of k that divide k, where a factor is computed: behind k it is computed of zeros, and need not be zero.
     """
 
     m: int
@@ -162,6 +163,7 @@ class MatmulProblem:
     is_swapped: bool = False
     walks: int = 1
     box_of: tuple[int, ...] = ()
+    longest_step: int | None = None
 
     @property
     def shares_columns(self) -> bool:
@@ -463,10 +465,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        may_be_long = problem.blocks is None and problem.prologue is None and problem.ragged is None
+        may_be_long = problem.blocks is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
-        steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
+        longest = problem.k if problem.longest_step is None else min(problem.k, problem.longest_step + 1)
+        steps = [*rings(config, [problem], room, longest if may_be_long else 0)]
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]

@@ -54,13 +54,13 @@ def is_aligned(read: Read, reader: TensorView) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A tensor in registers whose code is all that reads a Global tensor.
+    """A tensor in registers whose code is the only reader of a Global tensor.
 
     Attributes:
-        tensor: it has the iteration space of what it serves.
-        reads: what it reads.
-        is_copy: it copies one element, so that consecutive ones may be copied as one.
-        values: what it reads beside the one element: the indices of a gather.
+        tensor: it has the iteration space of its reader.
+        reads: its reads.
+        is_copy: it copies one element, so that consecutive elements may form a vector.
+        values: its further reads: the indices of a gather.
     """
 
     tensor: TensorView
@@ -165,7 +165,7 @@ def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:
 def check_new(fusion: Fusion, before: int, reader: TensorView) -> None:
     """Check that there are no more than :data:`MOST_NEW` tensors beyond those ``before``. Raises :class:`UnsupportedError`."""
     if len(fusion.tensors()) > before + MOST_NEW:
-        raise refuse(fusion, "single", f"{reader.name} needs what it reads at too many points", "tf.compile makes several kernels")
+        raise refuse(fusion, "single", f"{reader.name} reads its operands at too many points", "tf.compile makes several kernels")
 
 
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:

@@ -1,4 +1,4 @@
-"""The epilogue of a contraction: what is computed from its elements, at which of its axes, and what that reads and stores."""
+"""The epilogue of a contraction: the tensors computed from its elements, their axes, and their reads and stores."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def logical_places(result: TensorView) -> tuple[int | None, ...]:
 def behind(
     fusion: Fusion, exprs: Sequence[MathExpr], products: Sequence[Reduction]
 ) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
-    """What else is computed, producers first: the tensors of the epilogue, reductions of them, and what is computed from these.
+    """The other computed tensors, producers first: those of the epilogue, reductions of them, and functions of these.
 
     Args:
-        products: what makes the elements that the epilogue takes.
+        products: the contractions that the epilogue reads.
     """
     multiplied = [r.tensor for e in products for r in storage_reads(fusion, e)]
-    factors_made = [tv for tv in multiplied if padded_source(fusion, tv) is not None]
+    factors_made = [tv for tv in multiplied if padded_source(fusion, tv, whole=False) is not None]
     factors_made += [made for tv in multiplied for made in prologue_of(fusion, tv)]
     results = [e.output for e in products]
     epilogue: list[TensorView] = []
@@ -110,14 +110,14 @@ def behind(
         if isinstance(expr, Reduction) and not after and len(sources) == 1 and among(sources[0], [*results, *epilogue]):
             reductions.append(expr)
         elif not isinstance(expr, Pointwise | View | FirstValid):
-            raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
+            raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "move it to a separate fusion")
         elif not after:
             epilogue.append(tv)
         else:
             whole = next((t for t in sources if among(t, [*results, *epilogue])), None)
             if whole is not None:
                 reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
-                raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")
+                raise refuse(fusion, "matmul", reason, f"move {tv.name} to a separate fusion")
             finals.append(tv)
     used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
     twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
@@ -140,17 +140,15 @@ def reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[in
             found[position] = places[read.tensor][axis]
     tv = expr.output
     if len(found) != result.ndim or sorted(found) != list(range(len(tv.root))) or min(found.values()) < 0:
-        raise refuse(
-            fusion, "matmul", f"{tv.name} reduces {read.tensor.name}, which does not have every axis of the product", "leave it to a fusion of its own"
-        )
+        raise refuse(fusion, "matmul", f"{tv.name} reduces {read.tensor.name}, which does not have every axis of the product", "move it to a separate fusion")
     over = frozenset(found[position] for position, a in enumerate(tv.root) if a.is_reduction)
     if not over & set(tile):
-        raise refuse(fusion, "matmul", f"{tv.name} reduces batch axes, and neither rows nor columns", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"{tv.name} reduces batch axes, and neither rows nor columns", "move it to a separate fusion")
     return Reduced(tv, tuple(found[position] for position in range(len(tv.root))), over)
 
 
 def check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tuple[Reduced, ...]) -> None:
-    """What is computed from reductions has their axes, in their order: it shares their loops."""
+    """Functions of reductions have their axes, in their order, and share their loops."""
     kept = {r.tensor: r.kept for r in reductions}
     for tv in finals:
         for read in reads_of(fusion, tv):
@@ -160,7 +158,7 @@ def check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tup
             wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
             read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
             if read_at != wide or kept.setdefault(tv, mine) != mine:
-                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "leave it to a fusion of its own")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along axes other than its own", "move it to a separate fusion")
 
 
 def places_of(fusion: Fusion, results: Sequence[TensorView], epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
@@ -225,7 +223,7 @@ def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[Tenso
 def output_of(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:
     """How an output is stored, whose axes are at ``places`` of the product; ``n``: the place of its columns."""
     if tv.ndim != result.ndim or len(places) != result.ndim:
-        raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "move it to a separate fusion")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
     is_paired = row_major and is_multiple(tv.shape[-1], 2, facts)

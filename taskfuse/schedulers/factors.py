@@ -1,4 +1,4 @@
-"""The factors of a matrix product: which tensors they are, how their tiles are copied into Shared memory, and what is computed of them from there."""
+"""The factors of a matrix product: which tensors they are, how their tiles are copied into Shared memory, and the prologue that is computed from there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Operand:
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
         is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
-        prologue: what is computed of the tensor's elements, one after another; the contraction multiplies the last.
+        prologue: functions of the tensor's elements, one after another; the contraction multiplies the last.
     """
 
     tensor: TensorView
@@ -67,7 +67,7 @@ def factor(
 
     Args:
         expr: the contraction.
-        others: what is computed beside contractions.
+        others: the other computed tensors.
         place: the factor's position among the operands.
         read: the element of it that an iteration reads.
         row: the axis of the contraction that the other factor lacks.
@@ -86,7 +86,7 @@ def factor(
     if is_alone and row == axes.m and not in_blocks and (prologue := prologue_of(fusion, tv)):
         return _through_registers(fusion, expr, others, place, read, prologue, axes)
     if not tv.is_input and source is None:
-        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a separate fusion, or pass it as an input")
     if any(u in others for u in storage_uses(fusion, tv)):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     whole = at_axes(expr.output, read)
@@ -123,7 +123,7 @@ def is_windowed(fusion: Fusion, result: TensorView, read: Read, rows: Collection
 
 
 def behind_padding(fusion: Fusion, read: Read) -> Read:
-    """What a read of a copy with zeros for elements that do not exist reads of the tensor that is copied; another read as it is."""
+    """A read of a zero-padded copy as a read of the copied tensor; any other read unchanged."""
     padded = padded_read(fusion.definition(read.tensor))
     if padded is None:
         return read
@@ -149,7 +149,7 @@ def _in_boxes(fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place
     tv, source = read.tensor, inside.tensor
     is_padded = source is not tv
     if not source.is_input or (is_padded and tv.is_output):
-        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a separate fusion, or pass it as an input")
     if any(u in others for u in storage_uses(fusion, tv) if u.output is not tv):
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     k, own = iteration_symbol(axes.k), axes.rows if row == axes.m else (row,)
@@ -191,8 +191,12 @@ def chosen_by_batch(read: Read, row: int, axes: MatrixAxes) -> list[bool]:
     return [axes_of_index([e]).issubset(axes.batch) or axes_of_index([e - iteration_symbol(row)]).issubset(axes.batch) for e in read.index]
 
 
-def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
-    """The input of which threads can copy what a padded tensor takes, several elements at once: whether they exist does not depend on the last axis."""
+def padded_source(fusion: Fusion, tv: TensorView, *, whole: bool = True) -> TensorView | None:
+    """The input of a padded tensor that threads can copy in vectors: whether elements exist does not depend on the last axis.
+
+    Args:
+        whole: a row of the tensor is a row of the input; otherwise it may be a part of one, such as the channels of a group.
+    """
     padded = padded_read(fusion.definition(tv))
     if padded is None or tv.is_output:
         return None
@@ -200,7 +204,8 @@ def padded_source(fusion: Fusion, tv: TensorView) -> TensorView | None:
     facts = fusion.facts()
     is_copied = read.tensor.is_input and copy_bytes(read.tensor, facts) > read.tensor.dtype.itemsize
     is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
-    return read.tensor if is_copied and is_row and str(last) not in read.valid.free else None
+    is_part = not whole and str(last) not in simplify(read.index[-1] - last, facts).free
+    return read.tensor if is_copied and (is_row or is_part) and str(last) not in read.valid.free else None
 
 
 def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
@@ -229,7 +234,7 @@ def _through_registers(
     is_row_major = iteration_position(read.index[-1]) == axes.k and read.valid is TRUE and all(at_axes(expr.output, read))
     if not is_row_major or {source.dtype.itemsize, last.dtype.itemsize} != {LDMATRIX_BYTES} or not is_bulk(source, facts):
         reason = f"the factor {last.name} is computed, and {source!r} is not rows of k that bulk copies bring and ldmatrix takes"
-        raise refuse(fusion, "matmul", reason, "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", reason, "compute it in a separate fusion, or pass it as an input")
     if not is_multiple(axes.extent(axes.k), SPAN // LDMATRIX_BYTES, facts):
         reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
         raise refuse(fusion, "matmul", reason, f"make k a multiple of {SPAN // LDMATRIX_BYTES}")

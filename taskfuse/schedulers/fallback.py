@@ -73,7 +73,7 @@ def fallback(
     separate(Script(trial))
     chosen = config or FallbackConfig()
     script = Script(fusion)
-    script.comment("each output with what it needs in a nest of its own")
+    script.comment("a separate nest for each output and its inputs")
     recompute_all(script, fusion)
     owner, steps, us = _priced(script, extent)
     script.comment("a thread for each element")

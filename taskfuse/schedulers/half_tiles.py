@@ -1,7 +1,7 @@
-"""Tiles of a square result of which nobody reads one side of a diagonal: which tiles multiply, and how many of them the blocks get.
+"""Tiles of a square result without readers on one side of a diagonal: which tiles multiply, and how many of them each block gets.
 
-Loops over the terms of a tile that nobody reads do not run (:mod:`taskfuse.lowering.neutral_tails`), so such a tile costs its epilogue alone. Blocks that walk
-all tiles in turns get unequally many of the others, unless these come first (``tf.tiles.halves``).
+Loops over the terms of a tile without readers do not run (:mod:`taskfuse.lowering.neutral_tails`), so such a tile costs only its epilogue. If blocks take
+all tiles round-robin, they get unequal numbers of the others, unless these come first (``tf.tiles.halves``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from taskfuse.tiles import Half, grouped, halves
 
 
 class DealtTiles(NamedTuple):
-    """Tiles of a result, and how they are dealt to blocks.
+    """The distribution of the tiles of a result to blocks.
 
     Attributes:
         used: tiles that multiply.

@@ -186,7 +186,7 @@ class _FusionJoin:
                 raise self._error(f"'{name}' is shared, but {where} an input, scalar or dimension of that name", "share names that two or more fusions have")
             if len(set(holders.values())) > 1:
                 raise self._error(
-                    f"'{name}' is shared, but not one kind of thing", "give them different names", tuple(f"{f}: {kind}" for f, kind in holders.items())
+                    f"'{name}' is shared, but its definitions differ in kind", "give them different names", tuple(f"{f}: {kind}" for f, kind in holders.items())
                 )
 
     def run(self) -> Fusion:

@@ -1,6 +1,6 @@
 """Walks of few rows over many keys (split-KV): the keys are split into chunks, which fill the GPU, and a second kernel joins their results.
 
-A walk over the keys occupies one block for some rows. Where there are few, as while a model writes its answer token by token, most multiprocessors have none.
+A walk over the keys occupies one block for some rows. With few rows, as in decoding token by token, most multiprocessors are idle.
 Chunks of the keys (:func:`taskfuse.chunk_cascade`), as a batch axis of both products, make more walks, each shorter; their results go through memory once more
 (Dao et al., "Flash-Decoding for long-context inference", 2023). The cost model of :mod:`taskfuse.schedulers.attention_cost` decides whether that is faster.
 """
@@ -29,8 +29,8 @@ class KeyChunks(NamedTuple):
 
     Attributes:
         reductions: names of those of the walk.
-        n: how many chunks there are.
-        multiple: of which the keys of a chunk are one.
+        n: the number of chunks.
+        multiple: divides the length of a chunk.
         us: expected microseconds of both kernels.
     """
 
@@ -63,7 +63,7 @@ def walks_alone(fusion: Fusion) -> Iterator[Fusion]:
 
 
 def chunks_of(walk: Fusion, extent: Sizes) -> KeyChunks | None:
-    """The best chunks of a fusion that is a walk; ``None`` if it is none, or as fast without them.
+    """The best chunks of a fusion that is a walk; ``None`` if it is not a walk, or as fast without them.
 
     Args:
         extent: numbers for extents of a fusion that it is part of.

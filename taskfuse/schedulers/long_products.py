@@ -1,22 +1,27 @@
 """Products of few tiles and long sums (split-K): the sums are split into chunks, which fill the GPU, and a second kernel adds the partial sums.
 
 A result of few tiles occupies few multiprocessors, each of which loops over all of k. Chunks of k, as a batch axis of the product, make more tiles; their
-partial sums go through memory once more, in a kernel that is short if the result is small. The cost models of products decide whether that is faster.
+partial sums go through memory once more, in a kernel that is short if the result is small. The cost models of products decide whether that is faster. Of
+several axes, as a convolution sums over, the last one is cut.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from taskfuse.dtypes import float32
 from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.expr import Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.through_view import own_index
+from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.canonical import operands
 from taskfuse.schedulers.cost import MatmulProblem, rank
 from taskfuse.schedulers.mma_gemm import mma_us
@@ -29,7 +34,7 @@ MOST_CHUNKS = 64
 SHORTEST = 128
 """The fewest elements of a chunk: two steps of a tensor core's tiles."""
 CACHED = 1 / 3
-"""The share of the second-level cache up to which partial sums are expected to stay there until they are added."""
+"""The share of the L2 cache up to which partial sums are expected to stay there until they are added."""
 GAIN = 0.95
 """The most time of both kernels, relative to the product without chunks."""
 
@@ -45,22 +50,36 @@ def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
         return None
     script = Script(copy_fusion(fusion)[0])
     for name, axis, length in found:
-        operands(script, script.new(script.fusion.tensor(name), "chunk_reduction", axis, length), is_product=True)
+        chunks = script.new(script.fusion.tensor(name), "chunk_reduction", axis, length)
+        _move_windows(script, chunks)
+        operands(script, chunks, is_product=True)
     return script
 
 
+def _move_windows(script: Script, chunks: TensorView) -> None:
+    """Let chunks read windows of their own channels, which are a part of a row of the input, with its padding."""
+    fusion, definition = script.fusion, chunks.definition
+    assert definition is not None
+    for windows in [read.tensor for read in storage_reads(fusion, definition) if padded_read(fusion.definition(read.tensor)) is not None]:
+        for made in script.recompute(windows, [chunks]):
+            if made.definition is not None and free_axes(fusion, made.definition):
+                script.new(made, "drop_axes")
+
+
 def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | None:
-    """The reduced axis of a product, and the length of its chunks; ``None`` if chunks gain nothing."""
+    """The reduced axis of a product, the last of several, and the length of its chunks; ``None`` if chunks gain nothing."""
     two = factors(fusion, expr, [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)])
-    if two is None or not two.make_a_matrix or len(two.summed) > 1 or len(expr.output.schedule.transforms):
+    if two is None or not two.make_a_matrix or len(expr.output.schedule.transforms):
         return None
     if expr.output.dtype.is_float and expr.output.dtype.bits < float32.bits:
         return None  # each part would be rounded
-    axes = two.as_matrices(expr.output)
+    is_several = len(two.summed) > 1
+    axes = two.as_matrices(expr.output, in_boxes=is_several)
     whole = axes.extent(axes.k)
     if not isinstance(whole, Const):
         return None
-    m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
+    rows = tuple(extent(axes.extent(p)) for p in axes.rows)
+    m, n, walks = prod(rows), extent(axes.extent(axes.n)), prod(extent(axes.extent(p)) for p in axes.summed)
     batch = 1
     for p in axes.batch:
         batch *= extent(axes.extent(p))
@@ -69,17 +88,18 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
 
     def us(chunks: int) -> float:
         if not is_fast:
-            size = batch * chunks, m, n, k // chunks
+            size = batch * chunks, m, n, walks * k // chunks
             return min(mma_us(size, two.a.tensor.dtype, two.b.tensor.dtype, expr.output.dtype, target), simt_us(size, expr.output.dtype.itemsize, target))
-        problem = MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, int(chunks == 1), int(chunks > 1), target=target)
+        stored = int(chunks == 1), int(chunks > 1)
+        problem = MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, *stored, target=target, walks=walks, box_of=rows if is_several else ())
         return min(rank(order)[0].us for order in problem.orders)
 
     def both(chunks: int) -> float:
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize
         return us(chunks) - target.overlap_us + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
 
-    aligned = VECTOR_BYTES // itemsize
-    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and k // c >= SHORTEST]
+    aligned = (SPAN if is_several else VECTOR_BYTES) // itemsize
+    possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and walks * k // c >= SHORTEST]
     if not possible or batch * m * n >= target.sms * SHORTEST**2 * 4:
         return None
     best = min(possible, key=both)

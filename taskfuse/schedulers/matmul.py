@@ -1,4 +1,4 @@
-"""``tf.schedulers.matmul``: a fusion with a matrix product, or several that make one result, scheduled."""
+"""``tf.schedulers.matmul``: the schedule of a fusion with a matrix product, or with several that make one result."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
+from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
-from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
+from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
-from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
+from taskfuse.schedulers.cost import SPANS, Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
-from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check_wgmma, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -39,7 +40,7 @@ def matmul(
 ) -> Chosen[MatmulConfig]:
     """Schedule a fusion with a matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
-    Several products of the same rows and columns may be there, if the epilogue takes their elements together. The factor with the rows may be a chain of
+    There may be several products of the same rows and columns, if the epilogue combines their elements. The factor with the rows may be a chain of
     elementwise functions of an input of 16 bits with k contiguous.
 
     The product is any sum of products of two inputs, over one axis or several; all further axes are batch axes. One factor may be windows of an input with
@@ -64,6 +65,7 @@ def matmul(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "matmul", config, MatmulConfig)
+    check_flag(fusion, "matmul", "tf32", tf32)
     script = Script(fusion)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     if ragged is not None:
@@ -82,6 +84,7 @@ def matmul(
         blocks=problem.blocks,
         counts=problem.counts,
         is_computed=problem.prologue is not None,
+        longest_step=problem.longest_step,
     )
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
@@ -106,7 +109,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 
 class Way(NamedTuple):
-    """A product with its factors in one of both orders."""
+    """A product with its factors in one of two orders."""
 
     product: MatrixProduct
     problem: MatmulProblem
@@ -136,14 +139,14 @@ def _planned(
     product = find(fusion)
     check_types(fusion, product, tf32)
     if ragged is not None and product.beside and not product.shares_steps:
-        reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and tiles of ragged rows may have none"
-        raise refuse(fusion, "matmul", reason, "give one of them a fusion of its own")
+        reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
+        raise refuse(fusion, "matmul", reason, "move one of them to a separate fusion")
     problem = problem_of(fusion, product, sizes, target, ragged)
     check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
-        raise refuse(fusion, "matmul", reason, "give some of them a fusion of their own")
+        raise refuse(fusion, "matmul", reason, "move some of them to a separate fusion")
     usual = Way(product, problem)
     if is_swapped:
         return MatmulPlan((usual, _swapped(fusion, usual, sizes, tf32)), ranked)
@@ -165,7 +168,7 @@ def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: 
     """
     product, problem = usual
     if (problem.ragged is not None and problem.ragged.is_scattered) or product.blocks is not None or product.reductions:
-        raise refuse(fusion, "matmul", "factors are swapped where not one product makes each element of what is stored", "use is_swapped=False")
+        raise refuse(fusion, "matmul", "factors can be swapped only where one product of inputs makes each stored element", "use is_swapped=False")
     found = find(fusion, is_swapped=True)
     check_types(fusion, found, tf32)
     return Way(found, replace(problem_of(fusion, found, sizes, problem.target), is_swapped=True))
@@ -286,7 +289,14 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
+        longest_step=_longest_step(fusion, product) if product.a.prologue else None,
     )
+
+
+def _longest_step(fusion: Fusion, product: MatrixProduct) -> int:
+    """The most elements of a step of k that divide k."""
+    steps = [spans * SPAN // product.a.tensor.dtype.itemsize for spans in SPANS]
+    return max(step for step in steps if step == steps[0] or is_multiple(product.axes.extent(product.axes.k), step, fusion.facts()))
 
 
 def _access(factors: Sequence[Operand]) -> int:

@@ -2,7 +2,7 @@
 
     result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of warps | k step, rows / 16, columns / 8 | 16, 8, k: the atom]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
-    factors  [as the result, k step included | rows / 16 | lanes, registers]: the operands of one step, as the atom takes them
+    factors  [as the result, k step included | rows / 16 | lanes, registers]: the fragments of one step
     epilogue [batch, row tile, column tile: blocks | row, column of warps | rows / 16, columns / 8 | lanes, registers]
 
 All warps copy the tiles and multiply, in one role. Rows of a tile are padded so that the lanes of a warp, which read 8 rows (or columns) and 4 elements of k
@@ -30,26 +30,26 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, registers, stored
 from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_tiles, find
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, check_flag, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.target import ASYNC_BYTES, BANK_BYTES, DEFAULT, WARP, Target
 
 NAME = "mma_gemm"
 LEAST = 16
-"""The fewest rows and columns; with fewer, most of a tile would be outside, and a reduction takes the product."""
+"""The fewest rows and columns; with fewer, most of a tile would lie outside, and the reduction scheduler takes the product."""
 LANE_ROWS, LANE_TERMS = 8, 4
 """Rows (or columns), and groups of elements of k, that the lanes of a warp read together."""
 PAIR = 2
-"""Neighbors along the columns that a lane holds of a result."""
+"""Adjacent columns of the result that a lane holds."""
 TILES = ((128, 128, 64, 32), (128, 64, 32, 32), (64, 128, 32, 32), (64, 64, 32, 32), (64, 32, 32, 16), (32, 32, 16, 16))
 """Rows and columns of a tile, and of a warp's part."""
 DEPTH_BYTES = 128
 """Bytes along k of a tile."""
 PADDING_BYTES = 32
-"""The most unused bytes behind each row of a tile."""
+"""The most padding bytes after each row of a tile."""
 MOST_STAGES = 3
 RESIDENT_THREADS = 512
-"""Threads of a multiprocessor, with the registers that a part of a warp takes."""
+"""Resident threads of a multiprocessor, given the registers of a warp tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class MmaGemmConfig(Parameters):
 
     Attributes:
         tile_m, tile_n: rows and columns of a tile of the result.
-        warp_m, warp_n: those of the part of a warp: multiples of the instruction's rows and of its 8 columns.
+        warp_m, warp_n: rows and columns of a warp tile: multiples of the instruction's rows and of its 8 columns.
         tile_k: elements of k in a tile of a factor.
         step: elements of k that an instruction multiplies.
         stages: tiles of each factor in Shared memory.
-        ahead: steps of factors in registers: 2 load those of the next step while the tensor cores work.
+        ahead: steps of fragments in registers: with 2, those of the next step are loaded while the tensor cores work.
     """
 
     tile_m: int = 128
@@ -113,10 +113,11 @@ def mma_gemm(
         tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is rejected.
 
     Raises:
-        UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; there are fewer than 16 rows or columns; or the target's tensor
+        UnsupportedError: the fusion is not such a product, has a schedule, or may be empty; there are fewer than 16 rows or columns; or the target's tensor
             cores do not multiply such factors.
     """
     check_call(fusion, NAME, config, MmaGemmConfig)
+    check_flag(fusion, NAME, "tf32", tf32)
     extent = Sizes(fusion, sizes, target)
     problem, row, options = _planned(fusion, extent, tf32)
     if config is not None:
@@ -178,7 +179,7 @@ def _instructions(a: DType, b: DType, sums: DType, target: Target) -> list[Matri
 
 
 def _row_of(fusion: Fusion, problem: PairReduction, config: MmaGemmConfig, extent: Sizes) -> MatrixInstruction:
-    """The instruction of given parameters. Raises :class:`UnsupportedError`: there is none, or they do not fit it, or a multiprocessor."""
+    """The instruction for given parameters. Raises :class:`UnsupportedError` if none exists, or they do not fit it, or a multiprocessor."""
     a, b = problem.a.tensor.dtype, problem.b.tensor.dtype
     known = _instructions(a, b, problem.axes.result.dtype, extent.target)
     row = next((row for row in known if row.k == config.step), None)
@@ -189,7 +190,7 @@ def _row_of(fusion: Fusion, problem: PairReduction, config: MmaGemmConfig, exten
         raise refuse(fusion, NAME, f"a warp has {config.warp_m} x {config.warp_n}", f"use multiples of {row.m} and of {row.widths[0]} as warp_m and warp_n")
     shared = config.stages * _slot(config.tile_m, config.tile_n, config.tile_k, a.itemsize)
     if shared > extent.room:
-        reason = f"{shared} bytes of Shared memory, of {extent.room}"
+        reason = f"a block needs {shared} bytes of Shared memory and has {extent.room}"
         raise refuse(fusion, NAME, f"with {config.words}: {reason}", "use smaller tiles or fewer stages")
     return row
 
@@ -349,7 +350,7 @@ class _MmaGemm:
     def _factors(self, factors: Sequence[TensorView]) -> None:
         """[.., k step | rows / 16, lanes, registers]."""
         script, at = self.script, self.steps + 3
-        script.comment("factors of a step in registers, as the atom takes them")
+        script.comment("factors of a step in registers, in the atom's layout")
         sides = ((self.problem.a, self.rows, "a"), (self.problem.b, self.columns, "b"))
         for tv, (factor, rows_of_tile, which) in zip(factors, sides, strict=True):
             call = script.on(tv)
@@ -371,7 +372,7 @@ class _MmaGemm:
 
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, at, c = self.script, self.heads, self.config
-        script.comment("epilogue: in registers as the accumulators are")
+        script.comment("epilogue in registers, in the layout of the accumulators")
         for tv in behind:
             call = script.on(tv)
             call.split(at + 1, self.columns).split(at + 1, c.warp_n // self.columns).split(at, self.rows).split(at, c.warp_m // self.rows)

@@ -98,7 +98,7 @@ def _plan(config: OnlineConfig | None, splits: bool, rows: KernelRows, other: fl
     if problem.target.kernel_us(problem.target.dram_us((problem.loaded or 0.0) + (problem.stored or 0.0))) > most:
         raise refuse(trial, "online", "rows that are kept, or read again, are expected to be as fast", NORMALIZATION)
     if not space.kept or len(space.reduced) != 1:
-        raise refuse(trial, "online", f"it has {len(space.kept)} kept axes, and {len(space.reduced)} reduced ones", NORMALIZATION)
+        raise refuse(trial, "online", f"it has {len(space.kept)} kept and {len(space.reduced)} reduced axes", NORMALIZATION)
     try:
         CascadePlans(tuple(walked))
     except ScheduleError as error:
@@ -137,7 +137,7 @@ def _tried(planned: _Plan, fusion: Fusion) -> Chosen[OnlineConfig]:
 def _applied(planned: _Plan, fusion: Fusion) -> Chosen[OnlineConfig]:
     problem, option = planned.problem, planned.option
     script = Script(fusion)
-    script.comment("tensors that are read at points other than their own are computed there")
+    script.comment("tensors read at other points are computed at those points")
     _settled(script, planned.splits)
     OnlineSchedule(script, find(fusion), option.config, problem.width).apply()
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}"
@@ -192,7 +192,7 @@ class OnlineSchedule:
 
     def _cascade(self) -> TensorView:
         """The walk. Returns the reduction of a chunk, which has all of its axes."""
-        self.script.comment("one walk of all reductions: parts for threads, joined after it")
+        self.script.comment("one walk for all reductions: threads take parts, joined at the end")
         found = _reductions(self.fusion)
         k = next(k for k, a in enumerate(found[0].root) if a.is_reduction)
         along = self.width if self.space.is_inner else 1
@@ -261,7 +261,7 @@ class OnlineSchedule:
         kept = [place[keys.key(a)] for a in self.roles.kept if keys.key(a) in place]
         along = [p for p in range(len(out.root)) if p not in kept]
         if len(kept) < len(self.roles.kept) or len(along) > 1:
-            raise refuse(self.fusion, "online", f"{out.name} has not the axes of the rows", NORMALIZATION)
+            raise refuse(self.fusion, "online", f"{out.name} lacks an axis of the rows", NORMALIZATION)
         long = keys.key(out.root[along[0]])
         wide = [tv for tv in self.code if tv is not out and long in {keys.key(a) for a in tv.root}]
         script.comment("loops of the outputs: [rows | trip, unroll, thread | vector]")

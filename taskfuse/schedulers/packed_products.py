@@ -1,8 +1,8 @@
-"""Products whose factors lie in memory as no copy engine or tensor core takes them: kernels of their own pack the factors first.
+"""Products whose factors have a layout that neither copy engine nor tensor cores take: separate kernels pack the factors first.
 
-The copy engine needs rows of multiples of 16 bytes, and tensor cores take elements of 8 bits along k only. Threads of the product's own kernel can bring other
-rows, each element as often as there are tiles that need it. A kernel that packs a factor reads it once, and the product then runs at full speed. The cost
-models, and what is counted of the kernels, decide.
+The copy engine needs rows of multiples of 16 bytes, and tensor cores take elements of 8 bits along k only. Threads of the product's kernel can load other
+rows, each element once per tile that needs it. A kernel that packs a factor reads it once, and the product then runs at full speed. The cost
+models and the counted times decide.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from taskfuse.schedulers.simt_gemm import simt_us
 from taskfuse.target import TMA_BYTES
 
 WORTH = 1.5
-"""The most time of all kernels, relative to the one whose threads copy the factors, as the models say: what is counted decides then."""
+"""The greatest expected time of all kernels, relative to the kernel whose threads copy the factors, with which packing is tried; counted times then decide."""
 
 
 class Packing(NamedTuple):
-    """What is packed.
+    """A call of ``pack_factors``.
 
     Attributes:
         name: of the product.
         axis: its reduced axis.
-        multiple: of which that becomes one.
+        multiple: divides the padded length of that axis.
         operands: positions of the factors.
     """
 
@@ -52,7 +52,7 @@ class Packing(NamedTuple):
 
 
 def pack_products(fusion: Fusion, extent: Sizes) -> Script | None:
-    """A copy of ``fusion`` with packed factors for the products that may gain by it; ``None`` if there is none.
+    """A copy of ``fusion`` with packed factors for the products that may gain from it; ``None`` if there are none.
 
     Args:
         extent: numbers for extents.

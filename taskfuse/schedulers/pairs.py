@@ -1,4 +1,4 @@
-"""Reductions of a function of pairs of elements, found by structure: the two inputs, the axes, and what is computed of a pair before it is combined.
+"""Reductions of a function of pairs of elements, found by structure: the two inputs, the axes, and the functions of a pair before it is combined.
 
     result[batch, m, n] = combine over k of body(a[batch, m, k], b[batch, k, n])
 
@@ -70,8 +70,8 @@ class PairReduction:
 
 
 def settle(script: Script) -> None:
-    """Have the elementwise tensors of a body computed for each pair: a factor that is converted before it is broadcast, say. A product of two tensors is left
-    alone, since what is computed of its factors is computed once for each element in a kernel of its own.
+    """Compute the elementwise tensors of a body for each pair, such as a factor that is converted before it is broadcast. A product of two tensors is left
+    unchanged: functions of its factors are computed once per element, in a separate kernel.
 
     Raises:
         UnsupportedError: that makes too many tensors.
@@ -162,9 +162,9 @@ def _contraction(fusion: Fusion, scheduler: str) -> tuple[Reduction, tuple[MathE
         if isinstance(expr, Reduction):
             found.append(expr)
         elif not isinstance(expr, Pointwise | View):
-            raise refuse(fusion, scheduler, f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
+            raise refuse(fusion, scheduler, f"{expr.output.name} is not computed element by element", "move it to a separate fusion")
     if len(found) != 1:
-        raise refuse(fusion, scheduler, f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
+        raise refuse(fusion, scheduler, f"it takes one contraction, and there are {len(found)} reductions", "use a separate fusion for each")
     (contraction,) = found
     behind = {contraction.output}
     body = {contraction.output}
@@ -178,11 +178,11 @@ def _contraction(fusion: Fusion, scheduler: str) -> tuple[Reduction, tuple[MathE
     for expr in exprs:
         tv = expr.output
         if tv not in behind | body:
-            raise refuse(fusion, scheduler, f"{tv.name} does not need the contraction", "leave it to a fusion of its own")
+            raise refuse(fusion, scheduler, f"{tv.name} does not need the contraction", "move it to a separate fusion")
         for read in storage_reads(fusion, expr):
             if not read.tensor.is_input and not is_aligned(read, tv):
                 reason = f"{tv.name} reads {read.tensor.name} at points other than its own"
-                raise refuse(fusion, scheduler, reason, "leave it to a fusion of its own")
+                raise refuse(fusion, scheduler, reason, "move it to a separate fusion")
     return contraction, tuple(e for e in exprs if e.output in body and e is not contraction)
 
 
@@ -200,7 +200,7 @@ def _factors(fusion: Fusion, scheduler: str, expr: Reduction, body: Sequence[Mat
         if isinstance(operand, Read) and operand.tensor.is_input
     ]
     if len(places) != 2:
-        raise refuse(fusion, scheduler, f"what {expr.output.name} reduces reads elements of inputs in {len(places)} places", "tf.schedulers.reduction")
+        raise refuse(fusion, scheduler, f"the term of {expr.output.name} reads elements of inputs at {len(places)} places", "tf.schedulers.reduction")
     (first, at, a), (second, there, b) = places
     return classified(expr.output, (a, b), (at, there)), (first, second)
 
@@ -215,7 +215,7 @@ def _check_factor(fusion: Fusion, scheduler: str, read: Read, result: TensorView
     positions = [iteration_position(e) for e in read.index]
     uses = storage_uses(fusion, tv)
     if not tv.is_input or not all(use.output in body for use in uses):
-        raise refuse(fusion, scheduler, f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
+        raise refuse(fusion, scheduler, f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a separate fusion")
     known = [p for p in positions if p is not None]
     whole = at_axes(result, read)
     is_found = all(w or c for w, c in zip(whole, chosen_by_batch(read, row, axes), strict=True)) and whole[-1]

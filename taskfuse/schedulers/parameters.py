@@ -17,7 +17,7 @@ from taskfuse.target import MAX_THREADS
 class Parameters:
     """Base of the frozen dataclasses that hold parameters: each field has a value of its declared type, an integer one a positive number.
 
-    Integers of NumPy become Python's, so that the code of a schedule prints them. A subclass with rules of its own calls ``check_fields`` first.
+    NumPy integers become Python's, so that the code of a schedule prints them. A subclass with further rules calls ``check_fields`` first.
 
     Attributes:
         LEAST: smallest values of integers that may be less than 1.
@@ -54,7 +54,7 @@ class Parameters:
                 raise self.error(f"{name} is {value}", "use a power of two")
 
     def check_threads(self, threads: int, text: str) -> None:
-        """Check that a block can have so many threads; ``text`` says which they are."""
+        """Check that a block can have ``threads`` threads; ``text`` describes them."""
         if threads > MAX_THREADS:
             raise self.error(text, f"a block has at most {MAX_THREADS} threads")
 

@@ -139,7 +139,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 def _planned(script: Script, config: PointwiseConfig | None, extent: Sizes) -> tuple[tuple[Leaf, ...], PointwiseConfig, float, str]:
     """What reads memory, the parameters, microseconds and bytes of a fusion, each of whose tensors is computed at the points of its readers from now on."""
     fusion = script.fusion
-    script.comment("each tensor at the points of what reads it, inputs in registers")
+    script.comment("each tensor at its readers' points, inputs in registers")
     total = work(fusion, extent)
     leaves = align(script, fusion)
     chosen = config or choose(fusion, fusion.outputs[0], leaves, extent)
@@ -257,7 +257,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
             left.pop(tv)
         follow(script, out, mine)
     threads = sum(outputs[0].schedule.ptype(a) in INDICES for a in outputs[0].loop)
-    script.comment("vectors; loads before the first use, everything else as deep as it goes")
+    script.comment("vectors; loads before the first use, everything else inlined as deep as possible")
     if outputs[0].ndim:
         bind_vectors(script, leaves, outputs, config.vector)
     mine = {tv for out in outputs for tv in ancestors(fusion, out)}

@@ -1,11 +1,11 @@
 """``tf.schedulers.products``: several matrix products, of unlike extents, as one persistent kernel that walks one list of their tiles.
 
 The tiles of all products stand in one list, product after product, and each block takes every ``blocks``-th of it: round-robin, as in CUTLASS's grouped
-kernels. Items of one product that a block takes are a loop, so the walk of a block is the loops of the products one after another; in each the block
-begins where the list before has dealt to: a rotation of the blocks (``tf.tiles.rotated``). No block searches for the problem of a tile.
+kernels. A block's items of one product are a loop, so the walk of a block is the loops of the products one after another; each begins with the
+block after the last one of the product before: a rotation of the blocks (``tf.tiles.rotated``). No block searches for the problem of a tile.
 
-One role loads and one multiplies and stores, for all products. Their operands pass through one ring that goes on from product to product, so that the tiles
-of the next product are loaded while the last one of this is stored. A result is staged where that of the product before was.
+One role loads and one multiplies and stores, for all products. Their operands pass through one ring that continues from product to product, so that the tiles
+of the next product are loaded while the last one of this is stored. All results are staged in the same bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
 from taskfuse.schedulers.matmul import check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
-from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_wgmma, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
@@ -51,6 +51,7 @@ def products(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "products", config, ProductsConfig)
+    check_flag(fusion, "products", "tf32", tf32)
     found, problems, alternatives = _planned(fusion, sizes, target, tf32)
     chosen = alternatives[0].config if config is None else config
     for problem in problems:
@@ -150,19 +151,19 @@ def _check_alike(fusion: Fusion, found: Sequence[MatrixProduct]) -> None:
     for product in found:
         name = product.axes.result.name
         if product.blocks is not None:
-            raise refuse(fusion, "products", f"{name} sums products of blocks", "leave that product to a fusion of its own")
+            raise refuse(fusion, "products", f"{name} sums products of blocks", "move that product to a separate fusion")
         if product.beside:
-            raise refuse(fusion, "products", f"{name} and another product make one result", "leave them to a fusion of their own")
+            raise refuse(fusion, "products", f"{name} and another product make one result", "move them to a separate fusion")
         if product.reductions:
-            raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "leave that product to a fusion of its own")
+            raise refuse(fusion, "products", f"{product.reductions[0].tensor.name} reduces {name}", "move that product to a separate fusion")
         for mine, theirs in ((product.a, first.a), (product.b, first.b)):
             kinds = [(o.tensor.dtype, o.is_k_major, o.is_bulk, o.is_bulk or o.size) for o in (mine, theirs)]
             if kinds[0] != kinds[1]:
                 reason = f"{mine.tensor!r} and {theirs.tensor!r} differ in dtype, in the axis that is contiguous, or in how they are copied"
-                raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or leave these products to fusions of their own")
+                raise refuse(fusion, "products", reason, "pass them as arrays of one kind, or move these products to separate fusions")
         staged = zip(*([o.tensor.dtype for o in p.outputs if o.is_staged] for p in (product, first)), strict=False)
         if any(mine is not theirs for mine, theirs in staged):
-            raise refuse(fusion, "products", f"{name} is stored with another dtype than {first.axes.result.name}", "leave it to a fusion of its own")
+            raise refuse(fusion, "products", f"{name} and {first.axes.result.name} are stored with different dtypes", "move it to a separate fusion")
         for side in product.sides:
             if any(among(side.tensor, [s.tensor for s in other.sides]) for other in found if other is not product):
                 raise refuse(fusion, "products", f"{side.tensor.name} is read by several products", "define two inputs and pass the array twice")

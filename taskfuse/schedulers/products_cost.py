@@ -1,6 +1,6 @@
 """The cost model of several products on one list of tiles: which tile, and whether long tiles come first.
 
-Each block takes the tiles of its places in the list, one after another; the kernel takes as long as the block with most to do. The time of a tile is that of
+Each block takes the tiles of its items, one after another; the kernel takes as long as its slowest block. The time of a tile is that of
 :mod:`taskfuse.schedulers.cost`, whose constants were measured on single products.
 """
 
@@ -25,9 +25,9 @@ from taskfuse.target import DEFAULT
 from taskfuse.tiles import Problem, WorkList, sort_problems
 
 CLAIMED = 12
-"""The fastest candidates whose tiles blocks may also claim."""
+"""The number of fastest candidates that are also tried with claimed tiles."""
 EVEN = 1.03
-"""The time of the slowest block over the mean of all from which on that may be worth while."""
+"""The least ratio of the slowest block's time to the mean for which claiming is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def estimate_list(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
 
 
 def ends_of_claims(each: NDArray[np.float64], counts: NDArray[np.int64], blocks: int) -> NDArray[np.float64]:
-    """When blocks that take the next tile as they come to it end: ``counts`` tiles, one after another, of ``each`` length."""
+    """The end times of blocks that claim tiles: ``counts`` tiles, one after another, of ``each`` length."""
     ends = [0.0] * blocks
     for length, count in zip(each, counts, strict=True):
         for _ in range(count):
@@ -139,7 +139,7 @@ def ends_of_claims(each: NDArray[np.float64], counts: NDArray[np.int64], blocks:
 
 
 def claim_bytes(problems: Sequence[MatmulProblem], config: ProductsConfig) -> int:
-    """Shared memory of a block for the numbers of all tiles, and that there are no more."""
+    """Shared memory of a block for the numbers of all claimed tiles, and the end mark."""
     return CLAIM_BYTES * (work_list(problems, config).tiles + len(problems))
 
 

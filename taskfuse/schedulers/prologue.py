@@ -1,6 +1,6 @@
 """The factor with the rows of a product, computed on its way from Shared memory to the tensor cores.
 
-``ldmatrix`` brings a step of k to the registers of the warps that multiply it, where it lies as ``wgmma`` takes it; functions of its elements are computed
+``ldmatrix`` loads a step of k into registers as a fragment of ``wgmma``; functions of its elements are computed
 there. While a warpgroup does that, others that share the tile multiply. The tensor cores read these registers until the products of the step are done, so no
 batch is in flight when the next step is loaded.
 """
@@ -20,12 +20,12 @@ class Prologue:
 
     Args:
         source: the copy of the factor in Shared memory.
-        functions: the tensors that are computed of it, one after another.
+        functions: the tensors computed from it, one after another.
         head: the number of loops over tiles; the loop over steps of k is the next.
         turn: the place of the axis over which warpgroups take turns; ``None``: they share tiles.
 
     Attributes:
-        tensors: the factor as it is in memory, then what is computed of it.
+        tensors: the factor in memory, then the tensors computed from it.
     """
 
     def __init__(self, script: Script, config: MatmulConfig, source: TensorView, functions: tuple[TensorView, ...], head: int, turn: int | None) -> None:
@@ -41,7 +41,7 @@ class Prologue:
         Args:
             depth: elements of k that an instruction multiplies.
         """
-        self.script.comment("the factor with the rows: from Shared memory to registers, where it is computed")
+        self.script.comment("the row factor: loaded from Shared memory and computed in registers")
         for tv in self.tensors:
             call, place = self.script.on(tv), self.head + 1
             if self.turn is None:

@@ -57,7 +57,7 @@ class Promotion:
     def spread(self, total: TensorView) -> None:
         """Distribute the sums, [head, block of k, m, n], over threads as the accumulators are; and with them terms and inputs."""
         script, at = self.script, self.head + 1
-        script.comment("sums of blocks: in registers as the accumulators are; inputs of the terms on the threads that need them")
+        script.comment("sums of blocks in registers, in the layout of the accumulators; inputs of the terms on the threads that use them")
         call = script.on(total)
         call.split(at, self.config.rows)
         call.bind(at, P.TIDy)

@@ -1,7 +1,7 @@
 """Tiles of ragged rows: a product of them stored tile by tile; and for cost models, how many tiles with rows the blocks of a persistent grid get.
 
-Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`): behind the whole tiles of all groups come their rests, some of which have no rows,
-and a block passes over these. Which ones is known when the offsets are; the model counts those of groups of equal size.
+Numbers of tiles do not depend on the offsets (:mod:`taskfuse.ir.row_tiles`): after the whole tiles of all groups come their remainders, some of which are
+empty, and a block skips these. Which ones depends on the offsets; the model assumes groups of equal size.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RaggedTiles:
         groups: of rows.
         rows: of all groups.
         size: rows of a tile.
-        is_scattered: each tile stores its rows where they belong, and a block passes over tiles without rows. Else every tile is stored whole, as it is.
+        is_scattered: each tile stores its own rows, and a block skips tiles without rows. Otherwise every tile is stored as a whole.
     """
 
     groups: int
@@ -45,7 +45,7 @@ class RaggedTiles:
 
     @property
     def used(self) -> int:
-        """Tiles that are computed, if all groups have as many rows."""
+        """Tiles that are computed, if all groups have equally many rows."""
         return int(_used(self).sum())
 
     def most(self, height: int, columns: int, group: int, blocks: int) -> int:
@@ -65,7 +65,7 @@ class RaggedTiles:
 
     @property
     def reads(self) -> int:
-        """How often matrices are read: those of the whole tiles of a group at once, then again for its rest."""
+        """The number of reads of matrices: once for the whole tiles of a group, once more for its remainder."""
         whole, rests = _parts(self)
         return int((whole > 0).sum() + rests.sum())
 
@@ -87,9 +87,9 @@ def stored_by_tiles(fusion: Fusion) -> Fusion:
 
 
 def as_rows(fusion: Fusion) -> Script | None:
-    """A copy in which what reads ragged rows reads a tensor of rows, not tiles; ``None`` if nothing does.
+    """A copy in which the readers of ragged rows read a tensor of rows, not tiles; ``None`` if there are none.
 
-    So kernels hand rows to each other: a kernel whose result are tiles has to store all of them, those without rows, too, and the next one searches for rows.
+    So kernels pass rows to each other: a kernel whose result is tiles would store all of them, even empty ones, and the next kernel would search for rows.
     """
     script = Script(copy_fusion(fusion)[0])
     for tv in ragged_rows(script.fusion):

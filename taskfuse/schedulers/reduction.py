@@ -93,7 +93,7 @@ def rows_of(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, mem
     """The plan of a scheduler of rows: of those of ``fusion``, or, if that is refused, where its reductions run over the axes of what they read.
 
     Raises:
-        UnsupportedError: there are none, or ``plan`` refuses them.
+        UnsupportedError: the fusion has none, or ``plan`` refuses them.
     """
     try:
         return plan(False, memo("rows", lambda: _rows(fusion, sizes, target, splits=False)))
@@ -169,7 +169,7 @@ def tried(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
         found = applied(planned, fusion)
         lower(fusion, UNVERIFIED)
     except (LoweringError, ScheduleError) as error:
-        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "move the offending tensors to a separate fusion") from error
     return found
 
 
@@ -178,7 +178,7 @@ def applied(planned: Plan, fusion: Fusion) -> Chosen[RowConfig]:
     problem, expected = planned.problem, planned.option
     script = Script(fusion)
     if planned.is_changed:
-        script.comment("tensors that are read at points other than their own are computed there")
+        script.comment("tensors read at other points are computed at those points")
         if planned.splits:
             split_reductions(script)
         settle(script)

@@ -56,7 +56,7 @@ class ProductReductions:
         """Split off the parts by tiles: [wave, block, m, n] with the rows of a warp apart: [wave, block, warpgroup, (rows of 64,) piece, warp, 16, 64]."""
         if not self.reductions:
             return
-        self.script.comment("parts of the reductions: what a warp holds of them, stored by tiles")
+        self.script.comment("partial results of the reductions: those of each warp, stored by tiles")
         self.tensors = [self._part(r) for r in self.reductions]
 
     def _part(self, reduced: Reduced) -> TensorView:
@@ -113,7 +113,7 @@ class ProductReductions:
         """Distribute the sums of the parts over all threads that multiplied."""
         if not self.reductions:
             return
-        self.script.comment("finish: sums of the parts, a part of them in each warp")
+        self.script.comment("finish: sums of the partial results, distributed over warps")
         for reduced in self.reductions:
             self._spread_sums(reduced)
         for tv in self.finals:

@@ -55,7 +55,7 @@ class RowProblem:
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
-        values: of a row that its elements are computed with: inputs and what is computed of these and of results.
+        values: values of a row that its elements use: inputs, and functions of inputs and results.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         functions: of each element, such as exponentials, each computed once.
         repeated: those that later phases compute again, by what is kept.

@@ -151,7 +151,7 @@ class RowSchedule:
         for tv in self.shared:
             self.loads[place_of(tv, self.loads)] = script.new(tv, "cache_after")
             script.on(tv).set_memory_type(MemoryType.Shared)
-        script.comment(f"phases: {'all is' if keep is Keep.NOTHING else 'what is not kept is'} computed, and read, again")
+        script.comment(f"phases: everything{'' if keep is Keep.NOTHING else ' that is not kept'} is read and computed again")
         loads = set(self.loads)
 
         def duplicate(tv: TensorView, readers: list[TensorView]) -> TensorView:
@@ -248,7 +248,7 @@ class RowSchedule:
         known = {keys.key(a) for a in ref.root}
         for tv in self.code:
             if any(a.extent is not ONE and keys.key(a) not in known for a in tv.root):
-                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {ref.name} lacks", "leave it to a fusion of its own")
+                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {ref.name} lacks", "move it to a separate fusion")
 
     def _arrange(self, ref: TensorView) -> None:
         """[rows (by threads) | row | vector]."""
@@ -278,7 +278,7 @@ class RowSchedule:
         """Vectors between memory and registers, and asynchronous copies into Shared memory."""
         contiguous = self.space.having(self.fusion, [self.space.contiguous])
         if self.shared:
-            self.script.comment("what is kept: neighboring threads in different banks")
+            self.script.comment("kept rows: neighboring threads in different banks")
             for tv in self.shared:
                 self.script.on(tv).set_allocation_domain(Spelled(layouts.by_threads(), "tf.layouts.by_threads()"))
         self.script.comment("vectors")

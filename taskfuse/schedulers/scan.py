@@ -85,7 +85,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
         _check_threads(fusion, config, longest, MAX_THREADS, "has at most", "use longer chunks, or fewer rows")
     total = work(fusion, extent)
     script = Script(fusion)
-    script.comment("each tensor at the points of what reads it, inputs in registers")
+    script.comment("each tensor at its readers' points, inputs in registers")
     leaves = align(script, fusion)
     row_shape = fusion.outputs[0].shape
     width = VECTOR_BYTES // widest(fusion, leaves)
@@ -193,7 +193,7 @@ class _Schedule:
         outputs = fusion.outputs
         registers(script, outputs, [leaf.tensor for leaf in leaves], self.vector)
         rowwise = [e.output for e in needed(fusion)]
-        script.comment("rows in chunks; the totals of chunks in chunks of their own")
+        script.comment("rows in chunks; the totals of chunks in chunks, too")
         chunked = set[TensorView]()
         levels = 0
         for tv in [tv for tv in rowwise if isinstance(fusion.definition(tv), Scan)]:
@@ -202,7 +202,7 @@ class _Schedule:
         script.comment("[row block, row, chunk: thread, element, vector]")
         for tv in rowwise:
             self._loops(tv, 1, self.config.chunk).split(-1, self.vector)
-        script.comment("vectors; everything as deep as it goes")
+        script.comment("vectors; everything inlined as deep as possible")
         bind_vectors(script, leaves, outputs, self.vector)
         script.inline_most([e.output for e in needed(fusion) if not among(e.output, outputs)])
         return levels

@@ -69,7 +69,7 @@ def scatter(fusion: Fusion, config: ScatterConfig | None = None, *, sizes: Mappi
     extent = Sizes(fusion, sizes, target)
     _check(fusion)
     script = Script(fusion)
-    script.comment("each part of an output with what it needs in a nest of its own")
+    script.comment("a separate nest for each part of an output and its inputs")
     recompute_all(script, fusion)
     roots = stored(fusion)
     points = {tv: prod(extent(a.extent) for a in tv.root) for tv in roots}
@@ -98,12 +98,12 @@ def is_updated(fusion: Fusion, tv: TensorView) -> bool:
 
 def _check(fusion: Fusion) -> None:
     if not any(isinstance(e, Update) for e in fusion.exprs()):
-        raise refuse(fusion, "scatter", f"nothing is sent to {fusion.outputs[0].name}", "tf.compile makes several kernels")
+        raise refuse(fusion, "scatter", f"no update goes to {fusion.outputs[0].name}", "tf.compile makes several kernels")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     for out in trial.outputs:
         if not is_updated(trial, out):
-            raise refuse(fusion, "scatter", f"nothing is sent to {out.name}", "tf.compile makes several kernels")
+            raise refuse(fusion, "scatter", f"no update goes to {out.name}", "tf.compile makes several kernels")
         if any(has_code(trial, use) for use in storage_uses(trial, out)):
             raise refuse(fusion, "scatter", f"{out.name} is read", "tf.compile makes several kernels")
     for expr in needed(trial):

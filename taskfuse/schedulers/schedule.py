@@ -1,7 +1,7 @@
 """The interface of schedulers: the sizes that they take, the result that they return, and the error by which they refuse a fusion.
 
-A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, written down by a
-:class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it refuses is left unchanged: it raises
+A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, recorded by a
+:class:`~taskfuse.schedulers.script.Script`, and returns a :class:`Chosen`. A fusion that it refuses is left unchanged: it raises
 :class:`~taskfuse.errors.UnsupportedError`, and ``taskfuse/schedulers/auto.py`` tries the next one.
 """
 
@@ -174,7 +174,7 @@ class Offer:
         us: expected microseconds.
         make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
         given: the same for given parameters; ``None``: the scheduler itself has to be called, which tries them on a copy first.
-        is_exact: the schedule takes as long, and only a fault of taskfuse refuses it.
+        is_exact: the schedule has the same time, and only a fault of taskfuse refuses it.
     """
 
     us: float
@@ -184,7 +184,7 @@ class Offer:
 
 
 class Memo:
-    """What the offers for one fusion have in common, found once; a refusal is remembered, too."""
+    """Results that the offers for one fusion share, computed once; a refusal is cached as well."""
 
     def __init__(self) -> None:
         self._found: dict[str, object] = {}
@@ -219,7 +219,7 @@ def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> U
 def check_wgmma(fusion: Fusion, kind: str, target: Target, help: str | None = None) -> None:
     """Raises :class:`UnsupportedError` if the target has no ``wgmma``."""
     if not target.has(WGMMA_ARCH, feature=True):
-        raise refuse(fusion, kind, f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}", help)
+        raise refuse(fusion, kind, f"it uses wgmma, which only sm_{WGMMA_ARCH}a has; {target.name} is {target.arch}", help)
 
 
 def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:
@@ -235,6 +235,12 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
+
+
+def check_flag(fusion: Fusion, kind: str, name: str, value: object) -> None:
+    """Raise :class:`UnsupportedError` if an argument of a scheduler is not a bool."""
+    if not isinstance(value, bool):
+        raise refuse(fusion, kind, f"{name} is {value!r}", "use True or False")
 
 
 SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
@@ -256,7 +262,7 @@ def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
 
 
 def expendable(scheduler: Scheduler) -> Scheduler:
-    """A scheduler for fusions that nobody needs if it refuses given parameters: it then leaves them changed, or raises :class:`ScheduleError`."""
+    """A scheduler for throw-away fusions: if it refuses given parameters, it leaves them changed, or raises :class:`ScheduleError`."""
     return cast("Scheduler", getattr(scheduler, "__wrapped__", scheduler))
 
 

@@ -1,4 +1,4 @@
-"""Reductions of a few terms whose results are many: distances of all pairs of points with three coordinates, areas of overlap of all pairs of boxes.
+"""Reductions of a few terms with many results: distances of all pairs of points with three coordinates, areas of overlap of all pairs of boxes.
 
 Such a result is cheaper to compute where it is read than to store: a reduction over one of its axes (the nearest point) then reads the inputs alone. Its terms
 become elementwise functions for that (:meth:`~taskfuse.ir.tensor.TensorView.unroll_reduction`).
@@ -18,11 +18,11 @@ from taskfuse.schedulers.script import Script
 
 MOST_TERMS = 4
 MORE = 4
-"""Times as many elements as the inputs have that a result is made of, at least."""
+"""The least ratio of elements of a result to those of its inputs."""
 
 
 def unroll_short_sums(fusion: Fusion, extent: Sizes) -> Script | None:
-    """A copy of ``fusion`` whose reductions of a few terms are elementwise where they make many elements of few; ``None`` if there are none.
+    """A copy of ``fusion`` whose reductions of a few terms are elementwise if they make many elements from few; ``None`` if there are none.
 
     Args:
         extent: numbers for extents.

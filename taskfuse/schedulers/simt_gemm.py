@@ -303,7 +303,7 @@ class _SimtGemm:
 
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, heads = self.script, self.heads
-        script.comment("the rest is unrolled; it shares the loops that it can")
+        script.comment("everything else is unrolled, and shares loops where possible")
         self._unroll(acc, self.steps + 2, 1)
         for tv in behind:
             self._unroll(tv, heads + 2, self._together() if among(tv, self.stored) else 1)

@@ -86,7 +86,7 @@ def find(fusion: Fusion) -> Space:
     """
     code = [e for e in fusion.exprs() if has_code(fusion, e)]
     if any(isinstance(e, Assemble) for e in fusion.exprs()):
-        raise refuse(fusion, "reduction", "it assembles a tensor of parts", "leave the concatenation to a fusion of its own")
+        raise refuse(fusion, "reduction", "it assembles a tensor from parts", "move the concatenation to a separate fusion")
     reductions = [e for e in code if isinstance(e, Reduction)]
     if not reductions:
         raise refuse(fusion, "reduction", "it reduces nothing", "tf.schedulers.pointwise takes such fusions")
@@ -98,11 +98,11 @@ def find(fusion: Fusion) -> Space:
     reference = next(tv for tv, own in axes.items() if own.keys() == space.keys())
     for tv, own in axes.items():
         if not own.keys() <= space.keys():
-            raise refuse(fusion, "reduction", f"{tv.name} has an axis that {reference.name} lacks", "leave it to a fusion of its own")
+            raise refuse(fusion, "reduction", f"{tv.name} has an axis that {reference.name} lacks", "move it to a separate fusion")
         if reduced & own.keys() and not reduced <= own.keys():
             raise refuse(fusion, "reduction", f"{tv.name} has some of the reduced axes and lacks others", "broadcast it, or pass it with all of them")
     if not reduced <= space.keys():
-        raise refuse(fusion, "reduction", f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
+        raise refuse(fusion, "reduction", f"{reference.name} lacks an axis that is reduced elsewhere", "move it to a separate fusion")
     order, memory = _memory_order(keys, fusion, axes, loads, space)
     single = [p for p, a in enumerate(reference.root) if a.extent is ONE]  # outermost, where they are in nobody's way
     kept = (*single, *(space[k] for k in order if k not in reduced))
@@ -165,7 +165,7 @@ def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
         if a.extent is ONE:
             continue
         if keys.key(a) in found:
-            raise refuse(tv.fusion, "reduction", f"{tv.name} runs over one axis twice", "leave it to a fusion of its own")
+            raise refuse(tv.fusion, "reduction", f"{tv.name} runs over one axis twice", "move it to a separate fusion")
         found[keys.key(a)] = p
     return found
 
@@ -190,7 +190,7 @@ def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
                 found[read.tensor] = None
             elif not read.tensor.is_input and not is_in_place(replace(read, valid=TRUE), expr.output):  # what a choice does not take is there, too
                 place = ", ".join(map(str, read.index))
-                raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
+                raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not computed tensors")
     return tuple(tv for tv in fusion.inputs if tv in found)
 
 

@@ -98,7 +98,7 @@ def transpose(
         raise refuse(fusion, "transpose", "its inputs are contiguous along the last axis of the outputs, or along none", "tf.schedulers.pointwise")
     total = work(fusion, extent, turned=True)
     script = Script(fusion)
-    script.comment("each tensor at the points of what reads it")
+    script.comment("each tensor at its readers' points")
     leaves = align(script, fusion)
     tiles = [leaf for leaf in leaves if turned_by(fusion, leaf) == rows]
     chosen = config or _choose(fusion, leaves, tiles, rows, extent)
@@ -182,7 +182,7 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
         if min(config.tile, config.height) >= CHUNKS * chunk:
             _permute(script, tv, chunk)
         _threads(script, tv, blocks, config.threads, config.height // config.turned, config.turned)
-    script.comment("vectors; what is left as deep as it goes")
+    script.comment("vectors; everything else inlined as deep as possible")
     if config.turned > 1:
         for tv in shared:
             script.on(tv).bind(-1, P.Vectorize)

@@ -144,7 +144,7 @@ def tune(
     ran = sorted((t for t in trials if t.us is not None), key=_measured)
     failed = [t for t in trials if t.us is None]
     if not ran:
-        raise _error(fusion, f"none of {len(trials)} candidates runs: {failed[0].reason}", "give other parameters in configs=")
+        raise _error(fusion, f"all {len(trials)} candidates fail: {failed[0].reason}", "give other parameters in configs=")
     final = "final"
     if len(ran) > 1 and final not in known:
         again = search.compare([t.config for t in ran[:FINALISTS]])

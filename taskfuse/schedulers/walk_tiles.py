@@ -1,4 +1,4 @@
-"""What schedules of walks have in common: the factors of their products as tiles in Shared memory, and the products on tensor cores."""
+"""The common part of schedules of walks: the factors of their products as tiles in Shared memory, and the products on tensor cores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
 
 
 def is_given(fusion: Fusion, operand: Operand) -> bool:
-    """True for an input, also one that is padded with zeros, as chunks of keys are."""
+    """True for an input, or a zero-padded one, such as chunks of keys."""
     if not isinstance(operand, Read):
         return False
     tensor = resolve(fusion, operand).tensor
@@ -40,7 +40,7 @@ def is_given(fusion: Fusion, operand: Operand) -> bool:
 
 
 def copied(script: Script, reader: TensorView, operand: int, there: Sequence[TensorView] = ()) -> TensorView:
-    """The tile of an operand: what fills up with zeros past the end is one already, and one that is ``there`` is not copied again."""
+    """The tile of an operand: a zero-padded copy is one already, and an operand that is ``there`` is not copied again."""
     fusion = script.fusion
     expr = fusion.definition(reader)
     assert expr is not None

@@ -1,8 +1,8 @@
-"""The walks of a fusion: products with reductions, or functions of elements, between them, which one kernel may compute although no two parts of them are
-worth one.
+"""The walks of a fusion: products with reductions, or elementwise functions, between them, which one kernel may compute although merging any two parts of
+them does not pay.
 
-A search that merges two segments at a time does not find it: scores and the maxima of their rows, as one kernel, take longer than both apart. So walks are
-looked for as a whole, in the graph alone; whether a kernel computes one, and how long it takes, the scheduler says.
+A search that merges two segments at a time does not find a walk: scores and the maxima of their rows, as one kernel, take longer than both apart. So walks are
+found as a whole, from the graph; the scheduler decides whether a kernel can compute one, and how long it takes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from taskfuse.target import Target
 
 
 def walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
-    """The tensors of each walk, producers first: the first products, all reductions along the axis that the last ones sum, what is between them, what is
-    computed of no input, and the padding of inputs.
+    """The tensors of each walk, producers first: the first products, all reductions along the axis that the last ones sum, the tensors between them, constants,
+    and the padding of inputs.
 
-    Walks with no other reductions than products come last: those whose factors have room in a block, and that have nothing of others.
+    Walks whose only reductions are products come last, if their factors fit into a block and they share nothing with other walks.
     """
     products = {e.output: two for e in needed(fusion) if isinstance(e, Reduction) and (two := factors(fusion, e)) is not None and two.make_a_matrix}
     if len(products) < 2:
@@ -122,9 +122,9 @@ def _has_room(tv: TensorView, two: Factors, *, is_last: bool) -> bool:
 
 
 def walks_apart(fusion: Fusion, target: Target) -> Script | None:
-    """A copy in which each walk computes for itself what several have in common, which then need not be in memory; ``None`` if there is no such tensor.
+    """A copy in which each walk recomputes the tensors that it shares with others, which then need not be stored; ``None`` if there are none.
 
-    Sums along one axis are one walk if a multiprocessor has registers for them all, else a walk each.
+    Sums along one axis form one walk if the registers hold them all, else one walk each.
     """
     script = Script(copy_fusion(fusion)[0])
     _separate(script, list(walks(script.fusion)))

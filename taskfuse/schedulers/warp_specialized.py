@@ -126,7 +126,7 @@ class WarpSpecialized:
 
     def _copies(self) -> None:
         script, fusion = self.script, self.script.fusion
-        script.comment("copies: operands into Shared memory, outputs out of it or of registers")
+        script.comment("copies: operands into Shared memory, outputs from Shared memory or registers")
         self.sources = self._sources()
         if self.promotion is not None:
             self.promotion.copies()
@@ -318,7 +318,7 @@ class WarpSpecialized:
         """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
         if self.prologue is not None:
             self.prologue.spread(WGMMA_K_BYTES // self.itemsize)
-        self.script.comment(f"contraction: each warpgroup its {'rows' if self.shares_rows else 'tiles'}")
+        self.script.comment(f"contraction: each warpgroup has its own {'rows' if self.shares_rows else 'tiles'}")
         for tv in (self.multiplied, *self.beside):
             self._multiply(tv)
 
@@ -363,7 +363,7 @@ class WarpSpecialized:
     def _epilogue(self) -> None:
         script, p = self.script, self.piece
         columns = self.config.columns
-        script.comment(f"epilogue: {WGMMA_ROWS} x {columns} at a time, in registers as the accumulators are")
+        script.comment(f"epilogue: {WGMMA_ROWS} x {columns} at a time, in registers, in the layout of the accumulators")
         for tv in self.after:
             call = script.on(tv)
             call.split(self.head + 1, columns)
@@ -417,7 +417,7 @@ class WarpSpecialized:
 
     def _share_loops(self) -> None:
         script, p = self.script, self.piece
-        script.comment("which loops are shared")
+        script.comment("shared loops")
         for tv in (s.tensor for own in self.sources for s in own):
             script.on(tv).inline_at(self.head + 1)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma

@@ -1,6 +1,6 @@
 """Agents: sets of threads that execute together.
 
-All threads of a block start as one agent (or as a few pieces, if the interleaving wants so). Where threads diverge, the agent splits; where they reconverge,
+All threads of a block start as one agent (or as a few pieces, depending on the interleaving). Where threads diverge, the agent splits; where they reconverge,
 the parts may merge.
 """
 
@@ -16,7 +16,7 @@ from taskfuse.sim.lanes import Env, Lanes
 
 
 class Signal(Enum):
-    """What an instruction tells the machine; ``None``: continue."""
+    """The result of an instruction for the machine; ``None``: continue."""
 
     POINT = "others may run now"
     BLOCKED = "the agent waits"
@@ -25,12 +25,12 @@ class Signal(Enum):
 
 @dataclass(slots=True)
 class Detour:
-    """Divergent lanes under one agent, one part after another, up to the join.
+    """Divergent lanes of one agent, executed part by part up to the join.
 
     Attributes:
         join: where the parts reconverge.
         everyone: the lanes that continue there.
-        rest: parts still to run, and where they start.
+        rest: parts that have not run yet, and where they start.
     """
 
     join: int
@@ -40,12 +40,12 @@ class Detour:
 
 @dataclass(slots=True, eq=False)
 class Join:
-    """Agents that were one and may be one again.
+    """Agents that were split from one and may merge again.
 
     Attributes:
         pc: where they reconverge.
-        live: agents that have not come past ``pc``.
-        parked: those that are there.
+        live: agents that have not passed ``pc``.
+        parked: agents that wait there.
     """
 
     pc: int
@@ -61,7 +61,7 @@ class AgentHost(Protocol):
         ...
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
+        """Let the parts of an agent run independently until they reconverge at ``join``."""
         ...
 
     def reconverge(self, agent: Agent, pc: int) -> Signal | None:
@@ -73,7 +73,7 @@ class Agent:
     """Threads of one block with one program counter.
 
     Attributes:
-        host: the machine, which lets it run.
+        host: the machine that runs it.
         order: position among all agents: (block, first thread).
         env: uniform symbols: extents, block indices, loop variables, cursors.
         missing: warps (or warpgroups) that must be complete before it continues.
@@ -100,4 +100,4 @@ class Agent:
 
 
 Instruction = Callable[[Agent], Signal | None]
-"""A statement, compiled: what the agent does that executes it."""
+"""A compiled statement: a function of the agent that executes it."""

@@ -1,5 +1,6 @@
-"""The state of barriers: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers),
-semaphores; and what they know of those that wait."""
+"""The state of barriers: mbarriers (PTX ISA, "mbarrier"), barriers of threads (``bar.sync``, ``__syncwarp``, grid barriers), semaphores; and their waiting
+agents.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class MbarrierCell:
 
     @property
     def parity(self) -> int:
-        """Parity of the phase that is not complete yet."""
+        """Parity of the current, incomplete phase."""
         return self.phases & 1
 
     def init(self, count: int, thread: int) -> None:
@@ -107,12 +108,12 @@ class MbarrierCell:
 
 
 class BarrierCell:
-    """A barrier that completes when ``needed`` threads are there.
+    """A barrier that completes when ``needed`` threads have arrived.
 
     Attributes:
-        arrived: threads that are there.
+        arrived: threads that have arrived.
         agents: agents that wait.
-        pc: statement of a block-wide barrier, -1 while nobody waits.
+        pc: statement of a block-wide barrier, -1 while no agent waits.
     """
 
     __slots__ = ("agents", "arrived", "name", "needed", "pc")
@@ -125,7 +126,7 @@ class BarrierCell:
         self.agents: list[Waiter] = []
 
     def arrive(self, agent: Waiter, needed: int, pc: int, wake: Wake) -> bool:
-        """True if the barrier is complete; the agents that waited are then awake. Else ``agent`` waits."""
+        """True if the barrier is complete; the waiting agents are then awake. Otherwise ``agent`` waits."""
         if self.agents and needed != self.needed:
             raise Fault(f"{self.name}: {needed} threads expected here, {self.needed} where others wait")
         self.needed = needed
@@ -151,7 +152,7 @@ class SemaphoreCell:
 
     Attributes:
         released: releases since the launch began.
-        waiters: agents to wake when phases are complete, and how many each waits for.
+        waiters: agents to wake, each with the number of phases that it waits for.
     """
 
     __slots__ = ("count", "name", "released", "waiters")
@@ -169,7 +170,7 @@ class SemaphoreCell:
 
     @property
     def pending(self) -> int:
-        """Releases until the next one is."""
+        """Releases until the next phase is complete."""
         return self.count - self.released % self.count
 
     def describe(self) -> str:
@@ -198,5 +199,5 @@ class SemaphoreArray:
         return found
 
     def state(self) -> tuple[tuple[tuple[int, ...], int], ...]:
-        """The releases so far of every counter that has been used."""
+        """The number of releases of every counter that has been used."""
         return tuple(sorted((index, cell.released) for index, cell in self._cells.items()))

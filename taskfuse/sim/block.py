@@ -47,20 +47,20 @@ class BlockHost(Protocol):
         ...
 
     def post(self, action: Action) -> None:
-        """An operation that an engine may do from now on."""
+        """Make an operation available to its engine."""
         ...
 
 
 class Cluster:
-    """The blocks that are launched together.
+    """Blocks that are launched together.
 
     Attributes:
         shape: extents (x, y, z).
-        first: linear id of the first of its blocks, which tells clusters apart.
+        first: linear id of the first of its blocks, which identifies the cluster.
         blocks: by rank.
         barrier: the barrier of the whole cluster.
         stores: of buffers by rank, by region number.
-        has_begun: all its blocks have: they have met at its barrier.
+        has_begun: all its blocks have started, as a completed cluster barrier shows.
     """
 
     __slots__ = ("barrier", "blocks", "first", "has_begun", "shape", "stores")
@@ -84,7 +84,7 @@ class Cluster:
 
     @property
     def exited(self) -> int:
-        """Threads that have left the kernel."""
+        """Threads that have exited."""
         return sum(b.exited for b in self.blocks.values())
 
 
@@ -96,8 +96,8 @@ class Block:
         barrier: the block-wide barrier.
         named: the hardware barriers, by id.
         warps: barriers inside warps, by (statement, warp).
-        exited: threads that have left the kernel.
-        cluster: the cluster that it belongs to; ``place``: its index there.
+        exited: threads that have exited.
+        cluster: its cluster; ``place``: its index there.
     """
 
     __slots__ = ("barrier", "cluster", "engines", "exited", "index", "machine", "mbarriers", "memory", "named", "number", "place", "threads", "warps")
@@ -139,7 +139,7 @@ class Block:
             raise Fault(f"block {block.index} of the cluster is reached after it has exited", help="end the kernel with a barrier of the cluster")
 
     def access(self, ranks: Iterable[int]) -> None:
-        """Its threads access Shared memory of the blocks of these ranks. Raises :class:`Fault` if one may not have begun, or has exited."""
+        """Record that its threads access Shared memory of the blocks of these ranks. Raises :class:`Fault` if one may not have started, or has exited."""
         for rank in ranks:
             block = self.cluster.blocks[rank]
             self._reach(block)

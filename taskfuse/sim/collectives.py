@@ -57,7 +57,7 @@ def check_warps(agent: Agent, what: str) -> None:
 
 
 def by_warps(lanes: Lanes, table: LaneTable) -> list[Lanes]:
-    """The whole warps of ``lanes`` together, and each warp of which they are a part."""
+    """The lanes of all whole warps together, and those of each partial warp."""
     if lanes.has_whole_units(WARP):
         return [lanes]
     warps = lanes.ids // WARP
@@ -67,7 +67,7 @@ def by_warps(lanes: Lanes, table: LaneTable) -> list[Lanes]:
 
 
 def shuffle(names: Names, stmt: Shuffle, path: Path) -> Callable[[Agent], Signal | None]:
-    """``shfl.sync.bfly`` by whole warps, or by a part of one that waits for the rest; ``path``, the branches around, must select all of it."""
+    """``shfl.sync.bfly`` by whole warps, or by a part of one that waits for the rest; ``path``, the enclosing branches, must select all of the warp."""
     out, source, mask = names.site(stmt.out), names.site(stmt.source), stmt.mask
 
     def exchange(agent: Agent, lanes: Lanes) -> None:

@@ -20,11 +20,11 @@ class SimulatedKernel(Names):
 
     Attributes:
         code: instructions; sources, labels: the statement and the innermost branch label of each.
-        points: true for instructions that others may see, or that depend on what others do: interleavings differ in their order alone.
+        points: true for instructions that others may observe, or that depend on others: interleavings differ only in the order of these.
         guards: by instruction, false where it would block.
         unit: threads that must be together for collective instructions: a warp, or 1 without such instructions.
         uses_engines: asynchronous engines read or write Shared memory.
-        accumulators, factors: numbers of the Local buffers that wgmmas write, and of those that they read alone.
+        accumulators, factors: numbers of the Local buffers that wgmmas write, and of those that they only read.
     """
 
     def __init__(self, kernel: Kernel, values: Values) -> None:
@@ -42,7 +42,7 @@ class SimulatedKernel(Names):
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
 
     def emit(self, instruction: Instruction, stmt: Stmt | None, label: str | None, point: bool, guard: Callable[[Agent], bool] | None) -> int:
-        """Add an instruction; its place."""
+        """Add an instruction; returns its place."""
         if guard is not None:
             self.guards[len(self.code)] = guard
         self.code.append(instruction)

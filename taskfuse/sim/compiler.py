@@ -1,7 +1,7 @@
 """Kernel IR compiled to a list of instructions, once per kernel.
 
 An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop at which threads
-may diverge ends in a *join*. A body in which nothing waits and no cursor moves is executed by one part of the lanes after another (a detour);
+may diverge ends in a *join*. If a body neither waits nor advances cursors, an agent executes it for one part of its lanes after another (a detour);
 otherwise the agent splits.
 """
 
@@ -28,11 +28,11 @@ _CACHED_KERNELS = 64
 MEANINGS: Meanings = {
     kind: meaning for module in (computation, copies, matrices, queues, semaphores, synchronization, tma, wgmma) for kind, meaning in module.MEANINGS.items()
 }
-"""The statements that are one instruction. Those that wait, part threads or move cursors take more, and are compiled here."""
+"""The statements that become one instruction. Those that wait, diverge or advance cursors take several, and are compiled here."""
 
 
 class Label:
-    """A place in the code that may not be known yet."""
+    """A place in the code, possibly not yet known."""
 
     __slots__ = ("pc",)
 
@@ -49,6 +49,7 @@ class _KernelCompiler:
         self._stmt: Stmt | None = None
         self._label: str | None = None
         self._path: list[tuple[CompiledExpr, bool]] = []
+        self._cursors: frozenset[str] = frozenset()
 
     def run(self) -> SimulatedKernel:
         """The compiled kernel."""
@@ -83,6 +84,7 @@ class _KernelCompiler:
                 exprs = (*stmt.semaphore.index, stmt.phases)
                 self._agreeing(exprs, lambda: semaphores.acquire(self.compiled, stmt), point=True, guard=semaphores.may_acquire(self.compiled, stmt))
             case CursorInit():
+                self._cursors = self._cursors.union(Cursor(stmt.name).symbols)
                 self._emit(_cursor_init(stmt, stmt.name in self._phased))
             case Advance():
                 phased = stmt.cursor in self._phased
@@ -137,14 +139,15 @@ class _KernelCompiler:
     def _if(self, stmt: If) -> None:
         end = Label()
         inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
-        depth = len(self._path)
+        depth, around = len(self._path), self._cursors
         label = self._label
         for branch in stmt.branches:
             self._label = label if branch.label is None else branch.label
             self._branch(branch, end, inline)
         self._label = label
         del self._path[depth:]
-        self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
+        self._join(end, self._cursors - around)
+        self._cursors = around
 
     def _branch(self, branch: Branch, end: Label, inline: bool) -> None:
         cond = self.compiled.expr(branch.cond)
@@ -286,11 +289,6 @@ def _waits(stmt: Stmt) -> bool:
     return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
 
 
-def _defines(stmt: Stmt) -> tuple[str, ...]:
-    """The symbols that a statement brings into scope."""
-    return Cursor(stmt.name).symbols if isinstance(stmt, CursorInit) else ()
-
-
 def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
     """``phased``: some statement uses its phase."""
     (slot_name, parity_name, phase_name), slot, parity = Cursor(stmt.name).symbols, stmt.slot, stmt.parity
@@ -322,7 +320,7 @@ kept_kernels: OrderedDict[tuple[int, str], SimulatedKernel] = OrderedDict()
 
 
 def compiled(kernel: Kernel, values: Values) -> SimulatedKernel:
-    """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
+    """The compiled kernel, from a cache of the last ones. Keys are object identities; the cache keeps the kernels alive."""
     key = (id(kernel), values.name)
     found = kept_kernels.get(key)
     if found is None:

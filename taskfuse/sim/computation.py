@@ -56,7 +56,7 @@ def compute(names: Names, stmt: Compute) -> Instruction:
 
 
 def choose(names: Names, stmt: Choose) -> Instruction:
-    """Every lane reads the operand of its first case that holds, and no other."""
+    """Every lane reads only the operand of its first case that holds."""
     out, out_dtype, apply = names.site(stmt.out), names.dtypes[stmt.out.buffer], names.values.apply
     storage = names.values.storage(out_dtype)
     cases = [(names.expr(c.cond), *_operand(names, c.operand)) for c in stmt.cases]
@@ -108,7 +108,7 @@ def vector_copy(names: Names, stmt: VectorCopy) -> Instruction:
 
 
 class ValueSite(Site):
-    """A site whose indices have symbols that differ from lane to lane: found anew each time."""
+    """A site whose indices contain symbols that differ between lanes: evaluated anew at each access."""
 
     __slots__ = ()
 
@@ -155,7 +155,7 @@ def _found(names: Names, values: Sequence[GatherValue]) -> Found:
 
 
 def gather(names: Names, stmt: GatherCopy) -> Instruction:
-    """Every lane whose values are inside their extents reads, the others write 0."""
+    """Lanes whose values are all inside their extents read; the others write 0."""
     out = names.site(stmt.out, stmt.width)
     source = ValueSite(names.numbers[stmt.source.buffer], tuple(map(names.expr, stmt.source.index)), stmt.width)
     values = _found(names, stmt.values)
@@ -184,7 +184,7 @@ def gather(names: Names, stmt: GatherCopy) -> Instruction:
 
 
 def update_element(names: Names, stmt: AtomicUpdate) -> Instruction:
-    """Every lane whose values are inside their extents combines its element, one after the other; the others do nothing."""
+    """Lanes whose values are all inside their extents combine their elements, one after the other; the others do nothing."""
     out = ValueSite(names.numbers[stmt.out.buffer], tuple(map(names.expr, stmt.out.index)))
     source, values, dtype, combine = names.site(stmt.source), _found(names, stmt.values), names.dtypes[stmt.out.buffer], stmt.combine
 

@@ -1,8 +1,8 @@
 """Asynchronous copies from Global to Shared memory (PTX ISA, ``cp.async``), and the arrivals that wait for them (``cp.async.mbarrier.arrive``).
 
 The copies of one warp by one statement complete together, at any later time. Until the issuing thread has waited for its copy, or an arrival
-that covers it has been counted, no thread may access its destination: this is checked in every interleaving, whether or not the copy is complete. To
-the asynchronous proxy the elements are generic writes of the issuing thread, made when it waits for them: an earlier fence does not cover them.
+that covers it has been counted, no thread may access its destination: this is checked in every interleaving, whether or not the copy is complete. For
+the asynchronous proxy the elements are generic writes of the issuing thread at the time when it waits for them: an earlier fence does not cover them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CopyOperation:
         index: [threads, width] in the store of ``destination``.
         valid: which threads read ``source``; ``places``: [valid threads, width] in its store.
         held: threads that have not waited for their copy.
-        arrivals: what waits for the operation.
+        arrivals: arrivals that wait for the operation.
     """
 
     block: Block
@@ -63,7 +63,7 @@ class CopyOperation:
 
     @property
     def target(self) -> Block:
-        """The block whose state it changes."""
+        """The block whose state the copies change."""
         return self.block
 
     def execute(self) -> None:
@@ -89,7 +89,7 @@ class CopyOperation:
         return owner in self.held
 
     def waited_for(self, owner: int, wanted: OperationState) -> None:
-        """The thread ``owner`` knows that its copy is done: from now on it is a write of its own."""
+        """The thread ``owner`` knows that its copy is done: from now on it counts as the thread's own write."""
         if owner in self.held:
             self.held.discard(owner)
             rows = self.index[self.owners == owner]
@@ -104,7 +104,7 @@ class ArriveOperation:
 
     Attributes:
         owners: the threads.
-        covered: those copies; ``left``: how many are not done.
+        covered: those copies; ``left``: the number of copies that are not done.
     """
 
     block: Block
@@ -117,7 +117,7 @@ class ArriveOperation:
 
     @property
     def target(self) -> Block:
-        """The block whose state it changes."""
+        """The block whose state the arrivals change."""
         return self.block
 
     def progressed(self) -> None:

@@ -32,7 +32,7 @@ OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an
 
 
 class OperationState(IntEnum):
-    """How far an operation is."""
+    """The progress of an operation."""
 
     ISSUED = 0
     SOURCE_READ = 1
@@ -44,7 +44,7 @@ class Action(Protocol):
 
     Attributes:
         pc: statement that issued it.
-        block, thread: the one that issued it.
+        block, thread: its issuer.
         target: the block whose registers or Shared memory it uses.
     """
 
@@ -56,7 +56,7 @@ class Action(Protocol):
     def target(self) -> Block: ...
 
     def execute(self) -> None:
-        """Do it. Called once."""
+        """Execute it. Called once."""
         ...
 
 
@@ -65,8 +65,8 @@ class Arrival(Action, Protocol):
 
     Attributes:
         owners: the threads that arrive.
-        barrier: where.
-        covered: the copies; ``left``: how many are not done.
+        barrier: the mbarrier.
+        covered: the copies; ``left``: the number of copies that are not done.
     """
 
     owners: list[int]
@@ -83,11 +83,11 @@ class Operation(Protocol):
     progress: OperationState
 
     def holds(self, owner: int) -> bool:
-        """True if the owner of a queue that it is in has not waited for it in another way."""
+        """True if the owner of a queue with this operation has not waited for it in another way."""
         ...
 
     def waited_for(self, owner: int, wanted: OperationState) -> None:
-        """The owner of a queue that it is in has waited for it to be as far as ``wanted``."""
+        """The owner of a queue with this operation has waited until it reached the state ``wanted``."""
         ...
 
 
@@ -109,11 +109,11 @@ class Fifo:
         return self.batches[: max(0, len(self.batches) - pending)]
 
     def done(self, pending: int, wanted: OperationState) -> bool:
-        """True if all but the last ``pending`` batches are at least as far as ``wanted``."""
+        """True if all but the last ``pending`` batches have reached the state ``wanted``."""
         return all(op.progress >= wanted for batch in self.covered(pending) for op in batch)
 
     def wait(self, pending: int, wanted: OperationState, observer: Observer | None) -> bool:
-        """True if all but the last ``pending`` batches are at least as far as ``wanted``; those are then waited for."""
+        """True if all but the last ``pending`` batches have reached the state ``wanted``; they then count as waited for."""
         covered = self.covered(pending)
         if not self.done(pending, wanted):
             return False
@@ -127,7 +127,7 @@ class Fifo:
         return True
 
     def operations(self) -> Iterator[Operation]:
-        """Everything that was not waited for to the end."""
+        """All operations that were not waited for to the end."""
         for batch in self.batches:
             yield from batch
         yield from self.open
@@ -183,12 +183,12 @@ class Engines:
         return self.queues.setdefault((queue, owner), Fifo(owner))
 
     def progressed(self) -> None:
-        """Wake the agents that wait for an operation: one has made progress."""
+        """Wake the agents that wait for an operation that has progressed."""
         woken, self.waiters = self.waiters, []
         self.block.machine.wake(woken)
 
     def leave(self, lanes: Lanes) -> None:
-        """Threads exit: nothing of theirs may still read Shared memory or write registers, and no load may come after the last of them."""
+        """Check that threads may exit: none of their operations may still read Shared memory or write registers, and no load may follow the last of them."""
         if self.queues:
             threads, warps = set(lanes.ids.tolist()), set((lanes.ids // WARP).tolist())
             for (queue, owner), fifo in self.queues.items():
@@ -243,7 +243,7 @@ class Engines:
         return claim
 
     def proxy(self, region: Region) -> Proxy:
-        """What is known of a Shared region."""
+        """The proxy state of a Shared region."""
         found = self.block.memory.stores[region.number].proxy
         assert found is not None
         return found

@@ -78,9 +78,9 @@ def explore(
     Args:
         kernel, args, values, extents: as for :func:`taskfuse.sim.simulate`. All blocks of the grid run at the same time.
         limit: the most states to visit.
-        reduce: run only one of the interleavings that differ in the order of independent steps.
+        reduce: run only one of the interleavings that differ only in the order of independent steps.
         in_step: threads that start together; 32 is a warp.
-        max_steps: statements that all agents together may execute in one run.
+        max_steps: the most statements of all agents together in one run.
 
     Raises:
         InputError: arguments that do not fit the kernel's parameters.

@@ -1,4 +1,4 @@
-"""Faults that the simulator finds, before the statement at fault is added."""
+"""Faults that the simulator finds, before the offending statement is added."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class Fault(Exception):
 
     Attributes:
         reason: the message, in the words of the rule.
-        thread: linear id of the thread at fault, ``None`` if the first thread that executes the statement is as good as any.
+        thread: linear id of the offending thread; ``None``: the first thread that executes the statement.
         notes: facts.
         help: what to do.
     """

@@ -77,11 +77,11 @@ class RunStep:
 
     Attributes:
         name: the thread or engine that took it.
-        prior: steps that come before it in every run: program order.
-        past: steps that happen before it, and itself.
-        reads, writes: what it uses, as bit sets per object.
-        updates: what it combines with something in one step: such steps commute with each other.
-        phases: (barrier, phase) of what it counted.
+        prior: steps that precede it in every run: program order.
+        past: the steps that happen before it, and itself.
+        reads, writes: the objects that it reads and writes, as bit sets per object.
+        updates: objects that it updates atomically: such steps commute with each other.
+        phases: (barrier, phase) of its arrivals.
     """
 
     name: Name
@@ -93,7 +93,7 @@ class RunStep:
     phases: list[tuple[Barrier, int]] = field(default_factory=lambda: list[tuple[Barrier, int]]())
 
     def conflicts(self, other: RunStep) -> bool:
-        """True if one writes what the other uses; steps that both update it do not."""
+        """True if one step writes an object that the other uses, unless both update it atomically."""
         if _overlap(self.writes, other.writes) or _overlap(self.writes, other.reads) or _overlap(self.reads, other.writes):
             return True
         if not (self.updates or other.updates):
@@ -114,7 +114,7 @@ def _overlap(a: dict[Object, int], b: dict[Object, int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Steps ``first`` and ``second`` might come the other way round, once ``needed`` (what must come before ``second``) has been done."""
+    """Steps ``first`` and ``second`` can occur in the other order, after the steps ``needed``, which must precede ``second``."""
 
     first: int
     second: int
@@ -141,8 +141,8 @@ class HappensBefore(Observer):
     """Records a run.
 
     Attributes:
-        steps: so far.
-        races: found so far.
+        steps: the steps so far.
+        races: the races found so far.
     """
 
     def __init__(self, masks: dict[tuple[object, ...], int]) -> None:
@@ -168,7 +168,7 @@ class HappensBefore(Observer):
     # -- a step -----------------------------------------------------------------------------------------------------------------------
 
     def name(self, option: Option) -> Name:
-        """Who takes a step, if it is this one's turn."""
+        """The name of the thread or engine of an option."""
         if isinstance(option, Agent):
             return (option.block.number, option.lanes.first)
         return (*self._names[option], len(self._parts[option]))

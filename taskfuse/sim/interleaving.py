@@ -17,16 +17,16 @@ FOREVER = 1 << 60
 
 
 class Interleaving(Enum):
-    """Which interleaving a simulation runs.
+    """The interleaving of a simulation.
 
     - ROUND_ROBIN: agents in turn; engines in turn with them.
     - LOW_FIRST: the first agent that can run, until it waits (producers first); engines at once. Blocks start split into halves.
-    - HIGH_FIRST: the last agent that can run, until it waits (consumers first); engines when no agent can run. Also halves.
-    - ASYNC_EARLY, ASYNC_LATE: as ROUND_ROBIN, but engines work at once, or only when no agent can run, the newest operation first.
+    - HIGH_FIRST: the last agent that can run, until it waits (consumers first); engines when no agent can run. Blocks start split into halves.
+    - ASYNC_EARLY, ASYNC_LATE: as ROUND_ROBIN, but engines execute at once, or only when no agent can run, the newest operation first.
     - RANDOM: a random agent or engine for a random time; blocks start split into a few pieces.
     - RANDOM_FINE: a random agent or engine for one step; blocks start split into more pieces.
-    - PCT: random priorities, lowered at three random points (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
-      Finding Bugs", ASPLOS 2010).
+    - PCT: random priorities, lowered at three random points (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
+      2010).
     """
 
     ROUND_ROBIN = "round-robin"
@@ -48,12 +48,12 @@ class Timing(Enum):
 
 
 class Policy:
-    """Round robin; the other interleavings override what they decide otherwise.
+    """Round robin; the other interleavings override some decisions.
 
     Attributes:
         timing: of the asynchronous engines.
         parks: agents wait where they may merge with others, which is fast, but never run ahead of them.
-        preempts: an agent that wakes another one stops for the choice of the next one.
+        preempts: an agent that wakes another one yields, so that the next one is chosen.
         passed: interleaving points passed so far, by all agents.
     """
 
@@ -75,16 +75,16 @@ class Policy:
         return 0
 
     def quantum(self) -> int:
-        """How many interleaving points it may pass."""
+        """The number of interleaving points that it may pass."""
         return 8
 
     def takes_action(self, agents: int, actions: int) -> bool:
-        """True: an engine works now, although agents can run."""
+        """True: an engine executes now, although agents can run."""
         self.turn += 1
         return self.turn % 3 == 0
 
     def action(self, actions: int) -> int:
-        """Position of the operation that is done next, among those that may be, oldest first."""
+        """Position of the next operation, among the available ones, oldest first."""
         return 0
 
 
@@ -184,7 +184,7 @@ class _Pct(_Random):
 
 
 class InStep(Policy):
-    """For runs whose every choice is made elsewhere (:mod:`taskfuse.sim.stepper`): blocks start split into pieces of ``units`` units of threads."""
+    """For runs whose caller makes every choice (:mod:`taskfuse.sim.stepper`): blocks start split into pieces of ``units`` units of threads."""
 
     parks = False
 
@@ -197,7 +197,7 @@ class InStep(Policy):
 
 
 def policy(interleaving: Interleaving, seed: int) -> Policy:
-    """The decisions of an interleaving."""
+    """The policy of an interleaving."""
     rng = Random(seed)
     match interleaving:
         case Interleaving.ROUND_ROBIN:
@@ -221,6 +221,6 @@ def policy(interleaving: Interleaving, seed: int) -> Policy:
 
 
 def by_seed(seed: int) -> Interleaving:
-    """The interleaving of a seed: all of them in turn."""
+    """The interleaving of a seed: all of them cyclically."""
     interleavings = tuple(Interleaving)
     return interleavings[seed % len(interleavings)]

@@ -32,8 +32,8 @@ class Lanes:
     Attributes:
         ids: linear thread ids, ascending.
         where: ``ids`` as a slice if they are consecutive.
-        index: ``threadIdx`` symbols: an integer where all lanes agree, else one value per lane.
-        cache: what was computed on these lanes, by the number of the computation and the uniform values it used.
+        index: ``threadIdx`` symbols: an integer if all lanes agree, else one value per lane.
+        cache: results on these lanes, by the number of the computation and the uniform values that it used.
     """
 
     __slots__ = ("cache", "count", "first", "ids", "index", "where")
@@ -50,7 +50,7 @@ class Lanes:
         self.cache: dict[Hashable, Any] = {}
 
     def has_whole_units(self, unit: int) -> bool:
-        """True if the lanes are whole warps (or whatever ``unit`` threads are)."""
+        """True if the lanes are whole warps (or other units of ``unit`` threads)."""
         key = ("whole", unit)
         found = self.cache.get(key)
         if found is None:
@@ -102,12 +102,12 @@ class LaneTable:
 
 
 def next_number() -> int:
-    """A number for a computation that caches on lanes."""
+    """A number for a computation whose results are cached on lanes."""
     return next(_numbers)
 
 
 def key_of(names: tuple[str, ...]) -> Key:
-    """A function that gives the values of symbols in an environment, as a key."""
+    """A function that returns the values of symbols in an environment, as a key."""
     return cast(Key, itemgetter(*names)) if names else _no_key
 
 
@@ -119,7 +119,7 @@ class CompiledExpr:
     """A compiled integer expression.
 
     Attributes:
-        names: symbols that occur, sorted.
+        names: its symbols, sorted.
         varying: those that change while the kernel runs and are equal for all lanes.
         per_lane: true if it depends on ``threadIdx``.
     """
@@ -165,7 +165,7 @@ class CompiledExpr:
         return found
 
     def value(self, lanes: Lanes, env: Env) -> int:
-        """The value on lanes that agree, as :func:`groups` makes them."""
+        """The value on lanes that agree, as :func:`groups` returns them."""
         found = self.at(lanes, env)
         return found if isinstance(found, int) else int(found[0])
 

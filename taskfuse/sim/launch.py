@@ -1,4 +1,4 @@
-"""One launch of a kernel: its arguments bound, its memory laid out, its blocks made."""
+"""One launch of a kernel: its bound arguments, its memory, its blocks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALIGNMENT = max(map(swizzle_period, SPANS))  # of the first byte of Shared memor
 
 
 def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: Mapping[str, int] | None) -> SimulatedLaunch:
-    """Bind the arguments of a launch. Raises :class:`InputError` where they do not fit the kernel's parameters."""
+    """Bind the arguments of a launch. Raises :class:`InputError` if they do not fit the kernel's parameters."""
     tensors, scalars, integers = _arguments(kernel, args, values)
     symbols = _bind(kernel, tensors, integers, extents or {})
     return SimulatedLaunch(compiled(kernel, values), symbols, tensors, scalars)

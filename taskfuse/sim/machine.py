@@ -33,11 +33,11 @@ class Machine:
 
     Attributes:
         ready: agents that can run.
-        actions: operations that engines may do now, oldest first.
+        actions: operations that engines may execute now, oldest first.
         alive: agents whose threads have not exited.
-        preempted: the agent that runs has woken one that might go first.
+        preempted: the running agent has woken one that may run first.
         parked: joins where agents wait for the others.
-        waiting: agents that wait for anything else: the agent, the statement, and what it waits for, as text.
+        waiting: other waiting agents: the agent, the statement, and what it waits for, as text.
         scalars: values of the run-time scalars, as stored.
         counters: grid barriers.
         semaphores: counters in Global memory, by name (set by the launch).
@@ -77,7 +77,7 @@ class Machine:
     # -- agents -----------------------------------------------------------------------------------------------------------------------
 
     def start(self, block: Block, env: Env) -> None:
-        """Put the threads of a block at the kernel's entry."""
+        """Start the threads of a block at the kernel's entry."""
         threads = self.table.threads
         unit = self.compiled.unit
         points = [unit * c for c in self.policy.split_points(-(-threads // unit))]
@@ -93,7 +93,7 @@ class Machine:
         return Signal.BLOCKED
 
     def claimed(self, queue: str, block: int, position: int) -> int:
-        """The number at a position of a block's claims: the next one that nobody has, if no thread of the block has asked for it before."""
+        """The number at a position of a block's claims: the next unclaimed one, if no thread of the block has asked for this position before."""
         mine = self._claims.setdefault((queue, block), [])
         if position == len(mine):
             mine.append(self._claimed[queue])
@@ -109,7 +109,7 @@ class Machine:
             self.preempted = self.policy.preempts
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
-        """Let the parts of an agent go their own ways until they reconverge at ``join``."""
+        """Let the parts of an agent run independently until they reconverge at ``join``."""
         if self.compiled.unit > 1:
             parts = self._carve(parts)
         joins = (*agent.joins, Join(join, len(parts)))
@@ -187,7 +187,7 @@ class Machine:
         return carved
 
     def release(self, whole: bool) -> bool:
-        """Let one of the agents that wait at a join continue alone, so that a deadlock is never an artifact of joining.
+        """Let one of the agents that wait at a join continue alone, so that no deadlock is an artifact of joining.
 
         Args:
             whole: only an agent of whole warps.
@@ -220,7 +220,7 @@ class Machine:
     # -- engines ----------------------------------------------------------------------------------------------------------------------
 
     def post(self, action: Action) -> None:
-        """An operation that an engine may do from now on."""
+        """Make an operation available to its engine."""
         if self.observer is not None:
             self.observer.post(action)
         if self.policy.timing is Timing.EARLY:
@@ -229,7 +229,7 @@ class Machine:
             self.actions.append(action)
 
     def perform(self, action: Action) -> None:
-        """An engine does an operation. Raises :class:`SimulationError`."""
+        """An engine executes an operation. Raises :class:`SimulationError`."""
         if self.observer is not None:
             self.observer.begin_part(action)
         try:
@@ -338,7 +338,7 @@ class Machine:
     # -- reports ----------------------------------------------------------------------------------------------------------------------
 
     def error(self, fault: Fault, block: Block, pc: int, thread: int) -> SimulationError:
-        """The error that the user sees for a fault of the statement at ``pc``."""
+        """The user's error for a fault of the statement at ``pc``."""
         stmt = self.compiled.sources[pc]
         label = self.compiled.labels[pc]
         who = f"block {block.index}, thread {self.table.coordinates(thread)}"

@@ -32,7 +32,7 @@ class Registers:
     """The registers that hold a fragment in some warps or warpgroups (units).
 
     Attributes:
-        index: ``[units, threads, count]``, into the store of the buffer; where parts of a warp hold a matrix each, they are the units.
+        index: ``[units, threads, count]``, into the store of the buffer; if parts of a warp hold a matrix each, they are the units.
     """
 
     memory: Memory
@@ -42,7 +42,7 @@ class Registers:
 
     @staticmethod
     def of(memory: Memory, site: Site, lanes: Lanes, env: Env, fragment: Fragment, what: str) -> Registers:
-        """The registers from ``site`` on, of lanes that are whole units. Raises :class:`Fault` where there are too few."""
+        """The registers from ``site`` on, of lanes that are whole units. Raises :class:`Fault` if there are too few."""
         region = memory.regions[site.buffer]
         first = site.offset(lanes, env, region)
         if not isinstance(first, int) or first + fragment.count > region.elements:
@@ -55,7 +55,7 @@ class Registers:
 
     @property
     def store(self) -> Store:
-        """Where they are."""
+        """Their store."""
         return self.memory.stores[self.region.number]
 
     def check_free(self) -> None:
@@ -83,13 +83,13 @@ class Registers:
         store.valid[self.index] = store.full
 
     def note_write(self, lanes: Lanes) -> None:
-        """The threads themselves write them: the next wgmma that uses them needs a fence."""
+        """The threads write them directly: the next wgmma that uses them needs a fence."""
         if self.store.owned is not None:
             self.memory.unfenced.update((lanes.ids // WARP).tolist())
 
 
 def factor(values: Values, array: Array, dtype: DType, accumulator: DType) -> Array:
-    """Operand elements as a tensor core multiplies them, in the type of the sums: of float32 it reads the upper 19 bits (tf32)."""
+    """Operand elements as a tensor core multiplies them, in the type of the sums: of float32 the upper 19 bits (tf32)."""
     if dtype is float32 and values is NATIVE:
         return np.asarray((array.view(np.uint32) & _TF32).view(np.float32))
     return values.cast(array, dtype, accumulator)

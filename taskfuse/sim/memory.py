@@ -2,7 +2,7 @@
 
 Local memory is one array [elements, threads] per buffer and block. Shared memory is one arena per block: of bytes (NATIVE), or of one modular
 word per nominal byte address (MODULAR), so that addresses are the same in both modes. Every element has a valid mark, initially unset.
-Marks are never cleared, so a place that was found valid is not checked again.
+Marks are never cleared, so a valid place is checked only once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Proxy:
 
     Attributes:
         stamps, writers: time and thread of the last generic write.
-        readers: asynchronous operations that read it and are not waited for.
+        readers: asynchronous operations that read it and have not been waited for.
         incoming: TMA loads issued but not done that write it.
-        copying: asynchronous copies that write it and that neither their issuer has waited for nor an arrival has covered.
+        copying: asynchronous copies that write it, neither waited for by their issuer nor covered by a counted arrival.
     """
 
     stamps: Array
@@ -52,13 +52,13 @@ class Store:
     """The cells of a region and their marks, flat, with one index for all of them.
 
     Attributes:
-        valid: ``full`` where the element was written; ``None``: everything is valid and nothing may be written (an input).
-        dtype: what elements read as, if cells are wider.
-        proxy: for Shared memory that asynchronous engines use: what they and the threads must know of each other.
-        published: for tensors that bulk copies use: what engines need not see yet.
-        owned: for registers that wgmmas use: number of those in flight that own the register.
+        valid: ``full`` where the element was written; ``None``: all elements are valid and read-only (an input).
+        dtype: dtype of elements on reads, if cells are wider.
+        proxy: for Shared memory that asynchronous engines use: the state that they share with the threads.
+        published: for tensors that bulk copies use: writes that engines may not see yet.
+        owned: for registers that wgmmas use: the number of wgmmas in flight that own the register.
         is_factor: wgmmas read these registers as an operand; else they are accumulators.
-        of_rank: of a buffer by rank, how many elements each block of the cluster has.
+        of_rank: for a buffer by rank, the number of elements of each block of the cluster.
     """
 
     data: Array
@@ -74,7 +74,7 @@ class Store:
 
 @dataclass(slots=True, eq=False)
 class StorePlace:
-    """Where a set of lanes reads or writes: the index into a store.
+    """The place of an access by a set of lanes: the index into a store.
 
     Attributes:
         index: an integer if all lanes use one element (``shared``) or there is one lane.
@@ -89,15 +89,15 @@ class AccessObserver(Protocol):
     """The interface of observers of accesses (:class:`taskfuse.sim.observer.Observer`)."""
 
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
-        """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
+        """Elements of ``region``, at ``index`` of its store, are read or written (or must not be accessed by others from now on)."""
         ...
 
     def update(self, memory: Memory, region: Region, index: Any) -> None:
-        """Elements of ``region``, in Global memory, are combined with something, each in one step."""
+        """Elements of ``region``, in Global memory, are updated atomically."""
         ...
 
     def visibility(self, memory: Memory, region: Region, index: Any) -> None:
-        """It is looked up whether these elements of a Shared region, or a tensor, are visible to the asynchronous proxy."""
+        """The visibility of elements of a Shared region, or a tensor, to the asynchronous proxy is tested."""
         ...
 
 
@@ -105,19 +105,19 @@ class Peers(Protocol):
     """The blocks of a cluster, whose Shared memory one of them accesses (:class:`taskfuse.sim.block.Block`)."""
 
     def access(self, ranks: Iterable[int]) -> None:
-        """Its threads access Shared memory of the blocks of these ranks. Raises :class:`Fault` if one may not have begun, or has exited."""
+        """Record that its threads access Shared memory of the blocks of these ranks. Raises :class:`Fault` if one may not have started, or has exited."""
         ...
 
 
 class Memory:
-    """The storage that the threads of one block see.
+    """The storage that the threads of one block access.
 
     Attributes:
         regions, stores: by buffer number.
-        known: places found valid.
+        known: places known to be valid.
         clock: number of generic writes to Shared memory and of proxy fences so far.
-        busy: wgmmas in flight, times the warps that have not waited for them.
-        unfenced: warps whose registers for wgmma were written, or that never fenced, since their last ``wgmma.fence``.
+        busy: sum over wgmmas in flight of the warps that have not waited for them.
+        unfenced: warps whose registers for wgmma were written since their last ``wgmma.fence``, or that never executed one.
         number: linear id of the block; ``cluster``: of the first block of its cluster.
         peers: the blocks of the cluster.
     """
@@ -140,7 +140,7 @@ class Memory:
 
 
 class Site:
-    """An access of the kernel text, compiled: it finds the place for lanes and uniform values.
+    """A compiled access of the kernel text: returns the place for lanes and uniform values.
 
     Attributes:
         width: consecutive elements per lane, along the last index.
@@ -250,7 +250,7 @@ def _compact(index: npt.NDArray[np.int64]) -> StorePlace:
 
 
 def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
-    """The elements at a site: a scalar if it is one element, else one per lane. Raises :class:`Fault` if one was never written."""
+    """The elements at a site: a scalar for one element, else one per lane. Raises :class:`Fault` if one was never written."""
     store = memory.stores[site.buffer]
     place = site.place(lanes, env, memory.regions[site.buffer])
     if memory.busy and store.owned is not None:
@@ -275,7 +275,7 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
 
 
 def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> None:
-    """Put elements at a site. Raises :class:`Fault` if lanes disagree on an element."""
+    """Write elements at a site. Raises :class:`Fault` if lanes disagree on an element."""
     store = memory.stores[site.buffer]
     place = site.place(lanes, env, memory.regions[site.buffer])
     if store.valid is None:
@@ -330,7 +330,7 @@ def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combi
 
 
 def stamp(memory: Memory, proxy: Proxy, place: StorePlace, lanes: Lanes, region: Region) -> None:
-    """Note time and writers of a generic write to Shared memory. Raises :class:`Fault` if an engine may be using the elements."""
+    """Record time and writers of a generic write to Shared memory. Raises :class:`Fault` if an engine may be using the elements."""
     check_incoming(proxy, place.index, region)
     if np.any(proxy.readers[place.index]):
         raise Fault(

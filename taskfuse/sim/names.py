@@ -1,4 +1,4 @@
-"""The names of a kernel for the compiler: their numbers and types, and its expressions, each compiled once."""
+"""The names of a kernel, as the compiler needs them: numbers and types, and the kernel's expressions, each compiled once."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class Names:
         return Site(self.numbers[access.buffer], tuple(map(self.expr, access.index)), width)
 
     def is_point(self, *operands: Operand) -> bool:
-        """True if others may see an access to one of these."""
+        """True if others may observe an access to one of these."""
         return any(isinstance(o, Access) and o.buffer in self._visible for o in operands)
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the statements of a class do where each is one instruction, for any agent.
+    """The semantics of a class of statements that become one instruction, for any agent.
 
     Attributes:
-        instruction: that of a statement.
-        is_point: others may see it, or it depends on what they do, even where no element that it names is one that others may see.
+        instruction: makes the instruction of a statement.
+        is_point: others may observe it, or it depends on others, even if none of its elements is visible to others.
     """
 
     instruction: Callable[[Names, Any], Instruction]

@@ -1,7 +1,7 @@
 """The interface of observers of a run: the accesses of every step to memory and barriers.
 
-A machine without an observer pays one test per access. The methods do nothing here; exploration (:mod:`taskfuse.sim.happens_before`) and
-timelines (:mod:`taskfuse.sim.recording`) override what they need.
+A machine without an observer pays one test per access. The methods here do nothing; exploration (:mod:`taskfuse.sim.happens_before`) and
+timelines (:mod:`taskfuse.sim.recording`) override some.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Does nothing."""
+    """An observer that does nothing."""
 
     def block(self, agent: Waiter, pc: int) -> None:
         """An agent waits at a statement."""
 
     def wake(self, agents: Iterable[Waiter]) -> None:
-        """Agents need not wait any more, or may look again."""
+        """Agents are woken: they continue, or test again."""
 
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
-        """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
+        """Elements of ``region``, at ``index`` of its store, are read or written (or must not be accessed by others from now on)."""
 
     def update(self, memory: Memory, region: Region, index: Any) -> None:
-        """Elements of ``region``, in Global memory, are combined with something, each in one step."""
+        """Elements of ``region``, in Global memory, are updated atomically."""
 
     def visibility(self, memory: Memory, region: Region, index: Any) -> None:
-        """It is looked up whether these elements of a Shared region, or a tensor, are visible to the asynchronous proxy."""
+        """The visibility of elements of a Shared region, or a tensor, to the asynchronous proxy is tested."""
 
     def proxy_fence(self, block: Block, threads: Any) -> None:
         """``fence.proxy.async`` is about to be executed by threads of a block."""
@@ -45,7 +45,7 @@ class Observer:
         """An mbarrier was initialized, or made visible to the asynchronous proxy."""
 
     def use(self, barrier: MbarrierCell) -> None:
-        """It was looked up whether an mbarrier is initialized and visible to the asynchronous proxy."""
+        """An mbarrier was tested for initialization and visibility to the asynchronous proxy."""
 
     def count(self, barrier: MbarrierCell | SemaphoreCell, arrivals: int) -> None:
         """Arrivals, or releases, of the current phase are about to be counted; none: bytes of a copy."""
@@ -57,19 +57,19 @@ class Observer:
         """A wait for a number of phases of a semaphore succeeded."""
 
     def arrive(self, agent: Waiter, barrier: BarrierCell, complete: bool) -> None:
-        """An agent reaches a barrier of threads; if that completes it, ``barrier.agents`` are those that waited."""
+        """An agent reaches a barrier of threads; if that completes it, ``barrier.agents`` are the waiting agents."""
 
     def issue(self, operation: Action) -> None:
         """An asynchronous operation was issued."""
 
     def post(self, operation: Action) -> None:
-        """An engine may do the next part of an operation from now on."""
+        """The next part of an operation is available to an engine."""
 
     def begin_part(self, operation: Action) -> None:
         """An engine begins a part of an operation."""
 
     def end_part(self, operation: Action) -> None:
-        """It has done that part."""
+        """The engine has finished that part."""
 
     def waited_for(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
         """Operations are done (their sources have been read), and their owners are about to know."""

@@ -1,7 +1,7 @@
 """Global memory that bulk copies read or write: the writes that the asynchronous proxy may not see yet.
 
 The copy engine sees a write of a thread after a ``fence.proxy.async.global`` of that thread. For the copies of other threads, the writes of a TMA store
-count as writes of the issuing thread from its full wait_group on; before that no thread may access them. As in Shared memory, this is checked in every
+count as writes of the issuing thread once its full wait_group is done; before that no thread may access them. As in Shared memory, this is checked in every
 interleaving, whenever the operation itself runs.
 """
 
@@ -22,11 +22,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class GlobalFences:
-    """The proxy fences for Global memory of all threads of a launch, which are numbered block by block.
+    """The proxy fences for Global memory of all threads of a launch, numbered block by block.
 
     Attributes:
-        threads: of a block.
-        clock: number of writes that engines must be shown and of fences, so far.
+        threads: threads of a block.
+        clock: number of writes that need a fence and of fences, so far.
         times: the clock at the last fence of each thread, by block.
     """
 
@@ -52,11 +52,11 @@ class GlobalFences:
 
 @dataclass(slots=True, eq=False)
 class Published:
-    """Per element of a tensor that bulk copies use.
+    """State per element of a tensor that bulk copies use.
 
     Attributes:
         stamps, writers: time and thread of the last write.
-        by_engine: a TMA store of that thread made it, so that its own copies see it.
+        by_engine: a TMA store of that thread wrote it, so its own copies see it.
         incoming: TMA stores that write it and that their issuers have not waited for.
     """
 
@@ -73,7 +73,7 @@ class Published:
         return Published(fences, stamps, writers, np.zeros(elements, np.bool_), np.zeros(elements, np.int16))
 
     def check_incoming(self, index: Any, region: Region) -> None:
-        """Raises :class:`Fault` if a TMA store that writes one of the elements is not waited for."""
+        """Raises :class:`Fault` if a TMA store that writes one of the elements has not been waited for."""
         if np.any(self.incoming[index]):
             help = "the thread that issued the store must wait for it, not only for its reads, and then synchronize with the others"
             raise Fault(f"{region} accessed while a TMA store that writes it may be in flight", help=help)
@@ -100,11 +100,11 @@ class Published:
         self.by_engine[index] = False
 
     def unfenced(self, index: Any) -> Any:
-        """Which of the elements were written by a thread that has not fenced since then."""
+        """The elements whose writer has not fenced since."""
         return self.stamps[index] > self.fences.of(self.writers[index])
 
     def check(self, index: Ints, block: int, thread: int, region: Region) -> None:
-        """Raises :class:`Fault` if a bulk copy of a thread need not see the last writes of elements."""
+        """Raises :class:`Fault` if a bulk copy of a thread may not see the last writes of elements."""
         self.check_incoming(index, region)
         hidden = self.unfenced(index) & ~(self.by_engine[index] & (self.writers[index] == block * self.fences.threads + thread))
         if hidden.any():

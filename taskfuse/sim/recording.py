@@ -109,7 +109,7 @@ class _Recording(Observer):
     # -- statements -----------------------------------------------------------------------------------------------------------------------
 
     def recorded(self) -> SimulatedKernel:
-        """The kernel, with instructions that note who executes them."""
+        """The kernel, with instructions that record who executes them."""
         found, compiled = copy(self.compiled), self.compiled
         found.code = [
             instruction if source is None or isinstance(source, For | If | Bind) else self._noted(pc, instruction)
@@ -241,7 +241,7 @@ class _Recording(Observer):
     # -- the end ----------------------------------------------------------------------------------------------------------------------------
 
     def timeline(self, error: SimulationError | None) -> Timeline:
-        """What was recorded; what still waits or is in flight ends here."""
+        """The recording; spans of waiting agents and of operations in flight end here."""
         self.time += bool(self.waits)
         for row, pc, since in self.waits.values():
             self._span(row, SpanKind.WAIT, self._text(pc), since, self.time)

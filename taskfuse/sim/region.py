@@ -12,12 +12,12 @@ class Region:
     """A buffer or tensor argument as laid out for one launch.
 
     Attributes:
-        strides: elements from one index to the next, per axis; ``elements``: how many there are.
+        strides: elements from one index to the next, per axis; ``elements``: their number.
         origin: byte address in Shared memory, else 0.
         threads: threads of a block for Local memory, else 0.
         start: index of the first element in the store; ``step``: from one element (of one thread) to the next.
-        array: number of the region whose elements they are: its own, or that of the input that an output is written into.
-        is_constant: an input that nothing is written into.
+        array: number of the region that owns the elements: itself, or the input into which an output is written.
+        is_constant: an input that no statement writes.
     """
 
     __slots__ = ("array", "dtype", "elements", "is_constant", "is_input", "memory", "name", "number", "origin", "shape", "start", "step", "strides", "threads")

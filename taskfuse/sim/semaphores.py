@@ -40,7 +40,7 @@ def release(names: Names, stmt: Release) -> Instruction:
 
 
 def acquire(names: Names, stmt: Acquire) -> Instruction:
-    """``ld.acquire.gpu`` until enough phases are complete. All lanes agree on the counter and on how many."""
+    """``ld.acquire.gpu`` until enough phases are complete. All lanes agree on the counter and on the number of phases."""
     name, codes, wanted = stmt.semaphore.name, tuple(map(names.expr, stmt.semaphore.index)), names.expr(stmt.phases)
 
     def run(agent: Agent) -> Signal:
@@ -58,7 +58,7 @@ def acquire(names: Names, stmt: Acquire) -> Instruction:
 
 
 def may_acquire(names: Names, stmt: Acquire) -> Callable[[Agent], bool]:
-    """False where the wait would block. What is wrong with the wait itself is for the wait to say."""
+    """False where the wait would block. Errors of the wait are reported by the wait itself."""
     name, codes, wanted = stmt.semaphore.name, tuple(map(names.expr, stmt.semaphore.index)), names.expr(stmt.phases)
 
     def holds(agent: Agent) -> bool:

@@ -37,13 +37,13 @@ def simulate(
     Args:
         kernel: the kernel.
         args: its inputs (arrays of any strides, which are not written), run-time scalars and integers, in the order of the parameters.
-        seed: picks the interleaving; seed k without ``interleaving`` uses interleaving k modulo their number.
+        seed: determines the interleaving; seed k without ``interleaving`` uses interleaving k modulo their number.
         interleaving: the order of threads and engines; see :class:`Interleaving`.
         choices: every choice of the run, as printed by an :class:`~taskfuse.sim.Exploration`; ``seed`` and ``interleaving`` are then ignored.
         in_step: with ``choices``: threads that start together.
         values: NATIVE numbers, or MODULAR words instead of floats.
-        max_steps: statements that all agents together may execute.
-        extents: values of the extents that no input's shape gives.
+        max_steps: the most statements of all agents together.
+        extents: values of the extents that no input's shape determines.
         resident: blocks that run at a time; ``None``: 16, or all if blocks wait for each other.
 
     Returns:
@@ -69,7 +69,7 @@ def run(
     observer: Observer | None = None,
     resident: int | None = None,
 ) -> None:
-    """Run a launch in the order that the arguments of :func:`simulate` determine. Raises :class:`SimulationError`."""
+    """Run a launch in the order given by the arguments of :func:`simulate`. Raises :class:`SimulationError`."""
     if isinstance(seed, bool) or not isinstance(cast("object", seed), Integral):
         raise UnsupportedError(what=f"seed {seed!r}", reason="it is not an integer", help="use one such as 0: it picks the interleaving", location=caller())
     if choices is not None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def state(machine: Machine, order: HappensBefore) -> int:
-    """A hash of the state: equal for equal states; two others have one with a chance of 2^-61.
+    """A hash of the state: equal for equal states; two different states collide with a probability of 2^-61.
 
     It covers agents (threads, statement, loop variables, cursors), memory with its marks, barriers, queues, and operations in flight, which
-    have the names of ``order``.
+    are named by ``order``.
     """
     blocks: dict[int, Block] = {}
     agents = [*machine.ready, *(a for a, _, _ in machine.waiting.values()), *(a for join in machine.parked for a in join.parked)]

@@ -1,6 +1,6 @@
 """Runs in which the caller makes every choice: at each interleaving point, which agent or engine continues.
 
-An agent executes one instruction that others may observe (``CompiledKernel.points``), then runs up to the next such instruction. A wait that would block
+An agent executes one instruction that others may observe (``SimulatedKernel.points``), then runs up to the next such instruction. A wait that would block
 is not a choice, so every choice makes progress. The choices at a point are the agents in the order of their threads, then the engines' operations,
 oldest first; a single choice is taken and not recorded.
 """
@@ -77,7 +77,7 @@ class Stepper:
                 at += 1
 
     def replay(self, choices: Sequence[int]) -> None:
-        """Run to the end: the choices of ``choices``, then the first one always. Raises :class:`SimulationError`."""
+        """Run to the end: first ``choices``, then always the first option. Raises :class:`SimulationError`."""
         left = list(reversed(choices))
         while options := self.options():
             choice = left.pop() if left and len(options) > 1 else 0

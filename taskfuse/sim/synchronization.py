@@ -24,7 +24,7 @@ Path = tuple[tuple[CompiledExpr, bool], ...]
 
 
 def cell(block: Block, name: str, slot: int, thread: int) -> MbarrierCell:
-    """The mbarrier in a slot. Raises :class:`Fault` if there is no such slot."""
+    """The mbarrier in a slot. Raises :class:`Fault` if the slot does not exist."""
     cells = block.mbarriers[name]
     if not 0 <= slot < len(cells):
         raise Fault(f"mbarrier '{name}' has no slot {slot}", thread=thread, notes=(f"slots 0..{len(cells) - 1}",))
@@ -61,7 +61,7 @@ def _fence_init(agent: Agent) -> Signal:
 
 
 def arrive(names: Names, stmt: Arrive | Expect) -> Instruction:
-    """``mbarrier.arrive`` by every thread, after it announced bytes if it expects some; in all blocks of the cluster that it reaches."""
+    """``mbarrier.arrive`` by every thread, after announcing its bytes if it expects some; in all blocks of the cluster that it reaches."""
     name, slot = stmt.barrier.name, names.expr(stmt.barrier.slot)
     amount = names.expr(stmt.bytes) if isinstance(stmt, Expect) else None
     across = stmt.across if isinstance(stmt, Arrive) else ()
@@ -101,7 +101,7 @@ def wait(names: Names, stmt: Wait) -> Instruction:
 
 
 def may_pass(names: Names, stmt: Wait) -> Callable[[Agent], bool]:
-    """False where the wait would block. What is wrong with the wait itself is for the wait to say."""
+    """False where the wait would block. Errors of the wait are reported by the wait itself."""
     name, slot, parity = stmt.barrier.name, names.expr(stmt.barrier.slot), names.expr(stmt.parity)
 
     def holds(agent: Agent) -> bool:
@@ -186,9 +186,9 @@ def grid_barrier(counter: str, threads: CompiledExpr) -> Instruction:
 
 
 def warp_barrier(path: Path) -> Instruction:
-    """``__syncwarp`` with a full mask: in each warp, all threads that the block has of it.
+    """``__syncwarp`` with a full mask: in each warp, all its existing threads.
 
-    ``path``, the branches around, must select all of them (with an agent's loop variables).
+    ``path``, the enclosing branches, must select all of them (with an agent's loop variables).
     """
     number = next_number()
     key = key_of(tuple(sorted({n for code, _ in path for n in code.varying})))
@@ -226,13 +226,13 @@ def warp_barrier(path: Path) -> Instruction:
 
 
 def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> list[int]:
-    """Agents that have parts of a warp (or warpgroup) come together at the statement that the agent executes.
+    """Collect the parts of a warp (or warpgroup) in several agents at the agent's statement.
 
     Args:
-        rows: (number of the warp, threads that must come, threads of the agent).
+        rows: (number of the warp, threads that must arrive, threads of the agent).
 
     Returns:
-        The warps that are complete now; agents that waited for them alone are awake.
+        The warps that are now complete; agents that waited only for them are awake.
     """
     block, pc = agent.block, agent.pc - 1
     complete: list[int] = []
@@ -260,14 +260,14 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
 
 
 def pause(agent: Agent, pc: int) -> Signal:
-    """Wait until all that was begun by :func:`assemble` is complete."""
+    """Wait until everything that :func:`assemble` began is complete."""
     if not agent.missing:
         return Signal.POINT
     return agent.host.block(agent, pc, lambda: _warps_text(agent, pc))
 
 
 def selected(path: Path, lanes: Lanes, env: Env, agent: Agent) -> int:
-    """How many of ``lanes`` the conditions of the enclosing branches select, with an agent's loop variables."""
+    """The number of ``lanes`` that the conditions of the enclosing branches select, with an agent's loop variables."""
     left: Lanes | None = lanes
     for code, holds in path:
         if left is None:

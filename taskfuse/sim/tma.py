@@ -35,7 +35,7 @@ class Transfer:
     """A box of a tensor and its image in Shared memory.
 
     Attributes:
-        inside: [elements of the box] true where the tensor has the element; ``index``: where, for those.
+        inside: [elements of the box] true where the tensor has the element; ``index``: the indices of those.
         addresses: byte addresses in Shared memory of all elements.
     """
 
@@ -81,9 +81,9 @@ class LoadOperation:
     """A TMA load into one block.
 
     Attributes:
-        block: that of the thread which issued it.
-        target: whose Shared memory it writes.
-        index: of the elements in the store of the Shared region.
+        block: the block of the issuing thread.
+        target: the block whose Shared memory it writes.
+        index: indices of the elements in the store of the Shared region.
     """
 
     block: Block
@@ -190,7 +190,7 @@ class StoreOperation:
         return self.block
 
     def holds(self, owner: int) -> bool:
-        """True: a wait_group is the only way to wait for it."""
+        """True: it can only be waited for by a wait_group."""
         return True
 
     def waited_for(self, owner: int, wanted: OperationState) -> None:

@@ -42,7 +42,7 @@ class SharedOperand:
 
     Attributes:
         addresses: byte addresses ``[rows, k]``.
-        claim: keeps others from writing it.
+        claim: prevents others from writing it.
     """
 
     engines: Engines
@@ -77,7 +77,7 @@ class WgmmaOperation:
     progress: OperationState = OperationState.ISSUED
 
     def hold(self, change: int, threads: slice = slice(None)) -> None:
-        """Registers of some threads of the warpgroup belong to it (1), or do no longer (-1)."""
+        """Count this operation (1), or no longer (-1), as an owner of registers of some threads of the warpgroup."""
         for registers in (self.accumulators, self.a):
             if isinstance(registers, Registers):
                 owned = registers.store.owned
@@ -89,7 +89,7 @@ class WgmmaOperation:
         return self.block
 
     def holds(self, owner: int) -> bool:
-        """True: a wait_group is the only way to wait for it."""
+        """True: it can only be waited for by a wait_group."""
         return True
 
     def waited_for(self, owner: int, wanted: OperationState) -> None:

@@ -1,7 +1,7 @@
 """Fault operators on accumulators, which keep the witness.
 
-Those that several statements read are set anew, or given terms a second time, in front of one of their readers. Of those that are rescaled, a factor is left
-out, taken twice, late, or by some threads alone.
+Accumulators that several statements read are reset, or receive terms a second time, before one of their readers, or behind it, where a loop around the
+reader comes back to it. For rescaled ones, a factor is omitted, applied twice, late, or by some threads only.
 """
 
 from __future__ import annotations
@@ -33,23 +33,54 @@ def _readers(kernel: Kernel, buffer: str) -> Iterator[Stmt]:
             yield s
 
 
-def _set_anew(kernel: Kernel) -> Mutants:
-    for start in _holders(kernel, Content.START):
-        for reader in _readers(kernel, start.out.buffer):
-            yield at(kernel, reader, (start, reader))
+Beside = Callable[[Stmt, Stmt], Body]
+"""What stands in a reader's place: the reader and a change of its accumulator, in their order."""
 
 
-def _taken_again(kernel: Kernel) -> Mutants:
+def _before(reader: Stmt, change: Stmt) -> Body:
+    return change, reader
+
+
+def _behind(reader: Stmt, change: Stmt) -> Body:
+    return reader, change
+
+
+def _set_anew(beside: Beside) -> Edit:
+    def apply(kernel: Kernel) -> Mutants:
+        for start in _holders(kernel, Content.START):
+            for reader in _readers(kernel, start.out.buffer):
+                yield at(kernel, reader, beside(reader, start))
+
+    return apply
+
+
+def _taken_again(beside: Beside) -> Edit:
     """The innermost loop that takes terms, again."""
-    for term in _holders(kernel, Content.TERM):
-        loop = next((s for s in walk(kernel) if isinstance(s, For) and any(t is term for b in bodies(s) for t in b)), term)
-        for reader in _readers(kernel, term.out.buffer):
-            yield at(kernel, reader, (loop, reader))
+
+    def apply(kernel: Kernel) -> Mutants:
+        for term in _holders(kernel, Content.TERM):
+            loop = next((s for s in walk(kernel) if isinstance(s, For) and any(t is term for b in bodies(s) for t in b)), term)
+            for reader in _readers(kernel, term.out.buffer):
+                yield at(kernel, reader, beside(reader, loop))
+
+    return apply
+
+
+def _value_behind(kernel: Kernel) -> Mutants:
+    """A register gets another tensor's element behind a reader."""
+    for value in _holders(kernel, Content.VALUE):
+        for reader in (s for s in _holders(kernel, Content.VALUE) if s.out.buffer != value.out.buffer):
+            for o in reader.operands:
+                if isinstance(o, Access) and o.buffer != value.out.buffer and any(w.out.buffer == o.buffer for w in _holders(kernel, Content.VALUE)):
+                    yield at(kernel, reader, _behind(reader, replace(value, out=o)))
 
 
 ACCUMULATOR_OPERATORS = (
-    Operator("accumulator set anew before a reader", _set_anew),
-    Operator("terms taken again before a reader", _taken_again),
+    Operator("accumulator set anew before a reader", _set_anew(_before)),
+    Operator("terms taken again before a reader", _taken_again(_before)),
+    Operator("accumulator set anew behind a reader", _set_anew(_behind)),
+    Operator("terms taken again behind a reader", _taken_again(_behind)),
+    Operator("another element behind a reader", _value_behind),
 )
 """Every operator on accumulators."""
 

@@ -30,7 +30,7 @@ BOUNDS: dict[str, tuple[float, float]] = {op.name: op.ulps for op in ELEMENTWISE
 """The largest error in ulp of float32 and float64 without fast math."""
 
 ROUNDED_ULPS = 2.0**8
-"""What :attr:`~taskfuse.ir.spelling.Spelling.rounded` forms may be off in float32 before they are rounded to 16 bits."""
+"""The largest error in float32 of :attr:`~taskfuse.ir.spelling.Spelling.rounded` forms, before they are rounded to 16 bits."""
 
 
 def bound(name: str, dtype: DType) -> float:
@@ -208,7 +208,7 @@ _TERMS: dict[str, Callable[..., Wide]] = {
 
 
 def terms(op: Elementwise, operands: Sequence[Array]) -> Wide:
-    """The magnitude of what ``op`` adds where its result is less, as that of a function with zeros is: errors are in ulp of the greater. 0 of others."""
+    """The magnitude of the terms that ``op`` adds if its result is smaller, as for a function with zeros: errors are in ulp of the greater. 0 for others."""
     with np.errstate(all="ignore"):
         wide = [x.astype(np.float64).astype(np.longdouble) for x in operands]
         found = _TERMS[op.name](*wide) if op.name in _TERMS else np.zeros(np.broadcast_shapes(*(x.shape for x in wide)), np.longdouble)

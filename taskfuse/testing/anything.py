@@ -67,9 +67,9 @@ SYMBOLIC = replace(ANYTHING, symbolic=70, empty=0, may_be_empty=100, sizes=(2, 3
 TILES = (8, 16, 24, 32, 64)
 """Extents of products for tensor cores."""
 MOST = 1 << 15
-"""Most elements of a tensor."""
+"""The most elements of a tensor."""
 ROUNDED = 5e-2
-"""The most that results of short floats differ by, of values around 1."""
+"""The greatest difference between results in short floats, for values around 1."""
 
 
 class AnyGraph(Graph):

@@ -130,7 +130,7 @@ class Effort:
 
 FULL = Effort(interleavings=len(Interleaving), orders=3, prove=True, machine=1)
 DIFFERENT = "threads write different values to one element"
-"""What the simulator says of two tiles that have one row, as they may if offsets fall."""
+"""The simulator's error for two tiles that share a row, as they may if offsets fall."""
 STEPS_OF_A_RUN = 2_000_000
 """Limit of statements that all threads execute in a run on the simulator."""
 STEPS = 20_000
@@ -169,16 +169,15 @@ class _Checks:
         proof = self._prove(kernel) if effort.prove else CaseProof()
         wanted = self._evaluate(case.plain, MODULAR, Property.SCHEDULED)
         self._equal(Property.SCHEDULED, self._evaluate(case.fusion, MODULAR, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
-        kinds = tuple(Interleaving)
         for k in range(effort.interleavings):
             if self.long:
                 break  # so are its other runs
             seed = case.seed + k * 0x9E3779B1
-            self._simulate(Property.SIMULATES, kernel, seed % 2**32, kinds[(case.seed + k) % len(kinds)], MODULAR, wanted)
+            self._simulate(Property.SIMULATES, kernel, seed % 2**32, self._kind(k), MODULAR, wanted)
         if not self.long:
             self._any_table(kernel)
         for k in range(0 if self.long else effort.orders):
-            self._order(case.seed % 1000 + k, wanted)
+            self._order(case.seed % 1000 + k, self._kind(effort.interleavings + k), wanted)
         if effort.texts:
             self._texts(kernel)
         if effort.machine and case.seed % effort.machine == 0:
@@ -188,6 +187,11 @@ class _Checks:
         if effort.ptx:
             self._compile(kernel)
         return replace(proof, long=self.long)
+
+    def _kind(self, run: int) -> Interleaving:
+        """The interleaving of a run of the case: each run has another one."""
+        kinds = tuple(Interleaving)
+        return kinds[(self.case.seed + run) % len(kinds)]
 
     def _contradict(self, kernel: Kernel) -> None:
         prop = Property.UNCONTRADICTED
@@ -280,7 +284,7 @@ class _Checks:
 
         self._guard(Property.SAFE, run)
 
-    def _order(self, seed: int, wanted: Sequence[Array]) -> None:
+    def _order(self, seed: int, kind: Interleaving, wanted: Sequence[Array]) -> None:
         options = LoweringOptions(order_seed=seed, shared_limit=0 if seed % 2 else LoweringOptions().shared_limit)
         try:
             kernel = lower(self.case.fusion, options)
@@ -288,7 +292,7 @@ class _Checks:
             return
         except Exception as error:
             raise self._fail(Property.ORDERS, f"{options}: {type(error).__name__}: {error}") from error
-        self._simulate(Property.ORDERS, kernel, seed, tuple(Interleaving)[seed % len(Interleaving)], MODULAR, wanted)
+        self._simulate(Property.ORDERS, kernel, seed, kind, MODULAR, wanted)
 
     def _texts(self, kernel: Kernel) -> None:
         text = str(self.case.fusion)
@@ -304,7 +308,8 @@ class _Checks:
         if not self._guard(Property.NATIVE, lambda: _is_exact(self.case.plain, evaluate_tensors(self.case.plain, self.arguments, NATIVE))):
             return
         wanted = self._evaluate(self.case.plain, NATIVE, Property.NATIVE)
-        self._simulate(Property.NATIVE, kernel, self.case.seed % 2**32, tuple(Interleaving)[self.case.seed % len(Interleaving)], NATIVE, wanted)
+        kind = self._kind(self.effort.interleavings + self.effort.orders)
+        self._simulate(Property.NATIVE, kernel, self.case.seed % 2**32, kind, NATIVE, wanted)
 
 
 def _is_exact(fusion: Fusion, tensors: Mapping[TensorView, Array]) -> bool:

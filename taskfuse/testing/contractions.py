@@ -105,7 +105,7 @@ def _depths(tv: TensorView, place: int) -> list[Axis]:
 
 
 def read_in_place(fusion: Fusion, expr: MathExpr) -> list[tuple[int | None, Read]]:
-    """What an expression reads at places of its iteration, with the place among its operands; of views whose elements lie elsewhere, the views."""
+    """The tensors that an expression reads at the indices of its iteration, with the place among its operands; for views with other indices, the views."""
     found: list[tuple[int | None, Read]] = []
     for place, (own, stored) in enumerate(zip(expr.operands, storage_operands(fusion, expr), strict=True)):
         if isinstance(own, Read) and isinstance(stored, Read):
@@ -115,7 +115,7 @@ def read_in_place(fusion: Fusion, expr: MathExpr) -> list[tuple[int | None, Read
 
 
 def positions(read: Read) -> list[int] | None:
-    """For each axis of what is read, the axis of the reader's iteration space that it follows; ``None`` if one follows none."""
+    """For each axis of a read tensor, the axis of the reader's iteration space that it follows; ``None`` if one follows none."""
     found = [iteration_position(e) for e in read.index]
     return None if None in found or len(set(found)) != len(found) else [p for p in found if p is not None]
 

@@ -1,7 +1,7 @@
 """Fault operators on definitions: mistakes that lowering might make when it writes the definitions of a fusion.
 
-The proof holds a kernel to its definitions, so it cannot find these; :mod:`taskfuse.kir.faithful`, which reads the fusion, and
-:mod:`taskfuse.kir.meaning`, which computes what they mean, do.
+The proof compares a kernel with its definitions, so it cannot find these; :mod:`taskfuse.kir.faithful`, which compares them with the fusion, and
+:mod:`taskfuse.kir.meaning`, which computes them, do.
 """
 
 from __future__ import annotations

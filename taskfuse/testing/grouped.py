@@ -31,7 +31,7 @@ class GroupedGraph(Graph):
     """Builds the math of a fusion with a product of groups."""
 
     def grow(self) -> None:
-        """Add factors, tables, the product, what is computed from it, and outputs."""
+        """Add factors, tables, the product, functions of it, and outputs."""
         layouts = [self._rows, self._rows, self._rows, self._terms, self._masked, self._tiled, self._aligned]
         result = self.chooser.pick([*layouts, self._scaled, self._two] if self._large else layouts)()
         self.tensors.append(result)
@@ -192,7 +192,7 @@ def rising(rng: np.random.Generator, size: int, low: int, high: int) -> NDArray[
 
 
 def hostile(rng: np.random.Generator, size: int, low: int, high: int) -> NDArray[np.int64]:
-    """Elements that keep no promise: they fall, lie outside the range, or have the wrong ends."""
+    """Elements that break every promise: they fall, are out of range, or have the wrong ends."""
     found = rng.integers(low - 2, high + 3, size)
     extreme = rng.choice(EXTREMES, size)
     return np.where(rng.integers(0, 3, size) == 0, extreme, found if rng.integers(2) else np.sort(found)[::-1])

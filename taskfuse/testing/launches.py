@@ -1,6 +1,6 @@
-"""Launches at which a campaign runs a kernel on an oracle, counted by how they end: a launch that decides nothing is no evidence.
+"""Launches at which a campaign runs a kernel on an oracle, counted by their endings: an undecided launch is no evidence.
 
-A campaign notes every launch in a ``Counter[str]`` that its log keeps; a key names the oracle and the ending (:func:`key`).
+A campaign counts every launch in a ``Counter[str]`` that its log keeps; a key names the oracle and the ending (:func:`key`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ TOOL_FAILS = "fails:"
 
 
 class Ending(Enum):
-    """How a launch ends. DECIDED: it says whether the kernel is right. The others decide nothing. LONG: it exceeds a limit of steps, or of states.
-    REFUSED: there is no such launch, as the block would have too many threads or bytes, or the oracle takes none that large.
-    RAISES: the oracle itself fails, which is a failure of the campaign."""
+    """The ending of a launch. DECIDED: it shows whether the kernel is right. The others decide nothing. LONG: it exceeds a limit of steps, or of states.
+    REFUSED: the launch is impossible, since the block would have too many threads or bytes, or exceeds the oracle's limits. RAISES: the oracle itself fails,
+    which is a failure of the campaign.
+    """
 
     DECIDED = "decided"
     LONG = "too long"
@@ -25,7 +26,7 @@ class Ending(Enum):
 
 
 class Oracle(Enum):
-    """What runs a kernel."""
+    """The executor of a kernel."""
 
     EXPLORATION = "exploration"
     SIMULATOR = "simulator"
@@ -33,7 +34,7 @@ class Oracle(Enum):
 
 
 class NoVerdict(Exception):
-    """A launch decides nothing. Its text says why."""
+    """An undecided launch. Its text gives the reason."""
 
     ending: ClassVar[Ending]
 
@@ -45,7 +46,7 @@ class LongRun(NoVerdict):
 
 
 class RefusedLaunch(NoVerdict):
-    """There is no such launch."""
+    """The launch is impossible."""
 
     ending = Ending.REFUSED
 
@@ -59,7 +60,7 @@ def key(oracle: Oracle, ending: Ending) -> str:
 
 
 def count(launches: Mapping[str, int], *endings: Ending) -> int:
-    """How many launches have one of some endings, on all oracles."""
+    """The number of launches with some endings, on all oracles."""
     wanted = {e.value for e in endings}
     return sum(n for at, n in launches.items() if at.partition(": ")[2] in wanted)
 

@@ -1,4 +1,4 @@
-"""Random lists of unlike products for :func:`taskfuse.schedulers.products`, and a command that proves their kernels; no GPU.
+"""Random lists of different products for :func:`taskfuse.schedulers.products`, and a command that proves their kernels; no GPU.
 
 ``python -m taskfuse.testing.lists --seeds 0 100`` prints each list that has an unproved kernel.
 """
@@ -24,12 +24,12 @@ MOST = 12
 
 
 def draw_shapes(rng: random.Random, most: int = MOST) -> list[Shape]:
-    """Rows, columns and depth of 2 or more products, up to 2048 each; columns and depth as bulk copies take them."""
+    """Rows, columns and depth of 2 or more products, up to 2048 each; columns and depth suit bulk copies."""
     return [(rng.randint(1, 2048), 8 * rng.randint(1, 256), 8 * rng.randint(1, 256)) for _ in range(rng.randint(2, most))]
 
 
 def list_of(shapes: Sequence[Shape]) -> Fusion:
-    """The products ``a @ b.T`` in bfloat16 with float32 sums; nobody has scheduled them."""
+    """The products ``a @ b.T`` in bfloat16 with float32 sums, unscheduled."""
     with Fusion("products") as fusion:
         for g, (m, n, k) in enumerate(shapes):
             a, b = (define_tensor([rows, k], dtype=bfloat16, name=f"{name}{g}") for rows, name in ((m, "a"), (n, "b")))

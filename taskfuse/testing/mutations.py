@@ -1,4 +1,4 @@
-"""Edits of kernel IR from which fault operators are built: a statement dropped, repeated, changed or moved.
+"""Edits of kernel IR that make up fault operators: a statement dropped, repeated, changed or moved.
 
 Each gives a function from a kernel to all kernels with the edit in one place.
 """

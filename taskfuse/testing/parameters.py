@@ -21,7 +21,7 @@ STAGES = (3, 2, 4)
 
 
 def matmul_parameters(chooser: Chooser) -> SpelledArgument | None:
-    """A :class:`MatmulConfig`; ``None``: what was drawn does not go together."""
+    """A :class:`MatmulConfig`; ``None``: the drawn values do not fit together."""
     is_pingpong = chooser.chance(25)
     tile_m, sharing = chooser.pick(ROWS[:3] if is_pingpong else ROWS)
     stages = chooser.pick(STAGES)
@@ -46,7 +46,7 @@ def matmul_parameters(chooser: Chooser) -> SpelledArgument | None:
 
 
 def products_parameters(chooser: Chooser) -> SpelledArgument | None:
-    """A :class:`ProductsConfig`; ``None``: what was drawn does not go together."""
+    """A :class:`ProductsConfig`; ``None``: the drawn values do not fit together."""
     tile_m, warpgroups = chooser.pick(ROWS)
     stages = chooser.pick(STAGES)
     values: dict[str, Any] = {
@@ -64,7 +64,7 @@ def products_parameters(chooser: Chooser) -> SpelledArgument | None:
 
 
 DRAWN = {"matmul": matmul_parameters, "products": products_parameters}
-"""Those of a scheduler, by its name."""
+"""The functions that draw parameters, by scheduler."""
 
 
 def _spelled(kind: type[MatmulConfig | ProductsConfig], values: dict[str, Any]) -> SpelledArgument | None:

@@ -18,7 +18,7 @@ class TileShape:
     Attributes:
         instruction: WGMMA or MMA.
         unit: rows, columns and depth of the instruction.
-        warps: how many warpgroups (of WGMMA) or warps (of MMA) share the rows and the columns of a tile.
+        warps: the number of warpgroups (of WGMMA) or warps (of MMA) that share the rows and the columns of a tile.
         types: their parallel types.
         each: instructions of each along rows and columns.
         steps: instructions along the depth of a tile.

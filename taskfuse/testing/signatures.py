@@ -1,7 +1,7 @@
 """Random calls of any public op, with arguments that follow from its signature.
 
-What a parameter takes follows from its annotation and name; which shapes tensors may have together is found by asking: each of a few patterns of shapes is
-tried in a fusion of its own, and those that the op accepts are drawn. So a new op is drawn as soon as it is in the table of ops.
+The annotation and name of a parameter determine its values; valid combinations of shapes are found by trial: each of a few patterns of shapes is
+tried in a new fusion, and those that the op accepts are drawn. So a new op is drawn as soon as it is in the table of ops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATTERNS: Final[tuple[Pattern, ...]] = (
 INTEGERS: Final = frozenset(("index", "indices", "target"))
 """Tensors of integers, by the name of the parameter."""
 FLAGS: Final = frozenset(("starts",))
-"""Those of booleans."""
+"""Tensors of booleans, by the name of the parameter."""
 WORDS: Final[Mapping[str, Sequence[str]]] = {
     "reduction": ("none", "mean", "sum"),
     "reduce": ("sum", "prod", "amax", "amin", "mean"),
@@ -62,16 +62,16 @@ NOT_DRAWN: Final[Mapping[str, str]] = {
     "conv3d": "a convolution, as conv1d is, of volumes",
     "paged_attention": "takes a table of pages, and one of lengths",
 }
-"""Ops that cannot be called so, and why."""
+"""Ops that cannot be called this way, with the reason."""
 MOST: Final = 4
 """Patterns of one op that are drawn."""
 OPTIONAL: Final = 30
-"""Chances in a hundred that a parameter with a default is given."""
+"""Percentage of calls that pass a parameter with a default."""
 
 
 @cache
 def drawn() -> tuple[str, ...]:
-    """All ops that can be."""
+    """All ops that can be drawn."""
     return tuple(name for name, row in OPS.items() if row.kind is not OpKind.MISSING and name not in NOT_DRAWN and hasattr(tf, name))
 
 
@@ -139,7 +139,7 @@ def shapes(pattern: Pattern, first: Sequence[int] | None, chooser: Chooser, size
 
 
 def dtypes(op: str, count: int, dtype: DType) -> list[DType]:
-    """The dtypes of the tensors of a call: all alike, but integers where they are places."""
+    """The dtypes of the tensors of a call: all alike, except integers for indices."""
     names = [p.name for p in _parameters(op) if _is_tensor(p)][:count]
     return [tf.int32 if name in INTEGERS else tf.bool_ if name in FLAGS else dtype for name in names] or [dtype] * count
 

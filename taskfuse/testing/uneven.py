@@ -1,7 +1,6 @@
-"""Random products whose tiles have unequal work, at extents of tensor-core tiles: triangles of products, and products of unlike extents side by side.
+"""Random products whose tiles have unequal work, at extents of tensor-core tiles: triangles of products, and independent products of different extents.
 
-A triangle is that of one product, of a sum of two, or a sum of two triangles, with its diagonal or one beside it. Products side by side depend on nothing
-in common.
+A triangle is that of one product, of a sum of two, or a sum of two triangles, with its diagonal or an adjacent one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ DEPTHS = (64, 128, 16, 40)
 ROWS = (64, 80, 128, 7, 33)
 COLUMNS = (64, 32, 24, 128)
 MOST = 3
-"""Products side by side."""
+"""The most independent products."""
 DIAGONALS = (0, 0, 0, -1, 1, 70)
 
 
@@ -26,7 +25,7 @@ class UnevenGraph(Graph):
     """Builds the math of a fusion with a triangle of products, or with several products."""
 
     def grow(self) -> None:
-        """Add factors, products, what is computed from them, and outputs."""
+        """Add factors, products, functions of them, and outputs."""
         self._factor_dtype: DType = self.chooser.pick((bfloat16, bfloat16, float16))
         if self.chooser.chance(60):
             self._finish(self._triangle())

@@ -1,4 +1,4 @@
-"""Edits of values from which value operators are built: another access, operand, expression or condition in one place.
+"""Edits of values that make up value operators: another access, operand, expression or condition in one place.
 
 Edits keep the witness, unless their name says otherwise.
 """

@@ -1,7 +1,7 @@
-"""Orders of tiles, and lists of the tiles of several problems: who computes what, and when.
+"""Orders of tiles, and lists of the tiles of several problems: which block computes which tile, and when.
 
-``raster``, ``grouped``, ``halves``, ``rotated``, ``descending`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` says which block
-takes which tile of several problems when blocks walk all their tiles round-robin, and how even that is. ``split_k`` and ``stream_k`` let blocks share
+``raster``, ``grouped``, ``halves``, ``rotated``, ``descending`` and ``dynamic`` make orders for ``tv.rasterize``. A ``WorkList`` assigns the tiles
+of several problems to blocks round-robin, and tells how balanced that is. ``split_k`` and ``stream_k`` let blocks share
 tiles, for ``tv.chunk_product``.
 """
 

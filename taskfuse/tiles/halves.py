@@ -1,11 +1,11 @@
-"""Tiles of a square result, one half of it first, for ``tv.rasterize``: where only one triangle has work, blocks that walk the items in turns share it evenly.
+"""Tiles of a square result, one half first, for ``tv.rasterize``: if only one triangle has work, blocks that take items round-robin share it evenly.
 
 CUTLASS's grouped Rank2K scheduler numbers the tiles of a triangle row by row, and takes a square root to find the row of a number
-(:func:`taskfuse.tiles.triangle`). Here the triangle is folded instead: row i of t rows has i + 1 tiles, so the last row and the first one have as many together
-as the second to last and the second one. Such pairs are the rows of a rectangle, in which a number is quotient and remainder: exact integers for any
-number, constant or not, without a root.
+(:func:`taskfuse.tiles.triangle`). Here the triangle is folded instead: row i of t rows has i + 1 tiles, so the last row and the first one together have as many
+as the second to last and the second one. Such pairs are the rows of a rectangle, in which a number gives row and column as quotient and remainder: exact
+integers for any number, constant or not, without a root.
 
-Where tiles are not square, ``r`` of them side by side, or one above the other, are a square macro tile, and macro tiles form the triangle. A grid that is
+If tiles are not square, ``r`` of them side by side, or one above the other, form a square macro tile, and macro tiles form the triangle. A grid that is
 not a multiple of them is padded: numbers of tiles outside it are items without a tile.
 """
 
@@ -27,8 +27,8 @@ class Halves:
 
     Attributes:
         first: the half that comes first.
-        rows: tiles of a macro tile, one above the other.
-        columns: side by side. One of both is 1.
+        rows: tiles of a macro tile one above the other.
+        columns: tiles of a macro tile side by side. One of the two is 1.
     """
 
     first: Half
@@ -36,7 +36,7 @@ class Halves:
     columns: int = 1
 
     def items(self, extents: Sequence[Expr]) -> Expr:
-        """How many numbers tiles have, with those that are left out."""
+        """The number of items, including those without a tile."""
         *batch, rows, columns = extents
         return prod(batch, start=self._in_one(rows, columns))
 

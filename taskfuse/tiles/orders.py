@@ -2,8 +2,8 @@
 
 Consecutive tiles run on the blocks of the GPU at the same time. In row-major order one wave reads one or two rows of tiles of the left operand and the
 whole right operand. In the grouped order (Triton's ``GROUP_SIZE_M``, CUTLASS's threadblock swizzle) it reads g rows of the left operand and blocks/g
-columns of the right one, which is least where the two sides of the group are about equal; the second-level cache serves the rest. DeepGEMM orders
-its tiles like this (``Scheduler::get_swizzled_block_idx``, without multicast).
+columns of the right one, which is least if the two sides of the group are about equal; the L2 cache serves the rest. DeepGEMM uses this order
+(``Scheduler::get_swizzled_block_idx``, without multicast).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Grouped:
 
     Attributes:
         group: rows of tiles in a group.
-        across: rows of all matrices of the batch count as those of one.
+        across: the rows of all matrices of the batch form one sequence.
     """
 
     group: int
@@ -77,7 +77,7 @@ def grouped(group: int = 8, *, across: bool = False) -> Grouped:
 
     Args:
         group: rows of tiles in a group; a wave reads the fewest bytes at about the square root of blocks * tile_n / tile_m.
-        across: let groups have rows of several matrices of the batch, which share what they read by columns.
+        across: let groups span matrices of the batch that share their right operand.
 
     Raises:
         ValueError: ``group`` is less than 1.
@@ -104,15 +104,15 @@ class Rotated:
             ValueError: there is not exactly one axis.
         """
         if len(extents) != 1:
-            raise ValueError(f"a rotation is of one axis, not of {len(extents)}")
+            raise ValueError(f"a rotation takes one axis, not {len(extents)}")
         return ((sym(WORK) + self.first) % extents[0],)
 
 
 def rotated(first: IntLike) -> Rotated:
     """One axis in its order, but beginning at ``first``.
 
-    Of the axis of blocks it deals work round-robin: where the lists before gave ``start`` items to ``blocks`` blocks, ``rotated(-start)`` gives the
-    first item to the block after the one that got the last of theirs.
+    For the axis of blocks, this continues a round-robin assignment: if the previous lists gave ``start`` items to ``blocks`` blocks, ``rotated(-start)`` gives
+    the first item to the next block.
     """
     return Rotated(wrap(first))
 
@@ -128,36 +128,36 @@ class Descending:
             ValueError: there is not exactly one axis.
         """
         if len(extents) != 1:
-            raise ValueError(f"one axis is walked from its end, not {len(extents)}")
+            raise ValueError(f"a descending order takes one axis, not {len(extents)}")
         return (extents[0] - 1 - sym(WORK),)
 
 
 def descending() -> Descending:
-    """One axis from its end: of blocks that take longer the further behind they stand, as in causal attention, the longest start first.
+    """One axis from its end: if later blocks take longer, as in causal attention, the longest start first.
 
-    The GPU starts blocks about in their order. The last ones to start are short then, and all multiprocessors end at about the same time.
+    The GPU starts blocks roughly in order. The last ones to start are then short, and all multiprocessors end at about the same time.
     """
     return Descending()
 
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """One axis, whose indices blocks claim one by one, as they come to them."""
+    """One axis, whose indices blocks claim one by one."""
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The index along the axis: the one that is claimed.
+        """The index along the axis: the claimed one.
 
         Raises:
             ValueError: there is not exactly one axis.
         """
         if len(extents) != 1:
-            raise ValueError(f"blocks claim indices of one axis, not of {len(extents)}")
+            raise ValueError(f"blocks claim indices of one axis, not {len(extents)}")
         return (claimed_index(extents[0]),)
 
 
 def dynamic() -> Dynamic:
     """The axis of blocks of a work axis, ``tv.split(axis, blocks)``: a block takes the next item of work whenever it has finished one.
 
-    Of items that take unequally long, blocks so get equally much, whatever the host expected. A block's items are in the order of the work axis.
+    This balances items that differ in time, without an estimate by the host. A block's items are in the order of the work axis.
     """
     return Dynamic()

@@ -1,7 +1,7 @@
 """Tiles that several blocks share: split-K and stream-K, for ``tv.chunk_product``.
 
-A result of few tiles and long sums leaves most blocks without a tile. Split-K gives each tile the same number of blocks; stream-K gives all blocks equally
-many steps, wherever tiles begin, and so has no last wave that is part empty.
+A result of few tiles and long sums leaves most blocks without a tile. Split-K gives each tile the same number of blocks; stream-K gives all blocks the same
+number of steps, across tiles, and so has no partial last wave.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class SplitK:
     """Each tile by ``parts`` blocks.
 
     Attributes:
-        parts: blocks of a tile; fewer where that gives none of them fewer steps.
+        parts: blocks of a tile; fewer if shares do not get longer.
     """
 
     parts: int
@@ -31,7 +31,7 @@ class StreamK:
     """All steps of all tiles by ``blocks`` blocks.
 
     Attributes:
-        blocks: of the grid; fewer where that gives none of them fewer steps.
+        blocks: of the grid; fewer if shares do not get longer.
     """
 
     blocks: int
@@ -53,7 +53,7 @@ def split_k(parts: int) -> SplitK:
 
 
 def stream_k(blocks: int) -> StreamK:
-    """All steps of all tiles by ``blocks`` blocks, which have equally many: those of a block may belong to several tiles, those of a tile to several blocks.
+    """All steps of all tiles, in equal shares for ``blocks`` blocks: a share may span tiles, and a tile may span shares.
 
     Raises:
         ValueError: ``blocks`` is less than 1.

@@ -1,9 +1,9 @@
 """Tiles of a triangle: from their number to row and column, exactly, in integers.
 
-A lower triangle is numbered row by row: row i has the tiles i(i+1)/2 and on. CUTLASS's grouped Rank2K scheduler solves for the row in floating point,
-``i = ceil(sqrt(2t + 2.25) - 0.5) - 1``, which is that of the integer square root here as long as its square root is exact enough.
+A lower triangle is numbered row by row: row i begins with tile i(i+1)/2. CUTLASS's grouped Rank2K scheduler solves for the row in floating point,
+``i = ceil(sqrt(2t + 2.25) - 0.5) - 1``, which equals the result of the integer square root here as long as the floating-point root is accurate enough.
 
-Where tiles are not square, ``r`` of them side by side (or one above the other) make a square macro tile. Macro tiles form the triangle; a grid that is not a
+If tiles are not square, ``r`` of them side by side (or one above the other) make a square macro tile. Macro tiles form the triangle; a grid that is not a
 multiple of them is padded, and tiles outside it, or wholly in the other half, are left out.
 """
 
@@ -35,7 +35,7 @@ def triangle(t: int, half: Half = Half.LOWER) -> tuple[int, int]:
 
 
 def macro_tiles(grid: tuple[int, int], tile: tuple[int, int]) -> int:
-    """How many numbers the tiles of a triangle take, with those that are left out.
+    """The number of items of a triangle, including those without a tile.
 
     Args:
         grid: rows and columns of tiles of the whole result.
@@ -67,5 +67,5 @@ def ratio(tile: tuple[int, int]) -> int:
     """Tiles of a macro tile."""
     most, least = max(tile), min(tile)
     if least < 1 or most % least:
-        raise ValueError(f"tiles of {tile[0]} x {tile[1]} make no square macro tiles: one extent is a multiple of the other")
+        raise ValueError(f"tiles of {tile[0]} x {tile[1]} do not make square macro tiles: one extent must be a multiple of the other")
     return most // least

@@ -6,7 +6,7 @@ from taskfuse.svg import FONT, Drawing, text_width
 from taskfuse.tiles.work_lists import WorkList
 
 COLOURS = ("#9ecae1", "#fdd0a2", "#c7e9c0", "#dadaeb", "#fcbba1", "#d9d9d9")
-"""Of turns: the first tile of every block, the second, and so on."""
+"""By turn: the first tile of every block, the second, and so on."""
 OUTSIDE = "#ffffff"
 GAP, HEIGHT, WIDEST = 18.0, 20.0, 960.0
 
@@ -23,7 +23,7 @@ def table(listed: WorkList) -> str:
 
 
 def picture(listed: WorkList) -> str:
-    """Grids of tiles side by side, each tile with its block, in the colour of the turn in which that computes it; then the k of each block as bars."""
+    """Grids of tiles side by side, each tile with its block, in the color of its turn; then the k of each block as bars."""
     cell = max(HEIGHT, text_width(str(listed.blocks - 1)) + 6)
     drawing = Drawing()
     x, y, lowest = GAP, GAP, GAP

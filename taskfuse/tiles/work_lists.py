@@ -1,7 +1,7 @@
 """The tiles of several problems as one list, dealt to blocks round-robin: block b takes the items b, b + blocks, and so on.
 
-This is the assignment of CUTLASS's grouped kernels. Problems stand one after another in the list; a block finds the problem of an item from the numbers at
-which problems begin. That a list has every tile once follows from its construction, and the tests count it.
+This is the assignment of CUTLASS's grouped kernels. Problems stand one after another in the list; a block finds the problem of an item from the items at
+which problems begin.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class Problem:
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.batch) < 1 or self.k < 0:
-            raise ValueError(f"a problem of {self.batch} x {self.m} x {self.n} x {self.k}: rows, columns and batch are positive")
+            raise ValueError(f"a problem of {self.batch} x {self.m} x {self.n} x {self.k}: rows, columns and batch must be positive")
         if self.half is not None and self.m != self.n:
-            raise ValueError(f"a triangle of {self.m} x {self.n}: only square results have one")
+            raise ValueError(f"a triangle of {self.m} x {self.n}: the result must be square")
 
     def __str__(self) -> str:
         return f"{f'{self.batch} x ' if self.batch > 1 else ''}{self.m}x{self.n}x{self.k}{f' {self.half.value}' if self.half else ''}"
 
 
 class WorkItem(NamedTuple):
-    """A tile: its problem's place in the list, its batch, row and column."""
+    """A tile: the index of its problem in the list, its batch, row and column."""
 
     problem: int
     batch: int
@@ -53,16 +53,16 @@ class WorkItem(NamedTuple):
 
 
 def sort_problems(problems: Sequence[Problem]) -> tuple[int, ...]:
-    """The places of some problems in descending order of k; equal ones keep theirs.
+    """The indices of problems in descending order of k, stably.
 
-    Round-robin, a block then takes its longest tiles first, and the shortest fill what is left.
+    Round-robin, a block then takes its longest tiles first, and the shortest ones fill the gaps.
     """
     return tuple(sorted(range(len(problems)), key=lambda g: -problems[g].k))
 
 
 @dataclass(frozen=True)
 class WorkList:
-    """The tiles of some problems in a row, and the blocks that walk them.
+    """The tiles of a sequence of problems, and the blocks that walk them.
 
     Attributes:
         problems: in the order of the list.
@@ -128,7 +128,7 @@ class WorkList:
         return found
 
     def precomputed(self) -> Ints:
-        """What a host gives the blocks: [block, turn, 2], of each tile its problem and the item at which that begins; -1 where a block has no tile left."""
+        """A table for kernels, [block, turn, 2]: the problem of each tile and the item at which the problem begins; -1 if a block has no tile left."""
         turns = -(-self.tiles // self.blocks)
         found = np.full((turns * self.blocks, 2), -1, np.int64)
         problem = np.repeat(np.arange(len(self.problems)), self.sizes)
@@ -161,12 +161,12 @@ class WorkList:
 
     @property
     def imbalance(self) -> float:
-        """The largest sum of k of a block over the mean of all: the time over what it would be if all blocks ended together, without epilogues."""
+        """The greatest sum of k of a block divided by the mean: the time relative to a perfect balance, without epilogues."""
         depths = self.depths
         return float(depths.max() / depths.mean()) if depths.any() else 1.0
 
     def explain(self) -> str:
-        """The problems, and how the work spreads."""
+        """The problems, and the distribution of the work."""
         lines = [f"problem{'':22}tiles  items        first block"]
         for g, p in enumerate(self.problems):
             lines.append(f"{g:2}  {p!s:24}{self.sizes[g]:6}  {f'{self.starts[g]}..{self.starts[g + 1] - 1}':11}  {self.starts[g] % self.blocks:11}")

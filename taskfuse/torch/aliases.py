@@ -1,7 +1,7 @@
 """Views in a graph: nodes whose tensor lies in the memory of another node's, at strides and an offset that are known.
 
-A chain of views (a split, a reshape, a permutation) is then one view of the tensor at its beginning, and what stands between need not be made. What is a
-view of what is read from torch's own fake tensors, which share their memory as the real ones will: there is no list of ops.
+A chain of views (a split, a reshape, a permutation) is then one view of the first tensor, and the views between need not be made. Torch's own fake tensors
+share memory as the real ones will, which tells the views without a list of ops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Alias:
     """A view.
 
     Attributes:
-        base: the node whose memory it lies in, no view itself.
+        base: the node whose memory it lies in, which is not a view.
         shape, strides: integers or ``SymInt``, in elements.
         offset: its first element, counted from that of ``base``.
     """
@@ -35,7 +35,7 @@ def aliases(graph: Graph, symbols: Collection[str]) -> dict[Node, Alias]:
     """The views of a graph.
 
     Args:
-        symbols: those whose values are known when the graph begins; a view at others is left as it is.
+        symbols: those whose values are known when the graph begins; a view at others is not replaced.
     """
     found: dict[Node, Alias] = {}
     for node in graph.nodes:

@@ -1,12 +1,12 @@
-"""Bound calls: calls of a fusion in a compiled graph, of which everything but the addresses of tensors is known.
+"""Bound calls: calls of a fusion in a compiled graph in which only the addresses of tensors vary.
 
-The guards of ``torch.compile`` hold when a graph runs, so shapes, strides, dtypes and devices of what its fusions read are those for which it was compiled,
-or for symbolic extents those of a call with the same sizes. The first such call of a fusion goes the long way, and its launches are recorded
-(:mod:`taskfuse.cuda.recording`). From them a Python function is written that does what is left: it asks the tensors for their addresses, makes results,
-fills the addresses in, launches. What the kernels of a call exchange is one allocation.
+The guards of ``torch.compile`` hold when a graph runs, so shapes, strides, dtypes and devices of the arguments of its fusions are those for which it was
+compiled, or, with symbolic extents, those of a call with the same sizes. The first such call of a fusion takes the general path, and its launches are recorded
+(:mod:`taskfuse.cuda.recording`). From the record a Python function is written that does the rest: it reads the addresses of the tensors, allocates results,
+fills in the addresses, and launches. All tensors between the kernels of a call are one allocation.
 
-Addresses decide one thing more, how loads are vectorized: a function serves arguments of the same alignment to 16 bytes. Calls that no function can be
-written for go the long way: with run-time scalars, in a debug build, where results are arguments, where arguments overlap.
+Addresses also determine the vectorization of loads: a function serves arguments of the same alignment to 16 bytes. Other calls take the general path: with
+run-time scalars, in a debug build, if results are arguments, or if arguments overlap.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from taskfuse.cuda.recording import RecordedLaunch, recording
 from taskfuse.torch.calls import allocator
 
 ALIGNMENT: Final = 16
-"""Bytes that decide on the variant of a kernel."""
+"""Alignment in bytes that determines the variant of a kernel."""
 BLOCK: Final = 256
-"""Alignment of what goes between kernels, in bytes."""
+"""Alignment of tensors between kernels, in bytes."""
 MOST: Final = 1024
-"""Functions of one fusion of a graph: more sizes and alignments than that are not remembered."""
+"""The most functions of one fusion of a graph, for different sizes and alignments."""
 
 BoundCall = Callable[..., tuple[Any, ...]]
 
@@ -36,8 +36,8 @@ class CallSite:
     """A fusion of a graph.
 
     Args:
-        run: the long way: from tensors and integers to results.
-        tensors: how many of its arguments are tensors, which come first.
+        run: the general path: from tensors and integers to results.
+        tensors: the number of its arguments that are tensors, which come first.
         rebind: called with a function for arguments of the usual alignment, if extents are not symbols: the graph calls it from then on.
     """
 
@@ -90,8 +90,8 @@ def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequenc
 
     Args:
         launches: of a call with ``args``, tensors that may be followed by integers, which gave ``made``.
-        otherwise: what calls go to that are for another GPU than the current one.
-        again: what calls go to whose arguments have other alignments; ``None``: they have the same.
+        otherwise: the function for calls on another GPU than the current one.
+        again: the function for calls whose arguments have other alignments; ``None``: they have the same.
     """
     if not launches or any(plan.scalars or plan.report is not None or plan.current is None for _, plan, _ in launches):
         return None

@@ -1,4 +1,4 @@
-"""Compiled graphs in torch's caches: what they hold, and the tag that tells them from those of other backends.
+"""Compiled graphs in torch's caches: their contents, and the tag that distinguishes them from those of other backends.
 
 torch's key of a graph covers neither the compiler nor its options, so that two backends would find each other's graphs: the tag
 (:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled.

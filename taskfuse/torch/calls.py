@@ -1,8 +1,8 @@
 """How the source of a graph calls an op that is left to torch.
 
-torch binds most ops twice: as ``torch.ops.aten.add.Tensor``, which parses its arguments by a schema at run time, and as ``torch.add``, for which that was
-generated; the first takes the host twice as long. The second is used where it reaches the same overload with the same arguments, which is tried: the call is
-caught before the op runs.
+torch binds most ops twice: as ``torch.ops.aten.add.Tensor``, which parses its arguments by a schema at run time, and as ``torch.add``, whose parsing is
+generated; the first takes the host twice as long. The second is used if it reaches the same overload with the same arguments; a trial call, which is
+caught before the op runs, shows that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FunctionName:
 
 
 GUARDS: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-"""Where torch has its shortest ways to make tensors and views."""
+"""Torch's fastest functions that make tensors and views."""
 
 
 def allocator(device: Any) -> Callable[[tuple[int, ...], tuple[int, ...], Any], Any]:

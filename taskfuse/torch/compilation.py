@@ -33,7 +33,7 @@ class GraphReport:
     Attributes:
         kind: ``"forward"``, ``"backward"`` or ``"inference"``.
         ops: one line per node that computes: its op, where it went, and why.
-        able: the names of nodes of which fusions could be made, whether they are or not.
+        able: the names of nodes that could be in fusions, whether they are or not.
         fusions: by number, the nodes and the executable (``None`` for the reference).
         seconds: of compilation.
         program: the graph as it runs.
@@ -49,7 +49,7 @@ class GraphReport:
 
 Listener = Callable[[GraphReport], None]
 listeners: list[Listener] = []
-"""What wants to know of every graph that is compiled; see :func:`taskfuse.torch.explain`."""
+"""Called with the report of every compiled graph; see :func:`taskfuse.torch.explain`."""
 
 _known: dict[tuple[str, str], Compiled] = {}
 _lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Copies into arguments of a graph, as of running statistics: those that follow one another are one call of torch, and so one launch for each dtype."""
+"""Copies into arguments of a graph, such as running statistics: consecutive copies are one call of torch, and so one launch per dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ops torch takes apart before taskfuse sees a graph."""
+"""Which ops torch decomposes before taskfuse sees a graph."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ KEPT = frozenset(
     )
     for name in line.split()
 )
-"""Ops that rules of taskfuse take whole, or that torch computes better whole."""
+"""Ops that are not decomposed: rules of taskfuse take them, or torch computes them faster as they are."""
 
 ADDED = (
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional cudnn_batch_norm",
     "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward",
 )
-"""Ops that torch can take apart, and core ATen keeps: what is left are sums of which fusions are made, with what reads the result."""
+"""Ops that core ATen keeps but torch can decompose: their sums become fusions with the readers of the result."""
 
 
 @cache
 def decompositions() -> dict[Any, Any]:
-    """The table: that of core ATen without :data:`KEPT`. Ops that torch takes apart before autograd need no entry, and take a second to list."""
+    """The table: that of core ATen without :data:`KEPT`. Ops that torch decomposes before autograd need no entry, and listing them takes a second."""
     table: Any = getattr(torch._decomp, "_core_aten_decompositions_post_autograd", torch._decomp.core_aten_decompositions)
     more = [getattr(torch.ops.aten, name) for line in ADDED for name in line.split()]
     return {op: body for op, body in dict(table()).items() if _name(op) not in KEPT} | torch._decomp.get_decompositions(more)

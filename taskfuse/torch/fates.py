@@ -1,4 +1,4 @@
-"""What becomes of each node of a graph, and which nodes may not change places."""
+"""What becomes of each node of a graph, and which nodes must keep their order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GraphPartition:
         reasons: why nodes are left to torch.
         regions: the nodes of each region, producers first.
         levels: of every node; those of a region's nodes are equal.
-        able: nodes of which fusions could be made, whether they are or not.
+        able: nodes that could be in fusions, whether they are or not.
         groups: regions that are told by what they compute (:mod:`taskfuse.torch.product_groups`), in the order of the graph.
         group_of: the group of a node.
     """
@@ -69,7 +69,7 @@ def mutates(node: Node) -> bool:
 
 
 def is_ordered(node: Node) -> bool:
-    """Whether a node keeps its place among nodes of this kind: it has an effect, or draws random numbers."""
+    """Whether a node keeps its order among nodes of this kind: it has an effect, or draws random numbers."""
     target = node.target
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return node.op == "call_function" and isinstance(target, torch._ops.HigherOrderOperator)
@@ -100,7 +100,7 @@ def op_name(node: Node) -> str:
 
 
 USUAL = 1024
-"""What a symbolic extent counts as in comparisons; nothing depends on it but which ops are fused."""
+"""The value of a symbolic extent in comparisons, which decide only which ops are fused."""
 
 
 def elements(node: Node) -> int:

@@ -1,6 +1,6 @@
 """From nodes of a graph of ATen ops to a fusion.
 
-A node is importable if a fusion of it alone can be made: there is no second list of what is supported. The rules are in :mod:`taskfuse.torch.rules`.
+A node is importable if a fusion of it alone can be made: there is no separate list of supported ops. The rules are in :mod:`taskfuse.torch.rules`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BY_SCHEDULE = frozenset((*ATTENTION, *GRADIENTS)) | CONVOLUTIONS
 """Ops whose expected times are those of schedules, not of rooflines."""
 
 SLOWER = "expected times: "
-"""How a reason begins that is none why a fusion cannot be made, only why it is not worth it."""
+"""The beginning of a reason that does not rule a fusion out, but says that it does not pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def name_of(node: Node) -> tuple[str, str]:
 
 
 def outs_of(node: Node) -> list[Meta | None]:
-    """What torch says of the results of a node; ``None`` for those of several that nobody reads and that no fusion has, as states of random numbers."""
+    """torch's metadata of the results of a node; ``None`` for results without readers that no fusion has, such as states of random numbers."""
     read = _read(node)
     return [None if v is None else _meta(v, place in read) for place, v in enumerate(results(node))]
 
@@ -213,7 +213,7 @@ class Importer:
     """A fusion under construction; a context manager, inside which it is the current one.
 
     Attributes:
-        lies: whether strides of inputs are declared: convolutions are made of the order in which channels lie.
+        lies: whether strides of inputs are declared: convolutions depend on the memory format of channels.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What torch says of a value of a graph, in taskfuse's words: dtype, extents and strides as expressions, device.
+"""torch's metadata of a value of a graph, in taskfuse's terms: dtype, extents and strides as expressions, device.
 
 No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead.
 """
@@ -25,7 +25,7 @@ LARGEST = 1 << 62
 
 
 class Refused(Exception):
-    """A node that no fusion is made of; the message says why, in a few words."""
+    """A node that is not importable; the message says why, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Matrix products whose rows are not multiples of 16 bytes, padded so that they are.
 
-torch's kernels for products of 16-bit floats load and store 16 bytes at once where the contiguous axes of factors and result are multiples of that; elsewhere,
-as for a vocabulary of 50257 words, it has kernels that take several times as long (:class:`taskfuse.figures.TorchFigures`). A product of padded factors, of
-which a part is read, costs copies of the factors, at most: a fusion that makes a factor pads it as it writes, and one that reads the result reads a part of
-each row. Whether that pays is a matter of expected times.
+torch's kernels for products of 16-bit floats load and store 16 bytes at once if the contiguous axes of factors and result are multiples of 16 bytes; otherwise,
+as for a vocabulary of 50257 words, it has kernels that take several times as long (:class:`taskfuse.figures.TorchFigures`). A product of padded factors
+costs at most copies of the factors: a fusion that makes a factor writes it padded, and a fusion that reads the result reads a part of
+each row. Expected times decide whether that pays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ aten: Any = torch.ops.aten
 
 
 def pad_products(graph: Graph, plan: GraphPartition, device: str) -> bool:
-    """Pad what gains by it on devices of a type, with torch's metadata of what is new. True if anything is padded."""
+    """Pad the products that gain from it on devices of a type, with torch's metadata for new nodes. True if anything is padded."""
     made: dict[tuple[Node, tuple[int, ...]], Node] = {}
     found = False
     for node in list(graph.nodes):

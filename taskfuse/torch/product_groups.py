@@ -1,11 +1,11 @@
-"""Matrix products, convolutions, attention and its gradients: fusions with the math around them where that is expected to take no longer than torch.
+"""Matrix products, convolutions, attention and its gradients: fusions with the math around them if these are expected to be no slower than torch.
 
-torch multiplies matrices as fast as taskfuse does; what a fusion saves is the result's way to memory and back: the math that follows is computed where the
-product's sums are, and so is that of two products whose elements meet, as in a gated unit. One value leaves a group, or parts of one, so it is convex
+torch multiplies matrices as fast as taskfuse does; a fusion saves the round trip of the result through memory: the epilogue is computed in the registers of the
+product's sums, also of two products that are combined, as in a gated unit. One value leaves a group, or parts of one, so it is convex
 wherever its operands come from; for the levels of the partition it is like a node left to torch.
 
-Expected are: of the group, the time by the cost models of the schedulers; of torch, at least the products alone, and for the rest one kernel, or where the
-group's result has readers with which the rest would be one kernel anyway, a read of the products (:mod:`taskfuse.torch.worth`).
+The cost models of the schedulers give the time of the group; the time of torch is at least that of the products and of one kernel for the rest, or, if the
+rest would be one kernel with readers of the result anyway, of a read of the products (:mod:`taskfuse.torch.worth`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ JOINED: Final = (
 """The ops that groups are made around, and what reports say where torch computes them."""
 
 MOST: Final = 8
-"""Nodes that follow a product, at most."""
+"""The most nodes that follow a product."""
 
 Times = tuple[float, float]
 

@@ -1,7 +1,7 @@
 """A compiled graph: Python source of a function that runs its fusions and the ops left to torch, one after another.
 
-The source names each value once and drops it after its last use, so that torch's allocator has its memory back: intermediates of a graph live no longer
-than they are needed. What the source refers to are constants: ops by name, compiled fusions, tensors.
+The source names each value once and drops it after its last use, so that torch's allocator can reuse its memory. The source refers to constants: ops by name,
+compiled fusions, tensors.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class _Writer:
         self.lines.append((f"{called}([{outs}], [{sources}])", [a for node in nodes for a in node.all_input_nodes], []))
 
     def check(self, node: Node) -> None:
-        """The lines that see to it that a tensor lies as torch said, if that is relied upon: ops of torch may give others."""
+        """The lines that check a tensor's strides against torch's metadata, if these are relied upon: ops of torch may return others."""
         value = node.meta.get("val")
         if node in self.expected and isinstance(value, torch.Tensor) and value.layout is torch.strided:
             try:

@@ -1,6 +1,6 @@
-"""States of random numbers that attention which drops nothing hands to its gradients: no number is drawn, so they are zeros of the graph's own.
+"""States of random numbers that attention without dropout passes to its gradients: no number is drawn, so the graph makes zeros.
 
-What is left of the op is one kernel.
+The rest of the op is one kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_state(node: Node) -> bool:
 
 
 def separate_states(graph: Graph, plan: GraphPartition) -> bool:
-    """Give who reads the states of attention that is fused zeros instead. True if there are any."""
+    """Give the readers of the states of fused attention zeros instead. True if there are any."""
     found = False
     for node in list(graph.nodes):
         if node.target is not getitem or not node.users or op_name(node.args[0]) not in ATTENTION or plan.kinds[node.args[0]] is not NodeKind.MATH:

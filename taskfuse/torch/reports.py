@@ -33,7 +33,7 @@ class Report:
 
     @property
     def could(self) -> float:
-        """The share of these ops that could be in fusions: of which torch's own are taken because they are expected to be as fast, or faster."""
+        """The share of these ops that could be in fusions, including those left to torch because it is expected to be as fast."""
         return _share([name in graph.able or where.startswith("fusion") for graph, name, _, where in self._computing()])
 
     def _computing(self) -> list[tuple[GraphReport, str, str, str]]:

@@ -23,11 +23,11 @@ class Settings:
     """The options, by their names in ``options=``.
 
     Attributes:
-        strict: raise what goes wrong; by default a graph that cannot be compiled runs as it is, with one warning.
+        strict: raise errors; by default a graph that cannot be compiled runs uncompiled, with one warning.
         run: ``"kernels"``: tensors on GPUs, by kernels; ``"reference"``: tensors on the host, by the NumPy reference; ``"simulator"``: tensors on the host, by
             kernels in the simulator. The last two are for tests.
-        products: all matrix products become kernels of taskfuse; by default those that, with the math around them, are expected to take no longer than
-            torch.
+        products: all matrix products become kernels of taskfuse; by default those that, with the math around them, are expected to be no slower than
+            torch's.
         numerics: as for :func:`taskfuse.compile`: ``"eager"`` rounds as torch does op by op, ``"wide"`` keeps chains of 16-bit floats in float32.
         least: fewest ops of a fusion.
         most: most ops of a fusion; greater ones are cut.

@@ -1,11 +1,11 @@
 """Whether a fusion can be as fast as torch's own ops: expected times of both, before anything is compiled.
 
 The least time of a fusion is its roofline: its bytes, or the instructions of its definition, whichever take longer; matrix products, which take as long
-in both, are left out. torch's op moves the same bytes, and has at most so many instructions for each element as a sort by digits has (:data:`DIGITS` passes).
-Where the definition needs more than that, as a sort by exchanges of a long row does, torch has an algorithm that taskfuse has not. Short rows, and few, are as
-well sorted in a fusion.
+in both, are left out. torch's op moves the same bytes, and needs at most the instructions of a radix sort per element (:data:`DIGITS` passes).
+If the definition needs more than that, as with a long row sorted by comparisons, torch has an algorithm that taskfuse lacks. A fusion sorts short rows, and few
+rows, as fast.
 
-Of products and of attention the schedulers' cost models tell the time, and of torch's ops the share of the tensor cores' rate that they were measured to reach.
+For products and attention the schedulers' cost models give the time of a fusion, and the measured share of the tensor cores' rate that of torch's ops.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DIGITS: Final = 8
 """Passes of a radix sort of 32-bit keys, 4 bits in each (Merrill and Grimshaw, "High Performance and Scalable Radix Sorting", 2011): a property of the
 algorithm, the same on every machine."""
 PASS: Final = 12
-"""Instructions of a pass for each element: assumed of the algorithm, not measured."""
+"""Instructions of a pass per element: assumed, not measured."""
 
 
 def times(fusion: Fusion) -> tuple[float, float]:
@@ -52,12 +52,12 @@ def times(fusion: Fusion) -> tuple[float, float]:
 
 
 FLASH: Final = frozenset({"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"})
-"""Ops of attention that reach the rate of FlashAttention-2; the others are compared with cuDNN's."""
+"""Attention ops with the rate of FlashAttention-2; the others have cuDNN's."""
 
 
 def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
-    """The expected times of attention, in microseconds: as a fusion, in one walk over the keys or in chunks of them, and by an op of torch, which moves all
-    bytes, too; ``None`` if there is no schedule that keeps scores in registers."""
+    """The expected times of attention, in microseconds: as a fusion, in one walk over the keys or in chunks of them, and by an op of torch, which moves the
+    same bytes; ``None`` if no schedule keeps scores in registers."""
     target = present()
     extent = Sizes(fusion, None, target)
     walk = next(walks_alone(fusion), None)
@@ -74,8 +74,8 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
 
 
 def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
-    """The expected times of the gradients of attention, in microseconds: as walks of ``tf.schedulers.back_to_back`` with what comes before them, and by an op
-    of torch; ``None`` if there are no such walks, so that functions of scores would be in memory."""
+    """The expected times of the gradients of attention, in microseconds: as walks of ``tf.schedulers.back_to_back`` and the kernels before them, and by an op
+    of torch; ``None`` if there are no such walks, so that functions of scores would be stored."""
     target = present()
     extent = Sizes(fusion, None, target)
     form = walks_apart(fusion, target)
@@ -93,14 +93,14 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
 
 
 def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:
-    """The expected time of a fusion of products and what follows them, and at least that of torch, in microseconds; ``None`` without a scheduler for it.
+    """The expected time of a fusion of products and their epilogue, and a lower bound of torch's, in microseconds; ``None`` without a scheduler for it.
 
     Args:
         fusion: all of it.
         products: each product alone.
-        rest: what follows, which is one kernel.
-        joins: what reads the result would be in the kernel of the rest, too: then it saves only its reads of the products.
-        has_views: factors may be views that only a kernel of its own takes as arrays, as weights of one place are: segments are searched for.
+        rest: the epilogue, which is one kernel.
+        joins: readers of the result would be in the kernel of the rest as well: then the fusion saves only the reads of the products.
+        has_views: factors may be views that only a separate kernel takes as arrays, such as weights of a 1 x 1 convolution: segments are searched for.
     """
     target = present()
     ours = _product_us(in_memory_order(fusion).fusion, target, has_views)

@@ -133,7 +133,7 @@ def test_texts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_errors_of_the_stage(run: Run) -> None:
     assert run.fails("show", "launch", "founding").endswith("help: give the extents B=..., S=..., T=...\n")
-    assert "instructions of sm_90a alone" in run.fails("show", "ptx", GEMM, "--arch", "sm_80")
+    assert "instructions of sm_90a only" in run.fails("show", "ptx", GEMM, "--arch", "sm_80")
 
 
 # -- simulate -----------------------------------------------------------------------------------------------------------------------

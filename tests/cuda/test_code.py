@@ -29,12 +29,12 @@ def test_architectures(driver: FakeDriver, torch: FakeTorch) -> None:
     for arch in ("sm_80", "sm_90", "sm_90a"):
         case = Case(COPY, driver, arch=arch)
         if arch == "sm_80":
-            assert case.error(x).splitlines()[0] == ("kernel 'k' cannot be launched: it was to be compiled for sm_80; it needs sm_80, and fake GPU is sm_90")
+            assert case.error(x).splitlines()[0] == ("kernel 'k' cannot be launched: arch is sm_80; it needs sm_80, and fake GPU is sm_90")
             continue
         case.run((x,))
         assert case.archs == [arch]
     assert refused("sm_100a") == (
-        "kernel 'k' cannot be launched: it was to be compiled for sm_100a; it needs sm_80, and fake GPU is sm_90\nhelp: use arch=\"sm_90\", or none"
+        "kernel 'k' cannot be launched: arch is sm_100a; it needs sm_80, and fake GPU is sm_90\nhelp: use arch=\"sm_90\", or leave it out"
     )
     with open("tests/kernels/gemm.kir", encoding="utf-8") as file:
         gemm = file.read()
@@ -46,7 +46,7 @@ def test_architectures(driver: FakeDriver, torch: FakeTorch) -> None:
     assert driver.strict == [False, False, True, False]
     driver.devices = (GPU._replace(arch=100),)
     assert Case(gemm, driver).error(tensor(128, 64, dtype="bfloat16"), tensor(128, 64, dtype="bfloat16")) == (
-        "kernel 'gemm' cannot be launched: it has instructions of sm_90a alone; fake GPU is sm_100"
+        "kernel 'gemm' cannot be launched: it has instructions of sm_90a only; fake GPU is sm_100"
     )
 
 

@@ -106,7 +106,7 @@ def test_facts_of_extents(gemm: tf.Kernel) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100a", "sm_120"])
 def test_a_target_without_the_instructions(gemm: tf.Kernel, arch: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"kernel 'gemm' on {arch} is not supported: it has instructions of sm_90a alone"):
+    with pytest.raises(UnsupportedError, match=f"kernel 'gemm' on {arch} is not supported: it has instructions of sm_90a only"):
         gemm.ptx(arch)
 
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse import atoms
-from taskfuse.errors import LaunchError
+from taskfuse.errors import LaunchError, ProofError
 from tests.gpu.device import Array, poisoned, same, to_numpy, to_torch
 from tests.gpu.programs import floats, load
 from tests.lowering.clustered import grid, pointwise, shared
@@ -65,8 +65,11 @@ def test_a_cluster_too_large_is_refused() -> None:
 
 @hopper
 def test_a_grid_that_is_no_whole_clusters_is_refused() -> None:
-    with pytest.raises(LaunchError, match="cluster"):
+    """By the proof at the extents of the call; without it, by the driver."""
+    with pytest.raises(ProofError, match="whole clusters of 4"):
         tf.compile(ranks(4), backend="cuda")(torch.rand(6, device="cuda"))
+    with pytest.raises(LaunchError, match="cluster"):
+        tf.compile(ranks(4), backend="cuda", unsafe=True)(torch.rand(6, device="cuda"))
 
 
 def check(kernel: tf.Kernel, *arguments: Array, launches: int = LAUNCHES) -> None:

@@ -59,6 +59,7 @@ def test_by_threads() -> None:
 
 
 @pytest.mark.usefixtures("hopper")
+@pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")
 def test_in_torch() -> None:
     """A block of a residual network, channels last: its convolutions are in fusions with what follows them, and results lie as torch's do."""
     torch._dynamo.reset()

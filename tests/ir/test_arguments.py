@@ -42,14 +42,14 @@ def test_what_is_not_linear_is_checked_and_not_solved(extent: Expr, at_7: int) -
 
 def test_a_product_is_linear_once_its_other_factors_are_known() -> None:
     assert bind_shapes(inputs(["S*T", "S"]), [(12, 3)]) == {"S": 3, "T": 4}
-    with pytest.raises(InputError, match=r"dimension 0 of x0 is S\*T, which is never 13"):
+    with pytest.raises(InputError, match=r"dimension 0 of x0 is S\*T, which cannot be 13"):
         bind_shapes(inputs(["S*T", "S"]), [(13, 3)])
     with pytest.raises(FusionError, match="no input determines dimension 'S'"):
         bind_shapes(inputs(["S*T"]), [(12,)])
 
 
 def test_no_extent_is_below_0() -> None:
-    with pytest.raises(InputError, match=r"dimension 0 of x0 is S \+ 4, which is never 3"):
+    with pytest.raises(InputError, match=r"dimension 0 of x0 is S \+ 4, which cannot be 3"):
         bind_shapes(inputs(["S + 4"]), [(3,)])
 
 
@@ -110,7 +110,7 @@ def test_what_is_left_of_an_extent_beside_an_integer_is_solved() -> None:
         pos = tf.define_integer("pos")
         tf.define_tensor([pos + 1 + extent("rest", fusion), 8], name="x0")
     assert bind_shapes(fusion, [(9, 8)], [3]) == {"pos": 3, "rest": 5}
-    with pytest.raises(InputError, match=r"dimension 0 of x0 is pos \+ rest \+ 1, which is never 9"):
+    with pytest.raises(InputError, match=r"dimension 0 of x0 is pos \+ rest \+ 1, which cannot be 9"):
         bind_shapes(fusion, [(9, 8)], [9])
 
 
@@ -123,5 +123,5 @@ def test_arguments_by_name_follow_those_by_position() -> None:
     fusion = inputs([4], [4], [4])
     assert in_order(fusion, (1,), {"x2": 3, "x1": 2}) == (1, 2, 3)
     assert in_order(fusion, (1,), {"x2": 3}) == (1,)  # how many are missing is told by check_count
-    with pytest.raises(FusionError, match="'x0' is not an argument that is left"):
+    with pytest.raises(FusionError, match="'x0' is not one of the remaining arguments"):
         in_order(fusion, (1,), {"x0": 2})

@@ -190,7 +190,7 @@ def test_methods_that_numpy_and_torch_share() -> None:
             getattr(x, name)
         assert str(caught.value).startswith(f"a tensor has no attribute '{name}': ")
         assert instead in str(caught.value)
-    with pytest.raises(TaskfuseError, match="are an order in NumPy, but a swap in torch"):
+    with pytest.raises(TaskfuseError, match="are an order in NumPy and a swap in torch"):
         x.transpose(0, 1)
     with pytest.raises(SymbolError):
         len(extents()[1])

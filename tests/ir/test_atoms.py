@@ -1,5 +1,7 @@
 """The table of atoms: rows are found by their printed names, and say what their instructions do."""
 
+from typing import Any
+
 import pytest
 
 from taskfuse.ir import atoms
@@ -25,10 +27,15 @@ def test_what_is_no_instruction_has_no_row(name: str) -> None:
 
 
 def test_an_instruction_that_there_is_not() -> None:
-    with pytest.raises(ValueError, match=r"^there is no wgmma m32n8k16: m is 64, n a multiple of 8 up to 256, k 32 bytes$"):
+    with pytest.raises(ValueError, match=r"^wgmma\(32, 8, 16\): no such instruction; m is 64, n a multiple of 8 up to 256, k 32 bytes of an operand$"):
         wgmma(32, 8, 16)
-    with pytest.raises(ValueError, match=r"^there is no mma m16n16k16: m is 16, n is 8, k 32 or 64 or 128 bytes$"):
-        mma(16, 16, 16)
+    word: Any = "a"
+    for arguments in ((16, 16, 16), (word, 8, 4)):
+        with pytest.raises(ValueError, match=r": no such instruction; m is 16, n is 8, k 32, 64 or 128 bytes of an operand$") as caught:
+            mma(*arguments)
+        assert str(caught.value).startswith(f"mma{arguments}: ")
+    with pytest.raises(ValueError, match=r"^mma\(16, 8, 16, 'row', 'col'\): no such instruction; m8n8k4 alone takes layouts$"):
+        mma(16, 8, 16, "row", "col")
 
 
 def test_products_sum_and_everything_else_copies() -> None:
@@ -65,5 +72,5 @@ def test_quad_pairs_share_an_instruction() -> None:
 
 
 def test_quad_pairs_need_their_layouts() -> None:
-    with pytest.raises(ValueError, match=r"^there is no mma m8n8k4 of layouts row, None: m8n8k4 takes two of 'row' and 'col'$"):
+    with pytest.raises(ValueError, match=r"^mma\(8, 8, 4, 'row', None\): no such instruction; m8n8k4 takes 'row' or 'col' as a and as b, or neither$"):
         mma(8, 8, 4, "row")

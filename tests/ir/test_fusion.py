@@ -127,7 +127,7 @@ def test_arguments_by_name() -> None:
     ones, zeros = np.ones(2, "f"), np.zeros(2, "f")
     for found in (fusion.evaluate(y=ones, x=zeros), fusion.evaluate(zeros, y=ones)):
         assert found[0].tolist() == [-1, -1]
-    with pytest.raises(FusionError, match="'x' is not an argument that is left"):
+    with pytest.raises(FusionError, match="'x' is not one of the remaining arguments"):
         fusion.evaluate(zeros, x=ones)
 
 

@@ -32,7 +32,7 @@ from tests.ir.same import HEAD, Y
         (HEAD + "y: float32[S, 4] = sin(x, x)", "line 5, column 23: 'sin' takes 1 operand, not 2"),
         (HEAD + "y: float32[S, 4] = add(x)", "line 5, column 23: 'add' takes 2 operands, not 1"),
         (HEAD + "y: float32[S, 4] = sin(-x)", "line 5, column 25: expected a number, found 'x'"),
-        (HEAD + "y: float32[S, 4] = sin(-true)", "line 5, column 25: 'true' has no negative"),
+        (HEAD + "y: float32[S, 4] = sin(-true)", "line 5, column 25: 'true' cannot be negated"),
         (HEAD + "y: float32[S, 4] = sin(1.0:f)", "line 5, column 28: there is no dtype 'f'"),
         (HEAD + "y: float32[S, 4] = select (x)", "line 5, column 27: expected the name of a selection, found '('"),
         (HEAD + "y: float32[S, 4] = view copy(x, x)", "line 5, column 31: expected ')', found ','"),

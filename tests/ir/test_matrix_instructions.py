@@ -130,4 +130,4 @@ def test_widths_of_integers_are_fewer() -> None:
     assert not exists(Family.WGMMA, 64, 264, 16)
     assert not exists(Family.MMA, 16, 16, 16)
     assert spans(shapes(Family.WGMMA)) == "32 bytes"
-    assert spans(shapes(Family.MMA)) == "8 or 32 or 64 or 128 bytes"
+    assert spans(shapes(Family.MMA)) == "8, 32, 64 or 128 bytes"

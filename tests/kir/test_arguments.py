@@ -80,7 +80,7 @@ def test_symbols_follow_from_shapes() -> None:
 @pytest.mark.parametrize(
     ("shapes", "index", "reason"),
     [
-        ({"x": (7, 3), "z": (7,)}, 0, "axis 0 of 'x' has extent 7, which 2*N never is"),
+        ({"x": (7, 3), "z": (7,)}, 0, "axis 0 of 'x' has extent 7, which 2*N cannot be"),
         ({"x": (8, 3), "z": (8,)}, 2, "axis 0 of 'z' has extent 8, not M + N = 7"),
         ({"x": (6, 3), "z": (6,)}, 0, "N is 3; it must be at least 0, a multiple of 2"),
     ],
@@ -94,7 +94,7 @@ def test_shapes_that_disagree(shapes: dict[str, tuple[int, ...]], index: int, re
 def test_an_extent_that_no_input_has_is_given() -> None:
     kernel = parse_kernel("KERNEL k(x: float32[4]) -> (y: float32[N])\n  DIM N min 1\n  GRID (N, 1, 1)  BLOCK (32, 1, 1)\n")
     assert bind_symbols(kernel, {"x": (4,)}, {"N": 3}) == {"N": 3}
-    with pytest.raises(InputError, match=r"no input has the extent N\nhelp: a call learns extents from the shapes of its inputs alone"):
+    with pytest.raises(InputError, match=r"no input has the extent N\nhelp: a call takes extents from the shapes of its inputs: use"):
         bind_symbols(kernel, {"x": (4,)})
     with pytest.raises(InputError, match=r"no input has the extent N\nhelp: give it as extents=\{'N': ...\}"):
         bind_symbols(kernel, {"x": (4,)}, {})

@@ -45,7 +45,7 @@ def test_calls_on_host_arrays(values: tuple[int, ...]) -> None:
         run(x, table)
     assert str(caught.value) == (
         f"input 1 of fusion 'k': table 'offsets' does not rise from 0 to M = 8: {BROKEN[values]}\n"
-        "help: pass elements of which none is less than the one before it, or declare the table without rising=True"
+        "help: pass nondecreasing elements, or declare the table without rising=True"
     )
     tf.parse_kernel(KERNEL.lstrip("\n")).simulate(x, table)  # whatever it holds, no access leaves its tensor
 
@@ -72,7 +72,7 @@ def test_lengths_add_up(values: tuple[int, ...], found: str) -> None:
         tf.compile(kernel, backend="sim")(x, table)
     assert str(caught.value) == (
         f"input 1 of fusion 'k': the elements of table 'lengths' are not lengths of M = 8 in all: {found}\n"
-        "help: pass the lengths of all groups; rows of none are a group, too"
+        "help: pass the lengths of all groups, including those without rows"
     )
     kernel.simulate(x, table)  # whatever it holds, no access leaves its tensor
     (y,) = tf.compile(kernel, backend="sim")(x, np.array([3, 0, 5], np.int32))

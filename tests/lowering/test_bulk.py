@@ -365,13 +365,13 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
         padded,
         CANNOT + "element 32 of its box would lie at byte 144 of the tile in Shared memory\n"
         "help: a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
-        "set_allocation_domain(tf.layouts.swizzled(...)), or none",
+        "set_allocation_domain(tf.layouts.swizzled(...)), or leave it unset",
     ),
     "rows of two spans": (
         swizzled_rows_of_two_spans,
         CANNOT + "element 16 of its box would lie at byte 512 of the tile in Shared memory\n"
         "help: a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
-        "set_allocation_domain(tf.layouts.swizzled(...)), or none",
+        "set_allocation_domain(tf.layouts.swizzled(...)), or leave it unset",
     ),
     "a small slot": (
         lambda: tiled(3, 8),

@@ -41,7 +41,7 @@ def test_instances_that_hand_on_together_what_they_take_in_turns() -> None:
     text = refused(lambda: tf.lower(roles()), LoweringError)
     assert "waits form a cycle" in text
     assert "task first fills the ring of tv2 when all its instances have had their turn at the ring of tv1" in text
-    assert "task second waits for the ring of tv2 before it takes what it reads of the ring of tv3" in text
+    assert "task second waits for the ring of tv2 before it reads the ring of tv3" in text
     assert "task load fills the ring of tv3 one iteration after another, and waits when its 2 slots are full" in text
     assert "help: make axis 1 of tv2 Serial" in text
 

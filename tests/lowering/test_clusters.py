@@ -218,7 +218,7 @@ def test_all_blocks_of_a_cluster_meet_or_none() -> None:
         product.inline_at(2)
         nodes.append(fusion.task([product, y]))
     fusion.group(nodes).parallelize(CX)
-    assert "a part of the blocks of a cluster would wait for each other, which only all of them can" in refused(lambda: tf.lower(fusion))
+    assert "some of the blocks of a cluster would wait at a barrier that all of them must reach" in refused(lambda: tf.lower(fusion))
 
 
 def test_a_ring_does_not_lie_in_other_blocks() -> None:

@@ -91,7 +91,7 @@ def test_a_wrong_factor_is_refused() -> None:
         fusion.add_output(tf.neg(y))
     atom = atoms.mma(16, 8, 8)
     for call, reason in (
-        (lambda: y.fragment((0, 1), operand="a"), "the factor 'a' of which atom?"),
+        (lambda: y.fragment((0, 1), operand="a"), "the factor 'a' is given without its atom"),
         (lambda: y.fragment((0, 1), atom, "c"), "the factor 'c'"),
         (lambda: y.fragment((0, 1), atom, "b"), "axes of \\[16, 8\\] values are not 8 rows and 8 columns"),
         (lambda: y.fragment((0, 1), atoms.wgmma(64, 8, 16), "b"), "takes no factor b of float64 from registers"),

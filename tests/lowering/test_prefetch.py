@@ -420,7 +420,7 @@ def lowering(fusion: tf.Fusion) -> str:
 def test_texts_of_refusals() -> None:
     help_text = "help: set_memory_type(Shared), or circular_buffer(1)"
     assert lowering(running(LOCAL)) == (
-        f"cannot lower tv2: its ring of 2 slots in registers cannot be filled ahead: it is made of tv1, which tv4 reads, too\n{help_text}"
+        f"cannot lower tv2: its ring of 2 slots in registers cannot be filled ahead: it is made from tv1, which tv4 reads as well\n{help_text}"
     )
     fusion = by_bulk()
     tile = fusion.tensors()[-1]

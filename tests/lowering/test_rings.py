@@ -197,7 +197,7 @@ def test_roles_that_take_the_slots_in_two_orders_are_not_proved() -> None:
     [
         (in_turn((3, 2)), "one has 3 slots, the other 2"),
         (in_turn(width=64), "run on different threads"),
-        (in_turn(dtype=tf.float16), r"it has the storage of tv2, which is Shared float32\[3, 32\], not Shared float16\[3, 32\]"),
+        (in_turn(dtype=tf.float16), r"its ring's name gives it the storage of tv2, which is Shared float32\[3, 32\], not Shared float16\[3, 32\]"),
     ],
 )
 def test_rings_that_differ_are_not_shared(fusion: tf.Fusion, reason: str) -> None:

@@ -81,8 +81,8 @@ def test_dtype_errors() -> None:
     with Fusion("f") as fusion:
         b, x, u = tf.define_tensor([2], dtype="bool"), tf.define_tensor([2]), tf.define_tensor([2], dtype="uint8")
         count = len(fusion.tensors())
-        assert message(lambda: -b) == "neg: bool operands have no arithmetic: tv0 (bool)\nhelp: cast to an integer or float dtype first"
-        assert message(lambda: b - True) == "sub: bool operands have no arithmetic: tv0 (bool), True\nhelp: cast to an integer or float dtype first"
+        assert message(lambda: -b) == "neg: bool operands do not support arithmetic: tv0 (bool)\nhelp: cast to an integer or float dtype first"
+        assert message(lambda: b - True) == "sub: bool operands do not support arithmetic: tv0 (bool), True\nhelp: cast to an integer or float dtype first"
         assert message(lambda: x & u) == ("bitwise_and: needs bool or integer operands: tv1 (float32), tv2 (uint8)\nhelp: cast to an integer dtype first")
         assert message(lambda: tf.left_shift(b, b)) == ("left_shift: needs integer operands: tv0 (bool), tv0 (bool)\nhelp: cast to an integer dtype first")
         assert message(lambda: u + 256) == "add: 256 is not a value of uint8\nhelp: cast the tensor to a dtype that holds it"

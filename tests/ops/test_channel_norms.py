@@ -31,7 +31,7 @@ def test_batch_norm() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, v = tf.define_tensor([2, 6], name="x"), tf.define_tensor([4], name="v")
-        assert message(lambda: tf.group_norm(v, 1)) == "group_norm: v [4] has no channels\nhelp: give [N, C, ...]"
+        assert message(lambda: tf.group_norm(v, 1)) == "group_norm: v [4] has no channel dimension\nhelp: give [N, C, ...]"
         assert message(lambda: tf.group_norm(x, 4)).startswith("group_norm: 4 groups do not divide the 6 channels of x [2, 6]")
-        assert message(lambda: tf.batch_norm(x, v, v)).startswith("batch_norm: v [4] does not have one number for each channel of x [2, 6]")
-        assert message(lambda: tf.instance_norm(x)).startswith("instance_norm: x [2, 6] has one element for each channel")
+        assert message(lambda: tf.batch_norm(x, v, v)).startswith("batch_norm: v [4] does not have one element per channel of x [2, 6]")
+        assert message(lambda: tf.instance_norm(x)).startswith("instance_norm: x [2, 6] has one element per channel")

@@ -61,6 +61,36 @@ def test_the_sum_is_float32_and_rounded_once() -> None:
     np.testing.assert_allclose(found, wide, rtol=2**-11, atol=2**-11)
 
 
+FEW: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "rows of a window": ((2, 3, 9, 10), (8, 3, 5, 5), dict(stride=2, padding=2)),
+    "whole windows": ((2, 3, 9, 10), (8, 3, 3, 3), dict(stride=2, padding=1)),
+    "patches": ((2, 3, 8, 12), (8, 3, 4, 4), dict(stride=4)),
+    "one channel": ((2, 1, 7, 9), (9, 1, 3, 3), dict(padding=(0, 1), dilation=(1, 2))),
+    "one image": ((3, 7, 9), (8, 3, 3, 2), {}),
+    "sequences": ((2, 3, 20), (8, 3, 4), dict(stride=3, padding=1)),
+    "volumes": ((1, 3, 4, 5, 6), (8, 3, 3, 2, 2), dict(stride=(1, 2, 2), padding=(1, 0, 1))),
+}
+
+
+@pytest.mark.parametrize("case", FEW)
+@pytest.mark.parametrize("last", [False, True])
+def test_few_channels(case: str, last: bool) -> None:
+    """Places of a window and channels are one axis of a copy; small integers are exact."""
+    shape, weights, given = FEW[case]
+    dims = len(weights) - 2
+    place = len(shape) - dims - 1
+    x, weight, bias = (RNG.integers(-3, 4, s).astype(np.float16) for s in (shape, weights, weights[:1]))
+    with tf.Fusion("conv") as fusion:
+        lying = np.ascontiguousarray(np.moveaxis(x, place, -1)) if last else x
+        made = tf.define_tensor(lying.shape, "float16", "x")
+        taken = tf.permute(made, [*range(place), len(shape) - 1, *range(place, len(shape) - 1)]) if last else made
+        fusion.add_output(OPS[dims][0](taken, tf.define_tensor(weights, "float16", "w"), tf.define_tensor(weights[:1], "float16", "b"), **given))
+    expected = OPS[dims][1](*(torch.from_numpy(a).double() for a in (x, weight, bias)), **given).numpy()
+    np.testing.assert_array_equal(fusion.evaluate(lying, weight, bias)[0].astype(np.float64), expected)
+    if case in ("patches", "sequences"):
+        np.testing.assert_array_equal(tf.compile(fusion, backend="sim")(lying, weight, bias)[0].astype(np.float64), expected)
+
+
 @pytest.mark.parametrize("case", ["padded", "every second, dilated, grouped", "a channel each", "1 x 1", "patches", "sequences"])
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("computed", [False, True])
@@ -97,16 +127,18 @@ def test_refusals() -> None:
         assert refused(x, w, groups=0).startswith("conv2d: 0 is not a number of groups")
         assert refused(x, w, groups=2, stride=0).startswith("conv2d: 0 is not a stride")
         assert refused(x, w, groups=2, stride=[1, 2, 3]).startswith("conv2d: 3 numbers of stride for 2 dimensions")
-        assert refused(x, w, groups=2, padding="full").startswith("conv2d: padding 'full' of windows of 3, one every 1")
-        assert refused(x, w, groups=2, padding="same", stride=2).startswith("conv2d: padding 'same' of windows of 3, one every 2")
-        assert refused(x, w, groups=2, dilation=4).startswith("conv2d: windows of 3 are not provably in x [2, 6, 7, 6]")
-        assert refused(x, w, tf.define_tensor([3], name="b"), groups=2).startswith("conv2d: b [3] is no number for each of 4 channels")
-        assert message(lambda: tf.conv1d(x, w)).startswith("conv1d: x [2, 6, 7, 6] has no convolution with w [4, 3, 3, 3]\nhelp: give x [N, C, L]")
+        assert refused(x, w, groups=2, padding="full").startswith("conv2d: padding 'full' of windows of 3 with stride 1")
+        assert refused(x, w, groups=2, padding="same", stride=2).startswith("conv2d: padding 'same' of windows of 3 with stride 2")
+        assert refused(x, w, groups=2, dilation=4).startswith("conv2d: a window of 3 does not provably fit into x [2, 6, 7, 6]")
+        assert refused(x, w, tf.define_tensor([3], name="b"), groups=2).startswith("conv2d: b [3] is not a vector of the 4 output channels")
+        assert message(lambda: tf.conv1d(x, w)).startswith("conv1d: x [2, 6, 7, 6] cannot be convolved with w [4, 3, 3, 3]\nhelp: give x [N, C, L]")
         whole = tf.define_tensor([2, 6, 7, 6], "int32", "i"), tf.define_tensor([4, 6, 3, 3], "int32", "j")
         for wrong in ("float32", "bool", "int64"):
             assert refused(*whole, tf.define_tensor([4], wrong, f"b_{wrong}")).startswith(
-                f"conv2d: b_{wrong} ({wrong}) is added to sums in int32\nhelp: cast the bias to int32"
+                f"conv2d: b_{wrong} ({wrong}) does not convert to int32, the dtype of the sums\nhelp: cast the bias to int32"
             )
-        assert refused(x, w, tf.define_tensor([4], "float64", "d"), groups=2).startswith("conv2d: d (float64) is added to sums in float32")
+        assert refused(x, w, tf.define_tensor([4], "float64", "d"), groups=2).startswith(
+            "conv2d: d (float64) does not convert to float32, the dtype of the sums"
+        )
         truths = tf.define_tensor([2, 6, 7, 6], "bool", "t"), tf.define_tensor([4, 6, 3, 3], "bool", "u")
-        assert refused(*truths).startswith("conv2d: t (bool) and u (bool) have no sums of products")
+        assert refused(*truths).startswith("conv2d: t (bool) and u (bool) do not support arithmetic")

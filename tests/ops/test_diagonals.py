@@ -34,4 +34,4 @@ def test_errors() -> None:
     with tf.Fusion("f"):
         x = tf.define_tensor([2, 3, 4], name="x")
         assert message(lambda: tf.diag(x)) == "diag: x [2, 3, 4] is neither a vector nor a matrix\nhelp: use tf.diagonal or tf.diag_embed"
-        assert message(lambda: tf.diag_embed(x, 0, 1, 1)).startswith("diag_embed: axis1 and axis2 of x [2, 3, 4] are one")
+        assert message(lambda: tf.diag_embed(x, 0, 1, 1)).startswith("diag_embed: axis1 and axis2 of x [2, 3, 4] are the same axis")

@@ -137,7 +137,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
     (lambda x, y: tf.einsum("ij->ik", x), "einsum: no operand of 'ij->ik' has axis k of the result"),
     (
         lambda x, y: tf.einsum("...i->i", x),
-        "einsum: the result of '...i->i' lacks the axes of ...\nhelp: write ... after ->, too, or sum them with tf.sum",
+        "einsum: the result of '...i->i' lacks the axes of ...\nhelp: write ... after -> as well, or sum them with tf.sum",
     ),
     (
         lambda x, y: tf.einsum("ij,jk->ik", x, y),
@@ -145,7 +145,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
     ),
     (
         lambda x, y: tf.einsum("ij,kl->ik", x, y, dtype="int32"),
-        "einsum: tv0 (float32), tv1 (float32) have no product in int32\nhelp: ask for a float dtype, then cast",
+        "einsum: tv0 (float32), tv1 (float32) cannot be multiplied in int32\nhelp: ask for a float dtype, then cast",
     ),
     (lambda x, y: tf.einsum("i,i", x, NUMBER), "einsum: takes a tensor, not float\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
     (lambda x, y: EINSUM(x, y), 'einsum: the subscripts are not text, but TensorView\nhelp: write einsum("ij,jk->ik", a, b)'),

@@ -104,7 +104,7 @@ def test_the_text_comes_back() -> None:
         ("nothing", 1, tf.float32, ShapeError, "'nothing' is not the name of an elementwise function"),
         ("fma", 1, tf.float32, ShapeError, "takes 3 operands, of which the state is the first; 1 others are given"),
         ("lt", 1, tf.float32, DTypeError, "gives bool, which cannot be the state of the next step"),
-        ("exp", 0, tf.float32, ShapeError, "nothing says how many steps there are"),
+        ("exp", 0, tf.float32, ShapeError, "the number of steps is unknown"),
         ("where", 2, tf.float32, DTypeError, "the state would be the condition of 'where'"),
         ("bitwise_and", 1, tf.float32, DTypeError, "needs bool or integer operands"),
     ],

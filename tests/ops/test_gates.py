@@ -43,6 +43,6 @@ def test_glu() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, n = tf.define_tensor([3, 4], name="x"), tf.define_tensor([4], "int32", name="n")
-        assert message(lambda: tf.glu(x, 0)) == "glu: dimension 0 of x [3, 4] has no two halves\nhelp: give an even extent"
+        assert message(lambda: tf.glu(x, 0)) == "glu: dimension 0 of x [3, 4] does not divide into halves\nhelp: give an even extent"
         assert message(lambda: tf.hardshrink(n)) == "hardshrink: n (int32) is not a float\nhelp: cast to a float first"
         assert message(lambda: tf.celu(x, 0)) == "celu: alpha is 0\nhelp: use a number other than 0, such as 1"

@@ -186,7 +186,7 @@ REFUSED: list[tuple[Callable[[TensorView, TensorView, TensorView, TensorView], o
     (lambda x, i, f, m: tf.take(x, NUMBER, 0), "take: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"),
     (
         lambda x, i, f, m: tf.take_along_axis(x, tf.sum(i, 0), 0),
-        "take_along_axis: tv4 [2] does not have as many dimensions as tv0 [A, B]\nhelp: reshape the indices, or use tf.take",
+        "take_along_axis: tv4 [2] and tv0 [A, B] differ in the number of dimensions\nhelp: reshape the indices, or use tf.take",
     ),
     (lambda x, i, f, m: tf.take_along_axis(x, i, 0), f"take_along_axis: dimension 1 is B in tv0 [A, B] but 2 in tv1 [3, 2]\n{EXTENTS}"),
     (

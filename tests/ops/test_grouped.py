@@ -58,15 +58,15 @@ def test_what_is_refused() -> None:
         a, b = tf.define_tensor((8, 3)), tf.define_tensor((2, 3, 2))
         with pytest.raises(FusionError, match="is not a table"):
             tf.grouped_matmul(a, b, tf.define_tensor(3, tf.int32))
-        with pytest.raises(ShapeError, match="does not cut 8 rows into 2 groups"):
+        with pytest.raises(ShapeError, match="does not divide 8 rows into 2 groups"):
             tf.grouped_matmul(a, b, tf.table("falls", 3, 8))
-        with pytest.raises(ShapeError, match="does not cut 8 rows into 2 groups"):
+        with pytest.raises(ShapeError, match="does not divide 8 rows into 2 groups"):
             tf.grouped_matmul(a, b, tf.table("short", 2, 8, rising=True))
         with pytest.raises(ShapeError, match="are not rows"):
             tf.grouped_matmul(a, tf.define_tensor((2, 4, 2)), tf.table("offsets", 3, 8, rising=True))
         with pytest.raises(ShapeError, match="may have fewer than 128 rows"):
             tf.grouped_matmul(tf.define_tensor(("M", 3)), b, tf.table("many", 3, "M", rising=True))
-        with pytest.raises(ShapeError, match="may have no matrix"):
+        with pytest.raises(ShapeError, match="may have 0 matrices"):
             tf.grouped_matmul(a, tf.define_tensor((tf.dim("G", min=0), 3, 2)), tf.table("none", "G + 1", 8, rising=True))
 
 
@@ -136,21 +136,21 @@ def test_what_lengths_are_refused() -> None:
     with tf.Fusion():
         a, b = tf.define_tensor((8, 3)), tf.define_tensor((2, 3, 2))
         lengths = tf.table("lengths", 2, 8, lengths=True)
-        with pytest.raises(FusionError, match="no offsets nor lengths of groups"):
+        with pytest.raises(FusionError, match="neither offsets nor lengths of groups are given"):
             tf.grouped_matmul(a, b)
-        with pytest.raises(FusionError, match="both offsets and lengths of groups"):
+        with pytest.raises(FusionError, match="both offsets and lengths of groups are given"):
             tf.grouped_matmul(a, b, tf.table("offsets", 3, 8, rising=True), lengths=lengths)
         with pytest.raises(FusionError, match="is not a table of offsets"):
             tf.grouped_matmul(a, b, lengths)
         with pytest.raises(FusionError, match="is not a table of lengths"):
             tf.grouped_matmul(a, b, lengths=tf.table("counts", 2, 8))
-        with pytest.raises(ShapeError, match="does not cut 8 rows into 2 groups"):
+        with pytest.raises(ShapeError, match="does not divide 8 rows into 2 groups"):
             tf.grouped_matmul(a, b, lengths=tf.table("many", 3, 8, lengths=True))
         with pytest.raises(ShapeError, match="are not offsets"):
             tf.table("both", 2, 8, rising=True, lengths=True)
-        with pytest.raises(ShapeError, match="lengths from 1 on"):
+        with pytest.raises(ShapeError, match="lengths have low=0, not 1"):
             tf.table("least", 2, 8, low=1, lengths=True)
-        with pytest.raises(ShapeError, match="G lengths may be none"):
+        with pytest.raises(ShapeError, match="the number of lengths, G, may be 0"):
             tf.table("none", tf.dim("G", min=0), 8, lengths=True)
 
 
@@ -176,7 +176,7 @@ def test_scales_that_do_not_fit() -> None:
     with tf.Fusion():
         a, b, offsets = tf.define_tensor((8, 256)), tf.define_tensor((2, 256, 2)), tf.table("offsets", 3, 8, rising=True)
         one = tf.define_tensor(())
-        with pytest.raises(ShapeError, match="one factor has a scale, and the other none"):
+        with pytest.raises(ShapeError, match="only one factor has a scale"):
             tf.grouped_matmul(a, b, offsets, scale_a=one)
         with pytest.raises(ShapeError, match="is not a scale of the rows"):
             tf.grouped_matmul(a, b, offsets, scale_a=tf.define_tensor((1, 2)), scale_b=one)

@@ -75,7 +75,7 @@ def test_what_is_no_table() -> None:
             tf.jagged_to_padded_dense(x, tf.table("rows", "G + 1", high="G"), 4)
         with pytest.raises(DTypeError, match=r"0\.5 is not a value of int32"):
             tf.jagged_to_padded_dense(tf.define_tensor("M", tf.int32), tf.table("places", "G + 1", high="M"), 4, 0.5)
-        with pytest.raises(DTypeError, match="float32 is not a type that a table may have"):
+        with pytest.raises(DTypeError, match="float32 is not a dtype of tables"):
             tf.table("t", 4, high=4, dtype=tf.float32)
         with pytest.raises(FusionError, match="'M' is not a name for a table"):
             tf.table("M", 4, high=4)

@@ -119,7 +119,7 @@ def test_errors() -> None:
         assert message(lambda: a @ z) == "matmul: tv2 [] is 0-d\nhelp: multiply by a number with *"
         assert message(lambda: p @ q) == "matmul: leading dimensions do not broadcast: 2 in tv4 [2, 3, 3] but 4 in tv5 [4, 3, 3]"
         assert message(lambda: tf.matmul(p, p, "int32")) == (
-            "matmul: tv4 (float32) and tv4 (float32) have no product in int32\nhelp: ask for a float dtype, then cast"
+            "matmul: tv4 (float32) and tv4 (float32) cannot be multiplied in int32\nhelp: ask for a float dtype, then cast"
         )
         wrong: Any = 2
         assert message(lambda: a @ wrong) == "matmul: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"

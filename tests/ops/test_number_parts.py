@@ -61,5 +61,5 @@ def test_isclose() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         n = tf.define_tensor([4], "int32", name="n")
-        assert message(lambda: tf.frac(n)) == "frac: n (int32) has no part behind the point\nhelp: cast to a float first"
+        assert message(lambda: tf.frac(n)) == "frac: n (int32) has no fractional part\nhelp: cast to a float first"
         assert message(lambda: tf.logical_right_shift(tf.define_tensor([4], name="x"), 1)).startswith("right_shift: needs integer operands")

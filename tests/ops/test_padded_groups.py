@@ -108,17 +108,17 @@ def test_what_is_refused() -> None:
             tf.grouped_matmul_aligned(a, b, tf.define_tensor(3, tf.int32), tile=4)
         with pytest.raises(ShapeError, match=r"table of 0\.\.8, not of -1\.\.1"):
             tf.grouped_matmul_tiled(a, b, tf.table("other", 8, 8), tile=4)
-        with pytest.raises(ShapeError, match="is not of the rows of"):
+        with pytest.raises(ShapeError, match="does not have one element per row of"):
             tf.grouped_matmul_tiled(a, b, tf.table("few", 7, 1, low=-1), tile=4)
-        with pytest.raises(ShapeError, match="may be no multiple of 3"):
+        with pytest.raises(ShapeError, match="is not provably a multiple of 3"):
             tf.grouped_matmul_aligned(a, b, tf.table("ends", 3, 8), tile=3)
-        with pytest.raises(ShapeError, match="is not 0 and the ends of the groups"):
+        with pytest.raises(ShapeError, match="does not hold 0 and the end of each group"):
             tf.grouped_matmul_aligned(a, b, tf.table("short", 2, 8), tile=4)
         with pytest.raises(ShapeError, match=r"are not rows \[G, M, K\]"):
             tf.grouped_matmul_masked(a, b, tf.table("counts", 2, 8))
-        with pytest.raises(ShapeError, match="are not of one number of groups"):
+        with pytest.raises(ShapeError, match="differ in the number of groups"):
             tf.grouped_matmul_masked(tf.define_tensor((3, 4, 3)), b, tf.table("three", 3, 4))
-        with pytest.raises(ShapeError, match="may have no matrix"):
+        with pytest.raises(ShapeError, match="may have 0 matrices"):
             tf.grouped_matmul_tiled(a, tf.define_tensor((tf.dim("G", min=0), 3, 2)), tf.table("none", 8, "G - 1", low=-1), tile=4)
 
 

@@ -69,11 +69,11 @@ def test_what_does_not_fit() -> None:
         q, k, v = (tf.define_tensor([n, h, 8], name=name) for name, n, h in (("q", 20, 4), ("k", 30, 2), ("v", 30, 2)))
         of_q, of_k = tf.table("of_q", 4, high=20, rising=True), tf.table("of_k", 4, high=30, rising=True)
         for wrong, reason in (
-            ((q, k, v, of_q, tf.table("a", 5, high=30, rising=True)), "one number of sequences"),
-            ((q, k, v, of_k, of_k), "does not cut"),
+            ((q, k, v, of_q, tf.table("a", 5, high=30, rising=True)), "differ in the number of sequences"),
+            ((q, k, v, of_k, of_k), "does not divide"),
             ((q, k, tf.define_tensor([29, 2, 8]), of_q, of_k), "are not"),
             ((q, tf.define_tensor([30, 3, 8]), tf.define_tensor([30, 3, 8]), of_q, of_k), "4 heads"),
-            ((q, k, v, tf.table("none", 1, high=20, rising=True), of_k), "no sequence"),
+            ((q, k, v, tf.table("none", 1, high=20, rising=True), of_k), "may be of 0 sequences"),
         ):
             with pytest.raises(ShapeError, match=reason):
                 tf.varlen_attention(*wrong)
@@ -96,12 +96,12 @@ def test_pages_that_do_not_fit() -> None:
         q, k = tf.define_tensor([3, 4, 1, 8], name="q"), tf.define_tensor([9, 4, 2, 8], name="k")
         pages, lengths = tf.table("pages", 15, high=8), tf.table("lengths", 3, high=20)
         for wrong, reason in (
-            ((q, k, k, tf.table("a", 14, high=8), lengths), "does not say which"),
-            ((q, k, k, tf.table("b", 15, high=9), lengths), "does not say which"),
-            ((q, k, k, pages, tf.table("c", 3, high=19)), "not of the lengths"),
+            ((q, k, k, tf.table("a", 14, high=8), lengths), "does not hold indices of"),
+            ((q, k, k, tf.table("b", 15, high=9), lengths), "does not hold indices of"),
+            ((q, k, k, pages, tf.table("c", 3, high=19)), "does not hold the lengths"),
             ((q, tf.define_tensor([9, "S", 2, 8]), tf.define_tensor([9, "S", 2, 8]), pages, lengths), "pages of S keys"),
             ((tf.define_tensor([3, 4, 8]), k, k, pages, lengths), "are not"),
-            ((tf.define_tensor([0, 4, 1, 8]), k, k, pages, lengths), "may be of no sequence"),
+            ((tf.define_tensor([0, 4, 1, 8]), k, k, pages, lengths), "may hold 0 sequences"),
         ):
             with pytest.raises(ShapeError, match=reason):
                 tf.paged_attention(*wrong)

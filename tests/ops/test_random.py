@@ -82,7 +82,7 @@ def test_errors() -> None:
         real: Any = 0.5
         assert message(lambda: tf.rand([4], real)) == ("rand: 0.5 is not a seed\nhelp: use an integer, a run-time scalar or a 0-d tensor of integers")
         assert message(lambda: tf.rand([4], x)) == "rand: x (float32) is not a seed\nhelp: use integers"
-        assert message(lambda: tf.rand([4], whole)) == "rand: n [4] is not one number\nhelp: use a 0-d tensor or a run-time scalar"
+        assert message(lambda: tf.rand([4], whole)) == "rand: n [4] is not 0-d\nhelp: use a 0-d tensor or a run-time scalar"
         assert message(lambda: tf.rand([4], 0, dtype="int32")) == "rand: int32 is not a float\nhelp: use tf.random_bits for integers"
         assert message(lambda: tf.random_bits([4], 0, threads=0)).startswith("random_bits: 0 threads")
         assert message(lambda: tf.dropout(x, 1.5, 0)) == "dropout: the probability is 1.5\nhelp: use a number from 0 to 1"

@@ -74,4 +74,4 @@ def test_errors() -> None:
         assert message(lambda: tf.interpolate(n, [2], "area")) == "interpolate: 'area' is not a mode\nhelp: use one of nearest, nearest-exact, linear, cubic"
         assert message(lambda: tf.interpolate(n, [2], "linear")) == "interpolate: n (int32) is not a float\nhelp: cast to a float first"
         assert message(lambda: tf.interpolate(n, [2, 2, 2])).startswith("interpolate: 3 sizes for n [4, 4]")
-        assert message(lambda: tf.interpolate(x, [2])) == "interpolate: W elements of x [2, W] may be none\nhelp: declare the extent with tf.dim(..., min=1)"
+        assert message(lambda: tf.interpolate(x, [2])) == "interpolate: the extent W of x [2, W] may be 0\nhelp: declare the extent with tf.dim(..., min=1)"

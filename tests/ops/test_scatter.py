@@ -170,11 +170,11 @@ REFUSED: list[tuple[Callable[[Any, Any, Any, Any], object], str]] = [
     (lambda x, i, m, j: tf.scatter(x, 1, m, 1), "scatter: dimension 0 of tv2 [C, D] is not provably within that of tv0 [A, B]\nhelp: slice the indices"),
     (
         lambda x, i, m, j: tf.scatter_add(tf.gt(x, 0), 0, i, 1),
-        "scatter_add: bool elements have no arithmetic\nhelp: cast to an integer or float dtype first",
+        "scatter_add: bool elements do not support arithmetic\nhelp: cast to an integer or float dtype first",
     ),
     (
         lambda x, i, m, j: tf.scatter_reduce(x, 0, i, 1, "mean"),
-        'scatter_reduce: \'mean\' does not combine\nhelp: use "sum", "prod", "amax" or "amin"',
+        'scatter_reduce: \'mean\' is not a reduction\nhelp: use "sum", "prod", "amax" or "amin"',
     ),
     (lambda x, i, m, j: tf.scatter(i, 0, i, 1.5), "scatter: 1.5 is not a value of int32\nhelp: cast the tensor first"),
     (lambda x, i, m, j: tf.scatter(i, 0, i, x), "scatter: tv1 (int32) does not hold values of tv0 (float32)\nhelp: cast one of them first"),

@@ -59,10 +59,10 @@ def test_errors() -> None:
     with tf.Fusion("f"):
         x, n = tf.define_tensor([4, 5], name="x"), tf.define_tensor([3], "int32", name="n")
         assert message(lambda: tf.searchsorted(x, n)) == (
-            "searchsorted: x [4, 5] is not one table, nor one for each row of n [3]\nhelp: give a 1-d table, or one for each row"
+            "searchsorted: x [4, 5] is neither one table nor one per row of n [3]\nhelp: give a 1-d table, or one for each row"
         )
         assert message(lambda: tf.histc(n, 3, 0, 1)) == "histc: n (int32) is not a float\nhelp: cast to a float first, or use tf.bincount"
-        assert message(lambda: tf.histc(x, 3, 1, 1)).startswith("histc: [1, 1] has no parts")
+        assert message(lambda: tf.histc(x, 3, 1, 1)).startswith("histc: the range [1, 1] is empty")
         assert message(lambda: tf.nonzero(tf.sum(x), 3)).startswith("nonzero: ")
 
 

@@ -125,17 +125,19 @@ def test_errors() -> None:
         count = len(fusion.tensors())
         nothing: list[TensorView] = []
         assert message(lambda: tf.cat(nothing)) == "cat: needs at least one tensor"
-        assert message(lambda: tf.cat([x, y])) == ("cat: tv0 [2, S] and tv1 [3, T] differ besides dimension 0\nhelp: reshape or broadcast one of them first")
-        assert message(lambda: tf.cat([x, i])).startswith("cat: tv0 [2, S] and tv3 [2] differ besides dimension 0")
+        assert message(lambda: tf.cat([x, y])) == (
+            "cat: tv0 [2, S] and tv1 [3, T] differ in another dimension than 0\nhelp: reshape or broadcast one of them first"
+        )
+        assert message(lambda: tf.cat([x, i])).startswith("cat: tv0 [2, S] and tv3 [2] differ in another dimension than 0")
         assert message(lambda: tf.cat([z])) == "cat: axis 0 is out of range for tv2 []\nhelp: a 0-d tensor has no axes"
         assert message(lambda: tf.cat([x], form=wrong)) == "cat: 'diagonal' is not a form\nhelp: use 'gather' or 'scatter'"
         assert message(lambda: tf.cat([x, wrong])) == "cat: takes a tensor, not str\nhelp: make constants with tf.full, inputs with tf.define_tensor"
-        assert message(lambda: tf.stack([x, y])) == "stack: tv0 [2, S] and tv1 [3, T] differ\nhelp: reshape or broadcast one of them first"
+        assert message(lambda: tf.stack([x, y])) == "stack: tv0 [2, S] and tv1 [3, T] differ in shape\nhelp: reshape or broadcast one of them first"
         assert message(lambda: tf.stack([x], 3)) == ("stack: axis 3 is out of range for the 3-d result of tv0 [2, S]\nhelp: use an axis in [-3, 2]")
         assert message(lambda: tf.pad(x, [(1, 1)])) == (
             "pad: 1 pairs of widths for the 2 dimensions of tv0 [2, S]\nhelp: give one number for all, or one (before, after) per dimension"
         )
-        assert message(lambda: tf.pad(x, [(0, 0), (-9, 0)])).startswith("pad: widths -9 and 0 take away more elements of dimension 1 of")
+        assert message(lambda: tf.pad(x, [(0, 0), (-9, 0)])).startswith("pad: widths -9 and 0 remove more elements of dimension 1 of")
         assert message(lambda: tf.pad(x, [(0, 0), (x.shape[1] - 9, 0)])).startswith("pad: width S - 9 is not provably nonnegative\nhelp: slice")
         assert message(lambda: tf.pad(i, [(1, 1)], 0.5)) == "pad: 0.5 is not a value of int8\nhelp: cast the tensor first"
         assert message(lambda: tf.pad(i, [(1, 1)], 200)) == "pad: 200 is not a value of int8\nhelp: cast the tensor to a dtype that holds it"

@@ -41,5 +41,5 @@ def test_errors() -> None:
     with tf.Fusion("f"):
         x, v = tf.define_tensor([2, 6], name="x"), tf.define_tensor([4], name="v")
         assert message(lambda: tf.linspace(0, 1, 3, "int32")) == "linspace: int32 is not a float\nhelp: use tf.arange for integers"
-        assert message(lambda: tf.convolve(x, v)).startswith("convolve: x [2, 6] and v [4] are not vectors with an element")
-        assert message(lambda: tf.interp(x, v, x)).startswith("interp: v [4] and x [2, 6] are not places and their values")
+        assert message(lambda: tf.convolve(x, v)).startswith("convolve: x [2, 6] and v [4] are not provably nonempty vectors")
+        assert message(lambda: tf.interp(x, v, x)).startswith("interp: v [4] and x [2, 6] are not points and their values")

@@ -76,8 +76,8 @@ def test_errors() -> None:
         assert message(lambda: tf.vector_norm(n)) == "vector_norm: n (int32) is not a float\nhelp: cast to a float first"
         wrong: Any = [0]
         assert message(lambda: tf.vector_norm(x, wrong)).startswith("vector_norm: [0] is not the order of a norm")
-        assert message(lambda: tf.quantile(x, wrong)) == "quantile: [0] is not a part\nhelp: use a number of [0, 1]"
-        assert message(lambda: tf.quantile(x, 2)) == "quantile: 2 is not a part\nhelp: use a number of [0, 1]"
+        assert message(lambda: tf.quantile(x, wrong)) == "quantile: q is [0]\nhelp: use a number from 0 to 1"
+        assert message(lambda: tf.quantile(x, 2)) == "quantile: q is 2\nhelp: use a number from 0 to 1"
         assert message(lambda: tf.quantile(x, 0.5)).startswith("quantile: dimension 1 of x [N, Z] is not a positive constant")
         assert message(lambda: tf.nanmedian(x, 1)).startswith("nanmedian: dimension 1 of x [N, Z] may have no elements")
-        assert message(lambda: tf.average(x, 0, n)).startswith("average: weights n [4] are not of the shape of x [N, Z]")
+        assert message(lambda: tf.average(x, 0, n)).startswith("average: weights n [4] have neither the shape of x [N, Z] nor that of one axis")

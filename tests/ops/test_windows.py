@@ -106,7 +106,7 @@ def test_a_kernel() -> None:
 def test_errors() -> None:
     with tf.Fusion("f"):
         x, n = tf.define_tensor([2, 3, "W"], name="x"), tf.define_tensor([4, 4], "int32", name="n")
-        assert message(lambda: tf.max_pool(x, [4])) == "max_pool: windows of 4 are not provably in x [2, 3, W]\nhelp: give facts with tf.dim(..., min=)"
+        assert message(lambda: tf.max_pool(x, [4])) == "max_pool: a window of 4 does not provably fit into x [2, 3, W]\nhelp: give facts with tf.dim(..., min=)"
         assert message(lambda: tf.max_pool(x, [2, 2, 2, 2])).startswith("max_pool: windows of 4 dimensions in x [2, 3, W]")
         assert message(lambda: tf.max_pool(x, [3], padding=2)) == (
             "max_pool: 2 elements of padding are more than half of a window of 3\nhelp: pad with tf.pad first"

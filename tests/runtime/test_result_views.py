@@ -56,6 +56,19 @@ def test_strides_of_the_argument_are_kept() -> None:
         ran(views_of_an_input, x)
 
 
+@pytest.mark.parametrize("is_turned_back", [True, False])
+def test_elements_stay_in_the_order_of_their_sources(is_turned_back: bool) -> None:
+    """Math on channels first between views of channels last is stored with channels last."""
+
+    def build(fusion: tf.Fusion) -> None:
+        x, bias = tf.define_tensor([2, 4, 5, 3], name="x"), tf.define_tensor([3, 1, 1], name="bias")
+        y = tf.relu(tf.permute(x, [0, 3, 1, 2]) - bias)
+        fusion.add_output(tf.permute(y, [0, 2, 3, 1] if is_turned_back else [0, 3, 2, 1]))
+
+    _, (found,) = ran(build, values(2, 4, 5, 3), values(3, 1, 1))
+    assert found.flags.c_contiguous is is_turned_back
+
+
 def test_a_reshape_that_strides_do_not_allow_is_stored() -> None:
     def build(fusion: tf.Fusion) -> None:
         x = tf.define_tensor(["N", 6], name="x")

@@ -77,7 +77,7 @@ REFUSED: list[tuple[Callable[[tf.TensorView], object], str]] = [
     (lambda tv: tv.unroll_reduction(), "it has 17 terms"),
     (lambda tv: tv.fusion.outputs[0].unroll_reduction(), "is not a reduction"),
     (scheduled, "call unroll_reduction before split"),
-    (narrow, "its terms are rounded to float32 and it is not computed of such"),
+    (narrow, "its terms are rounded to float32, which its operands or its arithmetic are not"),
 ]
 
 

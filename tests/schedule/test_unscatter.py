@@ -44,7 +44,7 @@ def test_what_is_not_assembled() -> None:
         x = tf.define_tensor([4], name="x")
         y = x + 1.0
         fusion.add_output(y)
-    assert "it is not assembled of parts" in refused(y.unscatter, fusion)
+    assert "it is not assembled from parts" in refused(y.unscatter, fusion)
 
 
 def test_assemblies_of_assemblies_are_scheduled() -> None:

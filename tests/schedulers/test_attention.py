@@ -95,9 +95,10 @@ def test_chunks_of_keys_side_by_side(make: Callable[[], tf.Fusion], sizes: tuple
         np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
-def test_chunks_of_keys_end_with_steps_of_their_walks() -> None:
-    with pytest.raises(UnsupportedError, match="end with steps"):
+def test_chunks_divide_padded_keys() -> None:
+    with pytest.raises(UnsupportedError, match="keys are padded, and the last chunk is not full") as caught:
         tf.schedulers.attention(chunks_of(attention(), 3, 64), AttentionConfig(1, 96, 2))
+    assert caught.value.help == "use chunks that divide the keys"
 
 
 def single() -> tf.Fusion:

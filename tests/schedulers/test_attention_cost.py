@@ -27,8 +27,8 @@ def test_registers_and_shared_memory_bound_the_chunks() -> None:
 
 def test_what_the_blocks_of_causal_walks_cannot() -> None:
     for config, reason in (
-        (AttentionConfig(1, 64, 2, cluster=2), "end at their own rows"),
-        (AttentionConfig(1, 64, 2, blocks=132), "the number of rows is constant"),
+        (AttentionConfig(1, 64, 2, cluster=2), "a mask ends their walks at different ones"),
+        (AttentionConfig(1, 64, 2, blocks=132), "the number of rows is not constant"),
     ):
         with pytest.raises(UnsupportedError, match=reason):
             tf.schedulers.attention(attention(is_causal=True), config)
@@ -52,11 +52,31 @@ def test_tiles_that_blocks_claim_take_shared_memory() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40"), ((1, 64, 0), "stages is 0"), ((1, 64, 2, 3), "clusters of 3")],
+    [
+        ((4, 64, 2), "4 warpgroups"),
+        ((1, 40, 2), "chunks of 40"),
+        ((1, 64, 0), "stages is 0"),
+        ((1, 64, 2, 3), "clusters of 3"),
+        ((1, 64, 2, 2, 7), "7 blocks in clusters of 2"),
+    ],
 )
-def test_parameters(fields: tuple[int, int, int], reason: str) -> None:
+def test_parameters(fields: tuple[int, ...], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         AttentionConfig(*fields)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason", "help"),
+    [
+        (AttentionConfig(blocks=132, query_stages=2), "have one stage of queries", "use query_stages=1"),
+        (AttentionConfig(3, 256), r"a thread needs \d+ registers and has 160", "use smaller chunks or fewer warpgroups"),
+        (AttentionConfig(2, 128, 8), r"a block needs \d+ bytes of Shared memory and has 232448", "use smaller chunks, fewer stages or fewer warpgroups"),
+    ],
+)
+def test_parameters_that_do_not_suit_causal_attention(config: AttentionConfig, reason: str, help: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason) as caught:
+        tf.schedulers.attention(attention(128, is_causal=True), config)
+    assert caught.value.help == help
 
 
 def test_causal_walks_cost_what_they_walk() -> None:

@@ -116,8 +116,8 @@ def both() -> tf.Fusion:
     [
         (summed, "does not depend on a last product"),
         (wide, "16-bit floats"),
-        (thrice, "not all others are products"),
-        (both, "over several axes"),
+        (thrice, "another product does not depend on them"),
+        (both, "over different axes"),
         (lambda: of_queries(sizes=("M", 1)), "over one element"),
         (lambda: of_queries(40), "factors of 40"),
         (lambda: of_queries(heads=("A", "B", "C", "D")), "4 batch axes"),

@@ -116,10 +116,10 @@ def turned_final() -> list[tf.TensorView]:
 
 
 REFUSED: dict[Build, str] = {
-    two_sums: "it takes one tile of the result at a time, and 2 contractions do not meet",
-    of_integers: "has other elements than the tiles of",
+    two_sums: "it computes one tile at a time, and the results of 2 contractions are not combined",
+    of_integers: "differs in shape or dtype from the tiles of",
     at_two_places: "reads products at two places",
-    of_other_types: "have two dtypes",
+    of_other_types: "differ in dtype",
     reads_the_whole_again: "a reduction of all tiles, which are complete when their registers are gone",
     batch_sum: "reduces batch axes, and neither rows nor columns",
     empty_rows: "the extent M of tv2 may be 0",

@@ -69,7 +69,7 @@ def test_planted_mistakes(op: Any, stride: int) -> None:
         Convolution(32, 64, 64, (56, 56), (3, 3), padding=1, epilogue="bias relu"),
         Convolution(32, 128, 128, (56, 56), (3, 3), stride=2, padding=1),
         Convolution(32, 512, 512, (7, 7), (3, 3), padding=1),
-        Convolution(2, 1280, 1280, (16, 16), (3, 3), padding=1, epilogue="bias"),
+        Convolution(8, 320, 320, (32, 32), (3, 3), padding=1, epilogue="bias"),
         Convolution(32, 96, 192, (56, 56), (2, 2), stride=2),
         Convolution(32, 256, 512, (56, 56), (1, 1), stride=2),
     ],
@@ -80,6 +80,17 @@ def test_chosen_tiles_are_proved(shape: Convolution) -> None:
     segments = choose_segments(shape.fusion())
     assert segments.scheduler == "matmul"
     tf.lower(segments.steps[0].fusion).verify().require()
+
+
+@pytest.mark.parametrize(("window", "stride", "out"), [((7, 7), 2, 64), ((16, 16), 16, 768)])
+def test_few_channels(window: tuple[int, int], stride: int, out: int) -> None:
+    """Of images of three colors: kernels copy rows of windows, or whole ones, and weights; tensor cores multiply these."""
+    *copies, product = choose_segments(Convolution(32, 3, out, (224, 224), window, stride=stride, padding=window[0] % 2 * 3, dtype=tf.bfloat16).fusion()).steps
+    assert [part.schedule.scheduler for step in copies for part in step.parts] == ["pointwise", "pointwise"]
+    assert product.schedule.scheduler == "matmul"
+    kernel = tf.lower(product.fusion)
+    kernel.verify().require()
+    assert not any(isinstance(s, AsyncCopy) for s in walk(kernel))
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -137,7 +137,7 @@ def test_a_concatenation_of_itself_again_and_again_is_too_much() -> None:
         return [x]
 
     fusion = built(doubled)
-    with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
+    with pytest.raises(UnsupportedError, match="reads its operands at too many points"):
         recompute_all(Script(fusion), fusion)
 
 

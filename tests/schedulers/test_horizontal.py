@@ -247,7 +247,7 @@ def test_one_name_for_two_kinds_of_thing_cannot_be_shared() -> None:
     with tf.Fusion("f") as f:
         f.add_output(tf.exp(tf.define_tensor(["x"], name="a")))
     assert text_of(lambda: tf.horizontal([f, softmax()], shared=["x"])) == (
-        "fusion 'horizontal': 'x' is shared, but not one kind of thing\nnote: f: dimension\nnote: softmax: input\nhelp: give them different names"
+        "fusion 'horizontal': 'x' is shared, but its definitions differ in kind\nnote: f: dimension\nnote: softmax: input\nhelp: give them different names"
     )
 
 

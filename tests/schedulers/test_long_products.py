@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
+from taskfuse.check import Verdict
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
+from tests.schedulers.convolutions import Convolution
 from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments
+
+RNG = np.random.default_rng(0)
 
 
 def product(m: int, n: int, k: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
@@ -48,6 +52,21 @@ def test_the_form_computes_the_same() -> None:
     assert found is not None
     given = arguments(fusion)
     assert np.array_equal(evaluate(fusion, given, MODULAR)[0], evaluate(found.fusion, given, MODULAR)[0])
+
+
+def test_windows_in_chunks_of_channels() -> None:
+    """Of a convolution of a small image with many channels: a chunk reads windows of its own channels, which bulk copies bring."""
+    found = choose_segments(Convolution(2, 2560, 1280, (16, 16), (3, 3), padding=1).fusion())
+    assert [step.schedule.scheduler for step in found.steps] == ["matmul", "reduction"]
+    assert "calls: chunk_reduction, recompute, drop_axes, through_view" in found.explain()
+    kernel = tf.lower(found.steps[0].fusion)
+    assert "TMA" in str(kernel)
+    assert kernel.verify().verdict is Verdict.PROVED
+    small = Convolution(1, 512, 16, (4, 5), (3, 3), padding=1).fusion()
+    form = chunk_long_products(small, Sizes(small, None, DEFAULT))
+    assert form is not None
+    given = [a.astype(tf.float16.numpy) for a in (RNG.normal(size=(1, 4, 5, 512)), RNG.normal(size=(16, 3, 3, 512)))]
+    assert np.array_equal(evaluate(small, given, MODULAR)[0], evaluate(form.fusion, given, MODULAR)[0])
 
 
 def test_its_kernels_are_proved_and_right() -> None:

@@ -85,7 +85,7 @@ def test_the_axes_are_those_of_the_inputs() -> None:
 
 
 REFUSED: list[tuple[Math, tuple[list[int], ...], str]] = [
-    (lambda x, y, z: tf.sum(tf.square(x[:, None] - y[None]) * z[None, None], 2), ([32, 8], [32, 8], [8]), "reads elements of inputs in 3 places"),
+    (lambda x, y, z: tf.sum(tf.square(x[:, None] - y[None]) * z[None, None], 2), ([32, 8], [32, 8], [8]), "reads elements of inputs at 3 places"),
     (lambda x, y: tf.sum(tf.square(x - y), 1), ([32, 8], [32, 8]), "has no rows or no columns"),
     (lambda x, y: tf.sum(tf.square(x[:, None] - y[None]), 2) + x[0, 0], ([32, 8], [32, 8]), "the factor x is computed, or read elsewhere, too"),
     (lambda x, y: tf.sum(tf.exp(x)[:, None] - y[None], 2), ([32, 8], [32, 8]), "at points other than its own"),

@@ -160,7 +160,7 @@ def reduced() -> tf.Fusion:
         (one_product, "it takes several independent products"),
         (two_dtypes, "differ in dtype"),
         (common_bias, "bias is read by several products"),
-        (two_results, "with another dtype"),
+        (two_results, "are stored with different dtypes"),
         (reduced, "reduces"),
     ],
 )

@@ -54,6 +54,21 @@ def test_kinds(config: MatmulConfig, function: Function) -> None:
     assert str(again) == str(made)
 
 
+def test_long_steps() -> None:
+    """Of 128 elements, where they divide k."""
+    long = replace(SMALL, tile_k=128, tile_n=16, blocks=1)
+    made = fusion(n=16, m=64, k=256)
+    tf.schedulers.matmul(made, long)
+    kernel = proved(tf.lower(made))
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-3, 4, s).astype(t) for s, t in (((64, 256), ml_dtypes.bfloat16), ((16, 256), ml_dtypes.bfloat16), ((16,), np.float32))]
+    assert np.array_equal(kernel.simulate(*args, seed=1)[0], made.evaluate(*args)[0])
+    with pytest.raises(UnsupportedError, match="tile_k = 128, which does not divide k"):
+        tf.schedulers.matmul(fusion(n=16, m=64), long)
+    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3328)).config.tile_k == 256
+    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3264)).config.tile_k == 64
+
+
 @cache
 def text() -> str:
     made = fusion(n=16, m=64, k=128)

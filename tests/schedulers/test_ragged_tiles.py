@@ -107,7 +107,7 @@ def test_products_that_walk_one_after_another_are_refused() -> None:
         v, w = (tf.define_tensor((2, k, 64), tf.bfloat16, name=n) for k, n in ((64, "v"), (128, "w")))
         offsets = tf.table("offsets", 3, 160, rising=True)
         fusion.add_output(tf.grouped_matmul(x, v, offsets) + tf.grouped_matmul(y, w, offsets))
-    with pytest.raises(UnsupportedError, match="and tiles of ragged rows may have none"):
+    with pytest.raises(UnsupportedError, match="and a tile of ragged rows may be empty"):
         tf.schedulers.matmul(fusion)
 
 

@@ -83,8 +83,8 @@ def own_axis() -> list[tf.TensorView]:
 CASES: dict[str, tuple[Callable[[], list[tf.TensorView]], str]] = {
     "nothing": (lambda: [tf.exp(x(4, 6))], "it reduces nothing\nhelp: tf.schedulers.pointwise takes such fusions"),
     "axes": (different_axes, "tv1 and tv2 reduce different axes\nhelp: give each its own fusion"),
-    "shifted": (shifted, "tv5 has an axis that tv1 lacks\nhelp: leave it to a fusion of its own"),
-    "own": (own_axis, "tv3 has an axis that tv1 lacks\nhelp: leave it to a fusion of its own"),
+    "shifted": (shifted, "tv5 has an axis that tv1 lacks\nhelp: move it to a separate fusion"),
+    "own": (own_axis, "tv3 has an axis that tv1 lacks\nhelp: move it to a separate fusion"),
     "part": (
         lambda: [tf.sum(x(4, 6, 8) * tf.exp(x(6, 1, name="y")), (1, 2))],
         "tv2 has some of the reduced axes and lacks others\nhelp: broadcast it, or pass it with all of them",

@@ -87,13 +87,13 @@ def rows_contiguous(fusion: tf.Fusion) -> None:
 
 
 CASES: dict[Callable[[tf.Fusion], None], str] = {
-    two_products: "2 contractions do not meet",
+    two_products: "the results of 2 contractions are not combined",
     many_products: "a tile has accumulators for each of 26 contractions, and no registers are left",
     row_sum: "tv1 is a reduction by add of copy, not a sum of products",
     computed_factor: "the factor tv1 is computed",
     read_twice: "a is read by more than the contraction",
     vector: "tv2 has no rows or no columns",
-    two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] have two dtypes",
+    two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] differ in dtype",
     float32_factors: "products of float32: tensor cores read its upper 19 bits",
     integers_in_float: "products of int8 in float32",
     doubles: "products of float64 in float64",
@@ -144,6 +144,13 @@ def test_parameters(parameters: dict[str, Any], text: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         MatmulConfig(**parameters)
     assert text in caught.value.message
+
+
+@pytest.mark.parametrize("scheduler", [tf.schedulers.matmul, tf.schedulers.mma_gemm, tf.schedulers.products])
+def test_tf32_is_a_bool(scheduler: Any) -> None:
+    with pytest.raises(UnsupportedError, match="tf32 is 'yes'") as caught:
+        scheduler(Product(dtype=tf.float32, out=tf.float32).fusion(), tf32="yes")
+    assert caught.value.help == "use True or False"
 
 
 def test_parameters_that_do_not_fit_the_fusion() -> None:

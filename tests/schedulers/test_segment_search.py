@@ -31,7 +31,7 @@ def test_recomputation_that_multiplies_is_cut() -> None:
         for _ in range(4):
             x = tf.cat([tf.exp(x), tf.sin(x), tf.flip(tf.cos(x), 0)], 0)
         fusion.add_output(x)
-    with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
+    with pytest.raises(UnsupportedError, match="reads its operands at too many points"):
         tf.schedulers.pointwise(fusion)
     assert len(choose_segments(fusion).steps) > 1
 

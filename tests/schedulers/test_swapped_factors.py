@@ -77,7 +77,7 @@ def test_refusals() -> None:
     with tf.Fusion("reduced") as fusion:
         x, w = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
         fusion.add_output((x @ w).sum(0))
-    with pytest.raises(UnsupportedError, match="factors are swapped where not one product makes each element of what is stored"):
+    with pytest.raises(UnsupportedError, match="factors can be swapped only where one product of inputs makes each stored element"):
         tf.schedulers.matmul(fusion, NARROW)
     with pytest.raises(UnsupportedError, match="tile_n is a multiple of 8"):
         replace(NARROW, tile_n=12)

@@ -148,7 +148,7 @@ def test_candidates_that_do_not_run_are_told() -> None:
 
 
 def test_what_cannot_be_searched() -> None:
-    with pytest.raises(UnsupportedError, match=r"none of 1 candidates runs: .*a block has 1024 threads, not 2048"):
+    with pytest.raises(UnsupportedError, match=r"all 1 candidates fail: .*a block has 1024 threads, not 2048"):
         search(Clock(), configs=[Threads(2048)])
     with pytest.raises(UnsupportedError, match="configs= is empty"):
         search(Clock(), configs=[])

@@ -46,3 +46,17 @@ def test_cursors_that_advance_differently(trips: int) -> None:
         return total
 
     run_all(k, [X[:trips]], np.repeat([history(0), history(1)], 16).astype(np.float32))
+
+
+def test_a_cursor_that_some_threads_start_anew_is_known_behind_the_branch() -> None:
+    k = kernel(
+        """
+        c = CURSOR(slots 3, slot 0, parity 0)
+        IF threadIdx.x < 16:
+          c = CURSOR(slots 3, slot 2, parity 0)
+        b = copy.int64(index(c.slot))
+        y[threadIdx.x] = copy(b)
+        """,
+        "LOCAL b: float32[]",
+    )
+    run_all(k, [X], np.repeat([2, 0], 16).astype(np.float32))

@@ -25,9 +25,41 @@ def test_each_reader_finds_the_terms_once() -> None:
         tv.axis(0).parallelize(P.TIDx)
     kernel = tf.lower(fusion)
     verify(kernel).require()
-    for op in ACCUMULATOR_OPERATORS:
+    for op in ACCUMULATOR_OPERATORS[:2]:
         found = [verify(mutant).verdict for mutant in op.apply(kernel)]
         assert found == [Verdict.REFUTED] * 2, op.name
+
+
+LOOPED = """\
+KERNEL looped(x: float32[4], z: float32[4]) -> (y: float32[4])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  LOCAL t: float32[]
+  LOCAL u: float32[]
+  DEFINE s: float32[] over (4) at () = reduce add of copy(x[i0]) from 0.0
+  DEFINE a: float32[] = exp(s[])
+  DEFINE b: float32[4] = neg(z[i0])
+  DEFINE y: float32[4] = mul(a[], b[i0])
+
+acc = copy(0.0)  ~ start s
+FOR i in 0..4:
+  acc = add(acc, x[i])  ~ term s[i]
+t = exp(acc)  ~ value a[]
+FOR j in 0..4:
+  u = neg(z[j])  ~ value b[j]
+  y[j] = mul(t, u)  ~ value y[j]
+"""
+
+
+def test_a_loop_finds_what_was_before_it() -> None:
+    kernel = parse_kernel(LOOPED)
+    verify(kernel).require()
+    (mutant,) = (m for m in ACCUMULATOR_OPERATORS[4].apply(kernel) if "  t = neg(z[j])" in str(m))
+    assert verify(mutant).verdict is Verdict.REFUTED
+    again = parse_kernel(LOOPED.replace("t = exp(acc)  ~ value a[]\n", "").replace("  u = neg", "  t = exp(acc)  ~ value a[]\n  u = neg"))
+    verify(again).require()
+    for op in ACCUMULATOR_OPERATORS[2:4]:
+        assert [verify(m).verdict for m in op.apply(again)] == [Verdict.REFUTED], op.name
 
 
 FACTOR = "t = mul(t, d[threadIdx.x, c])  ~ rescaled y[threadIdx.x, c, 0]"

@@ -65,7 +65,7 @@ def test_batches_one_after_another() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(ValueError, match="no square macro tiles"):
+    with pytest.raises(ValueError, match="do not make square macro tiles"):
         halves(Half.LOWER, (64, 48))
     with pytest.raises(ValueError, match="two axes, not 1"):
         halves().maps([const(3)])

@@ -78,13 +78,13 @@ def test_a_rotation_begins_elsewhere_and_goes_around(extent: int, first: int) ->
 
 
 def test_a_rotation_is_of_one_axis() -> None:
-    with pytest.raises(ValueError, match="one axis, not of 2"):
+    with pytest.raises(ValueError, match="a rotation takes one axis, not 2"):
         tf.tiles.rotated(1).maps([const(3), const(2)])
 
 
 def test_descending_begins_at_the_end() -> None:
     assert points(tf.tiles.descending(), [4]) == [(3,), (2,), (1,), (0,)]
-    with pytest.raises(ValueError, match="one axis is walked from its end, not 2"):
+    with pytest.raises(ValueError, match="a descending order takes one axis, not 2"):
         tf.tiles.descending().maps([const(3), const(2)])
 
 

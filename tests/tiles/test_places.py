@@ -23,5 +23,5 @@ def test_rows_behind_the_last_group_count() -> None:
 
 @pytest.mark.parametrize(("offsets", "tile"), [([0, 3], 4), ([0, 3, 9], 0), ([[0, 3, 9]], 4)])
 def test_refused(offsets: list[int], tile: int) -> None:
-    with pytest.raises(ValueError, match="offsets in tiles of"):
+    with pytest.raises(ValueError, match="offsets and tiles of"):
         tf.tiles.places(offsets, tile)

@@ -52,5 +52,5 @@ def test_the_padded_grid_of_the_page() -> None:
 def test_refused() -> None:
     with pytest.raises(ValueError, match="numbered from 0"):
         triangle(-1)
-    with pytest.raises(ValueError, match="no square macro tiles"):
+    with pytest.raises(ValueError, match="do not make square macro tiles"):
         macro_tiles((2, 2), (64, 48))

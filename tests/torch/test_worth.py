@@ -96,7 +96,8 @@ def test_gradients_of_attention_take_seven_products_and_torchs_five(is_causal: b
     assert flash is not None
     assert cudnn is not None
     assert flash[0] == cudnn[0]
-    assert flash[1] > 1.5 * cudnn[1]
+    assert cudnn[1] < flash[0] < flash[1]
+    assert flash[1] > 1.9 * cudnn[1]
     longer = gradient_times(gradients(8192, is_causal=is_causal), "_scaled_dot_product_flash_attention_backward", is_causal)
     assert longer is not None
     assert 3 < longer[0] / flash[0] < 5

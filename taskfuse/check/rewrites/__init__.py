@@ -1,1 +1,1 @@
-"""Rewritings: the definitions of a kernel compute what the fusion that was written computes, before scheduling calls replaced definitions."""
+"""Rewritings: a kernel's definitions compute the same as the original fusion, from before scheduling calls replaced definitions."""

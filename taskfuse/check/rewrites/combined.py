@@ -1,4 +1,4 @@
-"""Two elements combine the same terms: those of a reduction, a scan or a fold by one function, or products that are summed up."""
+"""Two elements combine the same terms: those of a reduction, a scan or a fold by one function, or summed products."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from taskfuse.ir.scalar import Facts
 
 
 def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
-    """Do nothing if two elements combine the same terms.
+    """Return if two elements combine the same terms.
 
     Raises:
-        Different: they do not, or nothing shows it.
+        Different: they do not, or no proof was found.
     """
     form = form_of(a) or form_of(b)
     tries: list[Callable[[], None]] = []

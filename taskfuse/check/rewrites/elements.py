@@ -1,4 +1,4 @@
-"""Equality of elements: one of the fusion that was written, and one of the fusion that is lowered.
+"""Equality of an element of the original fusion with an element of the rewritten one, which is lowered.
 
 Two elements are equal if they are one element of an input, or of a tensor that is known to be the same on both sides, or if they have the same function of
 equal operands. Copies and choices that are decided are looked through, other choices are taken case by case. Reductions and scans are compared as sets of
@@ -42,18 +42,18 @@ from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, ScalarVal
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Reduce, Send, Whole, operands_of
 
 LIMIT = 1000
-"""Comparisons of one tensor: more are given up."""
+"""The most comparisons for one tensor."""
 DEPTH = 60
-"""Comparisons inside each other."""
+"""The most nested comparisons."""
 
 
 class ElementPairs:
-    """Comparisons under way.
+    """The state of comparisons.
 
     Attributes:
         same: tensors whose elements are known to be equal on both sides.
-        finite: tensors on whose elements being finite that rests: maxima that sums are relative to.
-        compares: how two elements with definitions are compared as sets of terms.
+        finite: tensors whose elements are assumed finite: maxima to which sums are relative.
+        compares: compares two elements with definitions as sets of terms.
     """
 
     def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
@@ -62,48 +62,52 @@ class ElementPairs:
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
+        self._asked: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._symbols = 0
         self._count = 0
         self._depth = 0
         self._places: list[FoundPlace] = []
 
     def restart(self) -> None:
-        """Begin another tensor: more may be the same by now."""
+        """Begin another tensor: more tensors may be known to be the same."""
         self._count = 0
         self._failed.clear()
 
     def fresh(self, extent: Expr, facts: Facts) -> tuple[Sym, Facts]:
-        """A symbol of its own for an index below an extent, and the facts with its range."""
+        """A new symbol for an index below an extent, and the facts with its range."""
         made = self.symbol()
         return made, facts.with_range(made.name, 0, extent - 1)
 
     def symbol(self) -> Sym:
-        """A symbol of its own."""
+        """A new symbol."""
         self._symbols += 1
         return sym(f"r.{self._symbols}")
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
     def check(self, a: At, b: At, facts: Facts, *, is_converted: bool = False) -> None:
-        """Do nothing if two operands have the same value wherever the facts hold.
+        """Return if two operands have the same value wherever the facts hold.
 
         Args:
-            a: of what was written.
-            b: of what is there now.
-            is_converted: readers convert both to one dtype, so that equal numbers will do.
+            a: of the original definitions.
+            b: of the rewritten ones.
+            is_converted: readers convert both to one dtype, so that equal numbers suffice.
 
         Raises:
-            Different: they have not, or nothing shows it.
+            Different: they differ, or no proof was found.
         """
         key = (a.operand, b.operand, facts, is_converted)
         if key in self._equal or self._is_one(a, b, facts):
             return
         if key in self._failed:
             raise self._failed[key]
+        if key in self._asked:
+            raise Different("its comparison rests on itself")
         self._count += 1
         if self._count > LIMIT or self._depth == DEPTH:
             raise Different("its comparison takes too many steps")
         self._depth += 1
+        self._asked.add(key)
         try:
             a, b = self._seen(a, facts), self._seen(b, facts)
             if is_converted and a.side.dtype(a.operand) is not b.side.dtype(b.operand):
@@ -115,6 +119,7 @@ class ElementPairs:
             raise
         finally:
             self._depth -= 1
+            self._asked.remove(key)
         self._equal.add(key)
 
     def _seen(self, at: At, facts: Facts) -> At:
@@ -216,7 +221,7 @@ class ElementPairs:
             self.compares(self, a, b, facts)
 
     def same_rules(self, a: At, mine: Definition, b: At, yours: Definition, facts: Facts) -> None:
-        """Two elements by one rule: equal operands at one point of equal iteration spaces."""
+        """Compare two elements by one rule: equal operands at one point of equal iteration spaces."""
         assert isinstance(a.operand, Access)
         assert isinstance(b.operand, Access)
         before = f"{mine.tensor} was written as another function than {yours.tensor} is"
@@ -323,7 +328,7 @@ def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
 
 
 def chosen(e: Expr, facts: Facts) -> Expr:
-    """A simpler expression, without minima and maxima of which linear arithmetic says which operand is one."""
+    """A simpler expression, without minima and maxima that linear arithmetic resolves."""
     e = simplify(e, facts)
     return simplify(_chosen(e, facts), facts) if _has_extremum(e) else e
 
@@ -352,7 +357,7 @@ def holds(condition: Expr, facts: Facts) -> bool:
 
 
 def learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:
-    """Learn a symbol of ``e`` from ``e == f``, if it is the only one of ``e`` that is wanted and not known, and ``e`` is that symbol plus something."""
+    """Solve ``e == f`` for a symbol of ``e`` if it is the only unknown of ``e``, and ``e`` is that symbol plus other terms."""
     names = [n for n in e.free & wanted if n not in found]
     if len(names) == 1:
         rest = substitute(e, {names[0]: ZERO})

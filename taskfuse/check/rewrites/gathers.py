@@ -1,4 +1,4 @@
-"""Elements that are found at integers of tensors, where the function of a found element stands for the found element of the function.
+"""Gathered elements: a function of a gathered element equals the gathered element of the function.
 
 ``find s[v0] at w of n`` is ``s[v]`` where ``w`` is inside ``-n..n``, with ``v`` either ``w`` or ``w + n``, and 0 elsewhere. So it is equal to a choice
 between something and 0 if the choice is made where ``w`` is inside, and the first is equal to ``s[v]``, where all that is found at the same integers is at
@@ -19,11 +19,11 @@ from taskfuse.kir.witness import Apply, Definition, Find
 
 
 class FoundPlace(NamedTuple):
-    """Integers that are inside of their extents, and where that is.
+    """Integers inside their extents, and the condition for that.
 
     Attributes:
-        values: the integers, as they were written.
-        at: what each is, counted from 0.
+        values: the integers, as in the original.
+        at: each integer, counted from 0.
     """
 
     values: tuple[At, ...]
@@ -33,7 +33,7 @@ class FoundPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ElementChoice:
-    """One of two operands, by a condition that is an element itself."""
+    """One of two operands, by a condition that is itself an element."""
 
     cond: At
     value: At
@@ -52,7 +52,7 @@ def choice_of(at: At) -> ElementChoice | None:
 
 
 def found_element(at: At, rule: Find, symbols: tuple[Expr, ...]) -> At:
-    """The element that ``rule``, which defines that of ``at``, finds if its integers are inside and are ``symbols``."""
+    """The element that ``rule``, the definition of ``at``, gathers if its integers are inside and equal ``symbols``."""
     assert isinstance(at.operand, Access)
     point: dict[str, Expr] = {**points(at.operand.index), **{f"v{k}": v for k, v in enumerate(symbols)}}
     return At(at.side, map_operand(rule.source, lambda e: substitute(e, point)))

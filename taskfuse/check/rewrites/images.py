@@ -1,8 +1,8 @@
-"""Two sets of terms are equal: each term of one is one of the other, and each of those is met once.
+"""Two sets of terms are equal: a bijection maps the terms of one to those of the other.
 
-The variables of a part that is there now say at which point of the written set its term was: each written variable is a number of which some of the part's
-variables are digits, behind a start. Such a map has an inverse; a written point is in the image of a part if its digits satisfy the part's conditions. The
-images must lie in the written set, leave nothing out, and be apart (unless a term may be combined twice).
+The variables of a part of the rewritten set determine a point of the original set: each original variable is an offset plus a number whose digits are some of
+the part's variables. This map has an inverse; an original point is in the image of a part if its digits satisfy the part's conditions. The images must lie in
+the original set, cover it, and be disjoint (unless a term may be combined twice).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from taskfuse.kir.operands import Access, IndexOf
 from taskfuse.kir.witness import Definition, Reduce, operands_of
 
 FEW = 4
-"""Values of a variable for each of which terms are looked for."""
+"""The most values of a variable that are enumerated in the search for terms."""
 MOST = 5
-"""Variables of a part for which maps are tried."""
+"""The most variables of a part for which maps are tried."""
 
 
 def compare_parts(elements: ElementPairs, written: Sequence[TermPart], now: Sequence[TermPart], facts: Facts, *, is_idempotent: bool = False) -> None:
-    """Do nothing if each term of some parts is one of those that were written, and each of these is met once.
+    """Return if a bijection maps the terms of the rewritten parts to those of the original ones.
 
     Raises:
-        Different: they are not, or nothing shows it.
+        Different: there is none, or no proof was found.
     """
     images = [_Images(elements, part, is_idempotent, facts) for part in written]
     for part in now:
@@ -99,12 +99,12 @@ def _place(part: TermPart, images: Sequence[_Images]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """The written points that a part's terms are of.
+    """The original points to which a part's terms belong.
 
     Attributes:
         part: the part.
-        to: the written variables, from the part's.
-        conditions: which written points have one, over the written variables.
+        to: the original variables, as functions of the part's.
+        conditions: the original points in the image, over the original variables.
     """
 
     part: TermPart
@@ -126,7 +126,7 @@ class _Images:
         """Add the image of a part.
 
         Raises:
-            Different: its terms are not among these, or nothing shows that those that are there already are others.
+            Different: its terms are not in the original set, or it is not proved disjoint from the other images.
         """
         made, inside = self._image(part), self.written.inside(self.facts)
         if self.images and not self.is_idempotent:
@@ -137,10 +137,10 @@ class _Images:
         self.images.append(made)
 
     def check(self) -> None:
-        """Do nothing if each written term is met.
+        """Return if the images cover the original set.
 
         Raises:
-            Different: nothing shows it.
+            Different: no proof was found.
         """
         inside = self.written.inside(self.facts)
         if self.images:

@@ -1,4 +1,4 @@
-"""What was written and what is there now, computed at small extents: a difference refutes, and equal results are evidence.
+"""The original and the rewritten definitions, computed at small extents: a difference refutes, and equal results are evidence.
 
 Where extents are constants and large, some elements are computed alone (:mod:`taskfuse.check.rewrites.sampled`).
 
@@ -26,19 +26,19 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.meaning import meaning
 
 LAUNCHES = 4
-"""Sets of extents that are tried."""
+"""Sets of extents that are tried, or of inputs if the extents are constants."""
 MOST = 1 << 19
-"""Points of all iteration spaces at some extents, at most."""
+"""The most points of all iteration spaces at some extents."""
 ELEMENTS = 4
-"""Elements of an output that are computed alone."""
+"""Elements of an output that are computed separately."""
 WORK = 1 << 19
-"""Points that all elements that are computed alone may need on each side."""
+"""The most points that these elements may need on each side."""
 TOLERANCE = 1e-7
-"""The largest difference in float64, relative to the largest number, that rounding in another order makes."""
+"""The largest difference in float64, relative to the largest number, attributed to another order of rounding."""
 
 
 class Wide(Native):
-    """Floats of all types as float64, which is not rounded."""
+    """Floats of all types as float64, without rounding."""
 
     name = "wide"
 
@@ -61,10 +61,10 @@ WIDE: Values = Wide()
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What some launches show.
+    """The result of some launches.
 
     Attributes:
-        output: that of which an element differs; ``None`` if none does.
+        output: an output with a differing element; ``None`` if there is none.
     """
 
     output: str | None
@@ -77,22 +77,22 @@ def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     at: list[str] = []
     every = set[str]()
     is_small = False
-    for extents in _small(kernel):
+    for draw, extents in enumerate(_small(kernel)):
         is_small = True
-        found = compared(kernel, outputs, extents)
+        found = compared(kernel, outputs, extents, draw)
         if found is None:
             continue
         if isinstance(found, Instance):
             return found
         every.add(found)
         at.append(", ".join(f"{n} = {v}" for n, v in extents.items()))
-        if len(at) == LAUNCHES or not extents:
+        if len(at) == LAUNCHES:
             break
     if not is_small:
         return _sampled(kernel, outputs)
     if not at:
         return Instance(None, "it cannot be computed")
-    where = "" if at == [""] else f" at {'; '.join(at)}"
+    where = f" at {'; '.join(at)}" if any(at) else ""
     return Instance(None, f"computed in {' and '.join(sorted(every))}, it is{where}")
 
 
@@ -100,10 +100,11 @@ def _small(kernel: Kernel) -> Iterator[dict[str, int]]:
     for extents in drawn_extents(kernel):
         sizes = (prod(int(evaluate(n, extents)) for n in d.space) for d in (*kernel.definitions, *kernel.written))
         try:
-            if sum(sizes) <= MOST:
-                yield extents
+            points = sum(sizes)
         except (ZeroDivisionError, IndexError):
             continue
+        if points <= MOST:
+            yield from [extents] * (1 if extents else min(LAUNCHES, MOST // max(points, 1)))
 
 
 def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
@@ -141,10 +142,10 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     return Instance(None, "it cannot be computed")
 
 
-def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> Instance | str | None:
-    """A difference, or in what the results are equal; ``None`` if they cannot be computed."""
+def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int], draw: int = 0) -> Instance | str | None:
+    """A difference, or the way in which the results are equal; ``None`` if they cannot be computed. ``draw``: the number of the set of inputs."""
     before = replace(kernel, definitions=kernel.written)
-    arguments = Inputs(kernel, extents).arguments()
+    arguments = Inputs(kernel, extents, draw).arguments()
     for values, what in ((MODULAR, "modular words"), (WIDE, "float64")):
         try:
             with np.errstate(all="ignore"):

@@ -1,8 +1,8 @@
-"""Elements as linear forms of others, and maxima of such: what exponents are made of, and what bounds them.
+"""Elements as linear forms of others, and maxima of linear forms: the exponents, and the references that bound them.
 
-A **reference** is a maximum, or a minimum, that exponents are relative to, as in ``exp(x - m)``: a reduction or a scan. Data are real numbers, or what a
-maximum leaves as it is, so a reference is finite, or one of nothing. A choice that asks for that (``where(m == -inf, 0, m)``) is taken for what it is where
-the reference is finite, and the form says so: it is then *guarded*. Who uses it shows that the other case adds nothing.
+A **reference** is a maximum, or a minimum, that exponents are relative to, as in ``exp(x - m)``: a reduction or a scan. Data are real numbers or the
+neutral element of the maximum, so a reference is finite, unless it has no terms. A choice that tests for this (``where(m == -inf, 0, m)``) is read as its
+finite case, and the form is marked *guarded*. A proof that uses a guarded form also shows that the other case adds nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Reduce
 
 REFERENCES = (COMBINES["maximum"], COMBINES["minimum"])
-"""What references combine with."""
+"""The combining functions of references."""
 MOST = 64
-"""Cases of one element."""
+"""The most cases of one element."""
 
 
 class Guard(NamedTuple):
-    """A reference that is taken for finite.
+    """A reference that is assumed finite.
 
     Attributes:
         at: the reference.
-        variables, conditions: of which it is one each, beside those of the term that has it.
+        variables, conditions: the variables over which it ranges besides those of its term, with their conditions.
     """
 
     at: At
@@ -45,13 +45,13 @@ class Guard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinearForm:
-    """A constant, which may be infinite, and multiples of elements.
+    """A constant, which may be infinite, plus multiples of elements.
 
     Attributes:
         terms: the elements, each with its coefficient, which is not 0.
-        guards: references that are finite where the element is this; where one is not, the element is finite all the same.
-        raw: references that it has without a guard.
-        narrowed: narrower types that it is rounded to on its way.
+        guards: references that are finite where the element has this form; if one is infinite, the element is still finite.
+        raw: references without a guard.
+        narrowed: narrower types to which intermediate values are rounded.
     """
 
     terms: tuple[tuple[At, Fraction], ...] = ()
@@ -71,11 +71,11 @@ class LinearForm:
         return LinearForm(made, self.constant + other.constant, self.guards | other.guards, self.raw | other.raw, self.narrowed | other.narrowed)
 
     def times(self, q: Fraction) -> LinearForm:
-        """A multiple by a number that is not 0."""
+        """A multiple by a nonzero number."""
         return replace(self, terms=tuple((at, q * p) for at, p in self.terms), constant=self.constant * q)
 
     def at(self, values: Mapping[str, Expr]) -> LinearForm:
-        """The same with other expressions for some symbols."""
+        """The form with some symbols substituted."""
         moved = LinearForm((), self.constant, moved_guards(self.guards, values), moved_guards(self.raw, values), self.narrowed)
         for at, q in self.terms:
             moved += LinearForm(((moved_to(at, values), q),))
@@ -83,7 +83,7 @@ class LinearForm:
 
 
 def moved_guards(guards: frozenset[Guard], values: Mapping[str, Expr]) -> frozenset[Guard]:
-    """References with other expressions for some symbols."""
+    """References with some symbols substituted."""
     return frozenset(
         Guard(moved_to(g.at, values), tuple((v, substitute(n, values)) for v, n in g.variables), tuple(substitute(c, values) for c in g.conditions))
         for g in guards
@@ -91,7 +91,7 @@ def moved_guards(guards: frozenset[Guard], values: Mapping[str, Expr]) -> frozen
 
 
 class FormCase(NamedTuple):
-    """What an element is under some conditions."""
+    """The form of an element under some conditions."""
 
     conditions: tuple[Expr, ...]
     form: LinearForm
@@ -110,7 +110,7 @@ class LinearForms:
     """The linear forms of elements.
 
     Args:
-        stops: tensors whose elements are not taken apart.
+        stops: tensors whose elements are atoms.
     """
 
     def __init__(self, elements: ElementPairs, stops: frozenset[str]) -> None:
@@ -122,10 +122,10 @@ class LinearForms:
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
     def cases(self, at: At, facts: Facts) -> tuple[FormCase, ...]:
-        """An element as linear forms of others, each where its conditions hold.
+        """An element as linear forms of others, each with its conditions.
 
         Raises:
-            Different: it has too many cases, or nothing shows that there always is one.
+            Different: it has too many cases, or it is not proved that one always applies.
         """
         found = self._known.get((at, facts))
         if found is None:
@@ -139,7 +139,7 @@ class LinearForms:
         return found
 
     def only(self, at: At, facts: Facts) -> LinearForm | None:
-        """The linear form of an element that has no cases; ``None`` for another."""
+        """The linear form of an element with a single case; ``None`` for others."""
         found = self.cases(at, facts)
         return found[0].form if len(found) == 1 and not found[0].conditions else None
 
@@ -159,7 +159,7 @@ class LinearForms:
             yield _leaf(at)
 
     def defined(self, at: At) -> Definition | None:
-        """The definition of an element that may be taken apart."""
+        """The definition of an element that is not an atom."""
         d = at.side.defined(at.operand)
         return None if d is None or d.tensor in self.stops else d
 
@@ -225,7 +225,7 @@ class LinearForms:
     # -- choices by data ------------------------------------------------------------------------------------------------------------
 
     def decided(self, operands: Sequence[At], facts: Facts) -> tuple[frozenset[Guard], At] | None:
-        """What a choice by data is where some references are finite, and these; ``None``: nothing decides it."""
+        """The value of a choice by data where some references are finite, and these; ``None``: it is undecided."""
         condition, value, other = operands
         found = self._of_condition(condition, facts)
         if found is None:
@@ -246,12 +246,18 @@ class LinearForms:
                 return any(form is not None and len(form.terms) <= 1 for form in (self.only(p, facts) for (p,) in powers))
         return False
 
-    def operands(self, at: At, name: str) -> Iterator[tuple[At, ...]]:
-        """The operands of a function of floats with that name, in both orders if it is commutative; nothing of another element."""
+    def operands(self, at: At, name: str, *, is_exact: bool = False) -> Iterator[tuple[At, ...]]:
+        """The operands of a function of floats with that name, in both orders if it is commutative; empty for other elements.
+
+        Args:
+            is_exact: only if the function computes in a dtype that has all of their values.
+        """
         d = self.defined(at)
         match d:
             case Definition(rule=Apply(op=op, operands=given, dtype=dtype)) if op.name == name and dtype.is_float and isinstance(at.operand, Access):
                 operands = tuple(at.side.at(o, points(at.operand.index)) for o in given)
+                if is_exact and not all(contains(dtype, o.side.dtype(o.operand)) for o in operands):
+                    return
                 yield operands
                 if op.commutative:
                     yield operands[::-1]
@@ -268,27 +274,41 @@ class LinearForms:
             case _:
                 return None
         name = op.name
-        if name in ("isfinite", "isinf", "isnan"):
-            guards = self._of_references(operands[0], facts)
-            return None if guards is None else (guards, name == "isfinite")
+        if name == "isfinite":
+            guards = self._of_references(operands[0], dtype, facts)
+            return None if guards is None else (guards, True)
+        if name == "isinf":
+            guards = self._of_references(operands[0], dtype, facts, (inf, -inf))
+            return None if guards is None else (guards, False)
         if name in ("eq", "ne"):
             for one, other in ((operands[0], operands[1]), (operands[1], operands[0])):
-                if isinstance(number(other), float):
-                    guards = self._of_references(one, facts)
+                value = number(other)
+                if isinstance(value, float):
+                    guards = self._of_references(one, dtype, facts, (value,))
                     return None if guards is None else (guards, name == "ne")
         return None
 
-    def _of_references(self, at: At, facts: Facts) -> frozenset[Guard] | None:
-        """The references of which an element is a sum, if it is; they are finite where it is."""
+    def _of_references(self, at: At, computed: DType, facts: Facts, nothing: Sequence[float] = ()) -> frozenset[Guard] | None:
+        """The references of which an element is a sum, if it is; they are finite where it is.
+
+        Args:
+            computed: the dtype in which the element is asked about: one that is too narrow for it has infinities of its own.
+            nothing: infinities, one of which the element must be where one of them is of nothing; without them it may be anything that is not finite.
+        """
         form = self.only(at, facts)
         if form is None or not form.terms or any(reference(a) is None for a, _ in form.terms):
+            return None
+        if form.narrowed or not contains(computed, at.side.dtype(at.operand)):
+            return None
+        infinities = {nothing_of(a) * (1 if q > 0 else -1) for a, q in form.terms}
+        if nothing and (len(infinities) > 1 or not infinities <= {*nothing}):
             return None
         return form.guards | {Guard(a) for a, _ in form.terms}
 
     # -- bounds ---------------------------------------------------------------------------------------------------------------------
 
     def is_bounded(self, form: LinearForm, by: At, facts: Facts, depth: int = 3) -> bool:
-        """True only if a form is one of what a reference combines, or a reference to some of that."""
+        """True only if a form is one of a reference's terms, or a reference to some of them."""
         if len(form.terms) == 1 and not form.constant:
             ((at, q),) = form.terms
             if q == 1 and is_one(at, by, facts):
@@ -313,15 +333,14 @@ class LinearForms:
                 inside = inside.with_range(v.name, 0, n - 1)
             for case in self.cases(operand, assuming(inside, conditions)):
                 here = assuming(inside, (*conditions, *case.conditions))
-                if not case.form.terms and not self._is_nothing(case.form, by):
+                if case.form.narrowed or (not case.form.terms and not self._is_nothing(case.form, by)):
                     return False
                 if case.form.terms and not self.is_bounded(case.form, by, here, depth - 1):
                     return False
         return True
 
     def _is_nothing(self, form: LinearForm, by: At) -> bool:
-        combine = reference(by)
-        return combine is not None and not form.terms and form.constant == (-inf if combine is COMBINES["maximum"] else inf)
+        return reference(by) is not None and not form.terms and form.constant == nothing_of(by)
 
     def _is_term(self, form: LinearForm, by: At, facts: Facts, depth: int, unknown: tuple[tuple[Sym, Expr], ...] = (), known: tuple[Expr, ...] = ()) -> bool:
         """True if a form is one of what a reference combines, at some values of its variables."""
@@ -335,7 +354,8 @@ class LinearForms:
                 return True
             if reference(inner) is reference(by) and depth and self._is_term(form, inner, facts, depth - 1, free, every):
                 return True
-            if any(c.form.terms and self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in self.cases(operand, inside)):
+            exact = (c for c in self.cases(operand, inside) if c.form.terms and not c.form.narrowed)
+            if any(self._is_at(form, c.form, free, (*every, *c.conditions), facts) for c in exact):
                 return True
         return False
 
@@ -384,14 +404,22 @@ class LinearForms:
 
 
 def reference(at: At) -> object | None:
-    """What a reference combines with; ``None`` for another element."""
+    """The combining function of a reference; ``None`` for another element, and for one that is rounded, which bounds nothing."""
     match at.side.defined(at.operand):
-        case Definition(rule=Reduce(combine=combine, body=body, rescaled=None, init=init, dtype=dtype)) if combine in REFERENCES and body in CONVERSIONS:
-            return combine if is_same_number(init.value, combine.neutral(dtype)) and dtype.is_float else None
-        case Definition(rule=Accumulate(combine=combine, dtype=dtype)) if combine in REFERENCES and dtype.is_float:
-            return combine
+        case Definition(rule=Reduce(combine=combine, body=body, operands=(one,), rescaled=None, init=init, dtype=dtype), dtype=result) if body in CONVERSIONS:
+            operand, starts = one, is_same_number(init.value, combine.neutral(dtype))
+        case Definition(rule=Accumulate(combine=combine, operand=operand, dtype=dtype), dtype=result):
+            starts = True
         case _:
             return None
+    source = at.side.dtype(operand)
+    is_exact = dtype.is_float and result.is_float and contains(dtype, source) and contains(result, source)
+    return combine if combine in REFERENCES and starts and is_exact else None
+
+
+def nothing_of(at: At) -> float:
+    """The value of a reference that combines no element."""
+    return -inf if reference(at) is COMBINES["maximum"] else inf
 
 
 def is_one(a: At, b: At, facts: Facts) -> bool:
@@ -404,7 +432,7 @@ def is_one(a: At, b: At, facts: Facts) -> bool:
 
 
 def rounds(at: At, d: Definition, rule: Apply) -> frozenset[DType]:
-    """The narrower types that a function of floats rounds to: its operands, or its result."""
+    """The narrower types to which a function of floats rounds: those of its operands, or of its result."""
     taken = [at.side.dtype(o) for o in rule.operands if not isinstance(o, Immediate)]
     made = [rule.dtype for t in taken if t.is_float and not contains(rule.dtype, t)]
     computed = taken[0] if rule.op in CONVERSIONS and contains(rule.dtype, taken[0]) else rule.dtype

@@ -1,6 +1,6 @@
-"""Single elements of definitions, each computed from those that it needs: at extents at which whole tensors are too many numbers.
+"""Single elements of definitions, each computed from those that it needs, at extents too large for whole tensors.
 
-What an input holds is a hash of its name and of the place, so that only elements that are read exist.
+An element of an input is a hash of the input's name and the index, so inputs are never stored.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ from taskfuse.kir.point_values import Array, Ints, Point, PointValues, existing
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
 ANY = 7
-"""Integers that are no places are below it."""
+"""Upper bound of integers that are not indices."""
 
 
 class Inputs:
-    """What the inputs and scalar arguments of a kernel hold at some extents: floats in -2..2, integers a little outside what they are places in."""
+    """The contents of inputs and scalar arguments of a kernel at some extents: floats in -2..2, integers slightly beyond their axes.
 
-    def __init__(self, kernel: Kernel, extents: Mapping[str, int]) -> None:
+    Args:
+        draw: each number has other values; except for 0, integers that are not used as indices take all values of their dtype, so that their sums wrap.
+    """
+
+    def __init__(self, kernel: Kernel, extents: Mapping[str, int], draw: int = 0) -> None:
+        self._draw = draw
         self.tables = drawn_tables(kernel, extents)
         self.dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
         self.shapes = {p.name: tuple(int(evaluate(n, extents)) for n in p.shape) for p in kernel.inputs}
@@ -50,11 +55,13 @@ class Inputs:
         dtype = self.dtypes[name]
         if name in self.tables:
             return self.tables[name][places].astype(dtype.numpy)
-        words = mix(hash_words(name) ^ places.astype(WORD))
+        words = mix(hash_words(name if not self._draw else f"{name} {self._draw}") ^ places.astype(WORD))
         if dtype.is_bool:
             return np.asarray(words % 2 == 1)
         if dtype.is_float:
             return np.asarray((words >> np.uint64(11)) * 2.0**-51 - 2.0).astype(dtype.numpy)
+        if self._draw and name not in self._places:
+            return words.astype(dtype.numpy)
         extent = self._places.get(name, ANY)
         least = 0 if dtype.kind is DTypeKind.UINT else max(-extent - 2, int(dtype.min_value))
         most = min(extent + 2, int(dtype.max_value))
@@ -62,10 +69,10 @@ class Inputs:
 
 
 class SampledElements(PointValues):
-    """The elements that one list of definitions says.
+    """The elements that one list of definitions computes.
 
     Attributes:
-        left: points that may still be looked at.
+        left: the number of points that may still be evaluated.
     """
 
     def __init__(self, kernel: Kernel, definitions: Sequence[Definition], extents: Mapping[str, int], inputs: Inputs, values: Values, left: int) -> None:

@@ -1,4 +1,4 @@
-"""Two lists of definitions, side by side: what was written, and what is there now. Operands of either at a point."""
+"""The two lists of definitions that are compared: the original one and the rewritten one. Operands of either at a point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from taskfuse.kir.walk import map_operand
 from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 
 CONVERSIONS = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
-"""Functions that give their operand, in another dtype."""
+"""Functions that convert their operand to another dtype."""
 
 
 COMPARISONS: Mapping[Elementwise, Callable[[Expr, Expr], Expr]] = MappingProxyType(
@@ -28,18 +28,18 @@ COMPARISONS: Mapping[Elementwise, Callable[[Expr, Expr], Expr]] = MappingProxyTy
 CONNECTIVES: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
     {ELEMENTWISE["logical_and"]: and_, ELEMENTWISE["logical_or"]: or_, ELEMENTWISE["logical_not"]: not_}
 )
-"""Functions of conditions, with what they are of scalar expressions."""
+"""Functions of conditions, with their scalar expressions."""
 
 
 class Different(Exception):
-    """Two values are not equal, or nothing shows that they are."""
+    """Two values differ, or no proof of their equality was found."""
 
 
 class At(NamedTuple):
-    """An operand at a point: its indices are expressions over the extents and the symbols of whoever asks.
+    """An operand at a point: its indices are expressions over the extents and the symbols of the caller.
 
     Attributes:
-        side: the definitions that its tensors have.
+        side: the definitions of its tensors.
     """
 
     side: Definitions
@@ -47,12 +47,12 @@ class At(NamedTuple):
 
 
 def moved_to(at: At, values: Mapping[str, Expr]) -> At:
-    """An operand with other expressions for some symbols."""
+    """An operand with some symbols substituted."""
     return At(at.side, map_operand(at.operand, lambda e: substitute(e, values)))
 
 
 class ChoiceOf(NamedTuple):
-    """What an element is where a condition holds, and none of the conditions before."""
+    """The value of an element where a condition holds, and none of the previous conditions."""
 
     cond: Expr
     value: At
@@ -60,12 +60,12 @@ class ChoiceOf(NamedTuple):
 
 @dataclass(eq=False)
 class Definitions:
-    """The tensors that one list of definitions knows.
+    """The tensors of one list of definitions.
 
     Attributes:
         definitions: by name.
         dtypes: of all tensors and scalar arguments.
-        inputs: the names of the tensors that are given.
+        inputs: the names of the input tensors.
     """
 
     definitions: Mapping[str, Definition]
@@ -85,7 +85,7 @@ class Definitions:
         return dtype_of(operand, self.dtypes.__getitem__)
 
     def defined(self, operand: Operand) -> Definition | None:
-        """The definition of the tensor that an operand is an element of; ``None`` for an input and for other operands."""
+        """The definition of the operand's tensor; ``None`` for an input and for other operands."""
         return self.definitions.get(operand.buffer) if isinstance(operand, Access) else None
 
     def at(self, operand: Operand, point: Mapping[str, Expr]) -> At:
@@ -148,7 +148,7 @@ class Definitions:
         """The operand behind copies, and behind choices that the facts decide.
 
         Args:
-            is_converted: its reader converts it, so that only the number counts: conversions that lose nothing are looked through, too.
+            is_converted: its reader converts it, so that only the number counts: lossless conversions are skipped, too.
         """
         while isinstance(found := at.operand, Access):
             d = self.definitions.get(found.buffer)
@@ -166,9 +166,13 @@ class Definitions:
         return at
 
     def keeps(self, operand: Operand, computed: DType, result: DType, *, is_converted: bool = False) -> bool:
-        """True if an operand keeps its number, converted to what computes and then to the result's dtype; and its dtype, unless the reader converts it."""
+        """True if an operand keeps its number when converted to the compute dtype and then to the result's dtype; and its dtype, unless readers convert it.
+
+        A reader's conversion depends on whether the number is a float: conversions of floats to integers clamp, those of integers wrap.
+        """
         source = self.dtype(operand)
-        return converts_once(computed, source, result) and (source is result or (is_converted and contains(result, source)))
+        is_alike = source.is_float == result.is_float or source.is_bool
+        return converts_once(computed, source, result) and (source is result or (is_converted and is_alike and contains(result, source)))
 
     def open_cases(self, found: Access, facts: Facts) -> Iterator[ChoiceOf]:
         """The cases that the facts leave open, up to the first that they decide."""
@@ -181,10 +185,10 @@ class Definitions:
 
 
 def each_case(cases: Iterator[ChoiceOf], facts: Facts) -> Iterator[tuple[At, Facts]]:
-    """The values of cases, each with what holds where it is taken.
+    """The values of cases, each with the conditions under which it is taken.
 
     Raises:
-        Different: at the end, if nothing shows that there always is a case.
+        Different: at the end, if it is not proved that one always applies.
     """
     for case in cases:
         yield case.value, facts.with_assumption(case.cond)
@@ -198,7 +202,7 @@ def each_value(cases: Sequence[ChoiceOf], inside: Facts) -> Iterator[tuple[At, t
     """The values of cases, each with the conditions under which it is taken.
 
     Raises:
-        Different: at the end, if nothing shows that there always is a case.
+        Different: at the end, if it is not proved that one always applies.
     """
     before: tuple[Expr, ...] = ()
     for case in cases:
@@ -211,14 +215,14 @@ def each_value(cases: Sequence[ChoiceOf], inside: Facts) -> Iterator[tuple[At, t
 
 
 def assuming(facts: Facts, conditions: Sequence[Expr]) -> Facts:
-    """Facts, and some conditions."""
+    """Facts, with some conditions added."""
     for condition in conditions:
         facts = facts.with_assumption(condition)
     return facts
 
 
 def negation(condition: Expr, facts: Facts) -> Expr:
-    """What holds where the facts do and a condition does not: something about those of its conjuncts that are open."""
+    """A fact where the facts hold and a condition does not: about its undecided conjuncts."""
     return not_(and_(*(c for c in conjuncts(condition) if not follows(c, facts))))
 
 
@@ -228,12 +232,12 @@ def follows(condition: Expr, facts: Facts) -> bool:
 
 
 def points(index: Sequence[Expr]) -> dict[str, Expr]:
-    """The symbols of a point of an iteration space, with what stands for them."""
+    """The symbols of a point of an iteration space, with their values."""
     return {f"i{k}": e for k, e in enumerate(index)}
 
 
 def is_neutral(at: At, value: float, dtype: DType) -> bool:
-    """True for a constant that is this number."""
+    """True for a constant equal to this number."""
     return isinstance(at.operand, Immediate) and at.operand.dtype is dtype and is_same_number(at.operand.value, value)
 
 
@@ -244,7 +248,7 @@ def condition_of(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
         integer_of: the expression of an element that is an integer; ``None`` if it has none.
 
     Raises:
-        Different: it is made of something else than comparisons of integers.
+        Different: it contains something other than comparisons of integers.
     """
     match at.operand, at.side.defined(at.operand):
         case Immediate(value=value, dtype=dtype), _ if dtype.is_bool:
@@ -253,12 +257,19 @@ def condition_of(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
             parts = [at.side.at(o, points(index)) for o in operands]
             if op in CONNECTIVES:
                 return CONNECTIVES[op](*(condition_of(p, integer_of) for p in parts))
-            if op in COMPARISONS and dtype.is_integer:
+            if op in COMPARISONS and all(_is_kept(p, dtype) for p in parts):
                 sides = [_integer(p, integer_of) for p in parts]
                 return COMPARISONS[op](*sides)
         case _:
             pass
     raise Different("a condition is no comparison of integers")
+
+
+def _is_kept(at: At, dtype: DType) -> bool:
+    """True if an integer is the same number in the dtype that a function computes in."""
+    if isinstance(at.operand, Immediate):
+        return at.operand.dtype.is_integer and dtype.is_integer and dtype.holds(at.operand.value)
+    return dtype.is_integer and contains(dtype, at.side.dtype(at.operand))
 
 
 def _integer(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
@@ -274,7 +285,10 @@ def _integer(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
         return found
     match at.operand, at.side.defined(at.operand):
         case Access(index=index), Definition(rule=Apply(op=op, operands=operands, dtype=dtype), dtype=result) if dtype is result is int64:
-            parts = [_integer(at.side.at(o, points(index)), integer_of) for o in operands]
+            found_at = [at.side.at(o, points(index)) for o in operands]
+            if not all(_is_kept(p, dtype) for p in found_at):
+                raise Different("a condition is about an integer that is converted")
+            parts = [_integer(p, integer_of) for p in found_at]
             match op.name, parts:
                 case (("copy" | "cast"), [a]):
                     return a

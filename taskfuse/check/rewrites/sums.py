@@ -1,4 +1,4 @@
-"""Elements as sets of terms: reductions of reductions, scans, and what joins them, each taken apart to its terms.
+"""Elements as sets of terms: nested reductions, scans and the functions that combine them, expanded to their terms.
 
 The function that combines is associative and commutative (docs/proof.md, "Assumptions"), so that an element is given by the set of its terms. A set is a
 list of parts; a part has variables in boxes, conditions on them, and a term at each point where they hold. Terms that are the neutral element are left out.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_value, is_neutral, moved_to, points
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -43,7 +43,7 @@ from taskfuse.kir.walk import map_operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Reduce
 
 DEPTH = 6
-"""Functions inside each other in which it is looked for what a part's variables are."""
+"""The most nested functions in the search for the values of a part's variables."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,8 +51,8 @@ class TermPart:
     """Terms of one form.
 
     Attributes:
-        variables: each with the extent that it is below.
-        conditions: where, among the values of the variables, there is a term.
+        variables: each with its exclusive upper bound.
+        conditions: the values of the variables at which there is a term.
         body, operands: the term.
     """
 
@@ -62,7 +62,7 @@ class TermPart:
     operands: tuple[At, ...]
 
     def inside(self, facts: Facts) -> Facts:
-        """What holds at a point of it."""
+        """The conditions of its points."""
         for v, extent in self.variables:
             facts = facts.with_range(v.name, 0, extent - 1)
         for condition in self.conditions:
@@ -70,7 +70,7 @@ class TermPart:
         return facts
 
     def at(self, values: Mapping[str, Expr]) -> TermPart:
-        """The same with other expressions for some variables, which are none of it then."""
+        """The part with some variables substituted, which are removed from its variables."""
         return replace(
             self,
             variables=tuple((v, substitute(n, values)) for v, n in self.variables if v.name not in values),
@@ -79,14 +79,14 @@ class TermPart:
         )
 
     def alike(self, written: TermPart) -> Iterator[tuple[At, At]]:
-        """Operands of a part that was written, each with one of this part that may be equal."""
+        """Operands of an original part, each with an operand of this part that may be equal."""
         yield from zip(written.operands, self.operands, strict=False)
 
     def check(self, written: TermPart, elements: ElementPairs, inside: Facts) -> None:
-        """Do nothing if its term is that of a part that was written, at one point.
+        """Return if its term equals that of an original part, at one point.
 
         Raises:
-            Different: it is not, or nothing shows that it is.
+            Different: it differs, or no proof was found.
         """
         is_function = self.body is written.body or (self.body in CONVERSIONS and written.body in CONVERSIONS)
         if not is_function or len(self.operands) != len(written.operands):
@@ -97,7 +97,7 @@ class TermPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermSet:
-    """What an element combines, from ``init`` on, in ``wide``; the result is of ``dtype``."""
+    """The terms that an element combines, starting at ``init``, in ``wide``; the result has ``dtype``."""
 
     combine: Combine
     wide: DType
@@ -106,12 +106,16 @@ class TermSet:
     parts: tuple[TermPart, ...]
 
 
+WRAPPING = ("add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor")
+"""Functions of integers whose lowest bits are those of their operands' lowest bits."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CombineForm:
-    """What the terms of one set have in common.
+    """The common properties of a set's terms.
 
     Attributes:
-        atoms: tensors whose elements are not taken apart, but for the one that is asked for.
+        atoms: tensors whose elements are atoms, except the element in question.
     """
 
     combine: Combine
@@ -120,10 +124,24 @@ class CombineForm:
     atoms: frozenset[str] = frozenset()
 
     def is_neutral(self, at: At) -> bool:
-        """True for the neutral element."""
+        """True for the neutral element: for floats also that of the result's dtype, to which partial results may be rounded."""
         if isinstance(at.operand, Immediate) and is_same_number(at.operand.value, self.combine.neutral(self.wide)):
             return True
-        return is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
+        return self.dtype.is_float and is_neutral(at, self.combine.neutral(self.dtype), self.dtype)
+
+    def may_be(self, dtype: DType) -> bool:
+        """True if partial results of a dtype give the same result.
+
+        Floats may be rounded to the result's dtype; where nothing else rounds, as in maxima, only if what is too large for it becomes infinite. Integers may
+        wrap where their lowest bits say those of the result. No other conversion and function commute.
+        """
+        if dtype not in (self.wide, self.dtype):
+            return False
+        if contains(dtype, self.wide):
+            return True
+        if dtype.is_float and self.wide.is_float:
+            return dtype.has_infinity or not self.combine.idempotent
+        return dtype.is_integer and self.wide.is_integer and self.combine.name in WRAPPING
 
     def starts_neutral(self, rule: Reduce | Iterate) -> bool:
         """True if a reduction adds nothing of its own."""
@@ -131,7 +149,7 @@ class CombineForm:
 
 
 def form_of(at: At) -> CombineForm | None:
-    """The form of a reduction or a scan; ``None`` for another element, and a sum that is rescaled."""
+    """The form of a reduction or a scan; ``None`` for another element, or a rescaled sum."""
     d = at.side.defined(at.operand)
     match d:
         case Definition(rule=Reduce(rescaled=None) as rule):
@@ -145,18 +163,20 @@ def form_of(at: At) -> CombineForm | None:
 
 
 def combine_of(rule: Iterate) -> Combine | None:
-    """The function by which a fold combines, if its steps do that."""
+    """The combining function of a fold, if its steps combine."""
     return next((c for c in COMBINES.values() if c.op is rule.op), None)
 
 
 def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> TermSet:
-    """The terms of an element: of a reduction or a scan by the form, or of anything else, which is one term.
+    """The terms of an element: of a reduction or a scan of the form; any other element is a single term.
 
     Raises:
-        Different: it has another dtype than the form says.
+        Different: its dtype is not that of the form.
     """
     d = at.side.defined(at.operand)
     init: float = form.combine.neutral(form.wide)
+    if not contains(form.wide, form.dtype) and not _is_combined(d, form):
+        raise Different(f"it is {form.dtype}, which {form.combine.name} in {form.wide} would round")
     if isinstance(d, Definition):
         if d.dtype is not form.dtype:
             raise Different(f"{d.tensor} is {d.dtype}, not {form.dtype}")
@@ -172,6 +192,19 @@ def terms(at: At, form: CombineForm, elements: ElementPairs, facts: Facts) -> Te
             case _:
                 pass
     return TermSet(form.combine, form.wide, form.dtype, init, tuple(terms_of(at, form, elements, facts)))
+
+
+def _is_combined(d: Definition | None, form: CombineForm) -> bool:
+    """True if an element is computed in the dtype in which terms are combined."""
+    match d:
+        case Definition(rule=Reduce(combine=combine, dtype=dtype) | Accumulate(combine=combine, dtype=dtype)):
+            return combine is form.combine and dtype is form.wide
+        case Definition(rule=Iterate(op=op, dtype=dtype)):
+            return op is form.combine.op and dtype is form.wide
+        case Definition(rule=Apply(dtype=dtype)):
+            return dtype is form.wide
+        case _:
+            return False
 
 
 def terms_of(whole: At | TermPart, form: CombineForm, elements: ElementPairs, facts: Facts) -> Iterator[TermPart]:
@@ -204,7 +237,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         for value, conditions in each_value(cases, inside):
             yield from _expanded(replace(part, conditions=(*part.conditions, *conditions), operands=(value,)), form, elements, facts)
         return
-    if d is None or (d.tensor in form.atoms and not is_outer) or d.dtype not in (form.dtype, form.wide):
+    if d is None or (d.tensor in form.atoms and not is_outer) or not (form.may_be(d.dtype) or (is_outer and d.dtype is form.dtype)):
         yield part
         return
     match d.rule:
@@ -252,11 +285,11 @@ def _of_reduction(
 
 
 class ReducedPoints(NamedTuple):
-    """The points of an iteration space at which an element is.
+    """The points of an iteration space that belong to an element.
 
     Attributes:
-        point: what stands for the symbols of the space.
-        variables: those of the axes that the element does not say, each with the extent that it is below.
+        point: the values of the space's symbols.
+        variables: those of the axes that the element leaves open, each with its exclusive upper bound.
         conditions: on them.
     """
 
@@ -266,7 +299,7 @@ class ReducedPoints(NamedTuple):
 
 
 def reduced_points(at: At, d: Definition, rule: Reduce | Iterate, elements: ElementPairs) -> ReducedPoints:
-    """The points that an element is reduced or folded over."""
+    """The points over which an element is reduced or folded."""
     point, variables, conditions = dict[str, Expr](), list[tuple[Sym, Expr]](), list[Expr]()
     open_places: list[tuple[Expr, Expr]] = []
     for e, there in zip(d.place, _index(at), strict=True):
@@ -288,7 +321,7 @@ def _joined(part: TermPart, variables: tuple[tuple[Sym, Expr], ...], conditions:
 
 
 def eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
-    """A part without the variables that are 0, or that a condition says: what they stand for must be in their ranges. No part, if it has no term."""
+    """A part without the variables that are 0 or that a condition determines, with their ranges as conditions; nothing if it has no term."""
     while (said := _said(part)) is not None:
         v, value, rest = said
         part = replace(part, conditions=rest).at({v.name: value})
@@ -304,7 +337,7 @@ def eliminated(part: TermPart, facts: Facts) -> Iterator[TermPart]:
 
 
 def in_digits(part: TermPart, elements: ElementPairs, facts: Facts) -> TermPart:
-    """A part of whose variables those are two each, quotient and remainder, that its operands, or what these are made of, read at both."""
+    """A part with some variables split into quotient and remainder, if its operands, or their definitions, read at both."""
     operands = tuple(o.side.seen(o, part.inside(facts), is_converted=True) for o in part.operands)
     divided = [e for o in operands for e in _divided(o, part, elements, facts)]
     for v, n in part.variables:

@@ -1,7 +1,7 @@
-"""The layer of rewritings over one kernel: its definitions against those that were written, tensor by tensor.
+"""The layer of rewritings over one kernel: its definitions against the original ones, tensor by tensor.
 
-Tensors of one name on both sides are where the argument is cut: if such a tensor is proved, its elements are the same on both sides for what reads it. A name
-says nothing else, and one that happens to be met twice costs a comparison. Only the outputs must be equal.
+The proof is cut at tensors that have one name on both sides: once such a tensor is proved equal, its readers treat its elements as the same. A name
+implies nothing else; two unrelated tensors of one name cost a comparison. Only the outputs must be equal.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Rewritings:
-    """What is known of them.
+    """The result of the layer.
 
     Attributes:
         obligations: proved or refuted ones.
-        assumptions: about outputs of which neither was found, with what small extents show.
+        assumptions: outputs that are neither proved nor refuted, with the evidence at small extents.
     """
 
     obligations: tuple[Obligation, ...] = ()
@@ -36,7 +36,7 @@ class Rewritings:
 
 
 def rewritings(kernel: Kernel) -> Rewritings:
-    """Compare the definitions of a kernel with those that were written. Nothing, if no scheduling call replaced definitions."""
+    """Compare the definitions of a kernel with the original ones. Empty if no scheduling call replaced definitions."""
     if not kernel.written:
         return Rewritings()
     comparison = _Tensors(kernel)
@@ -86,7 +86,7 @@ class _Tensors:
         return left
 
     def lines(self) -> list[str]:
-        """What is defined otherwise than it was written, each with the user's line that did it."""
+        """The tensors whose definition differs from the original, each with the user's line that replaced it."""
         changed = [d for d in self.kernel.definitions if self.written.definitions.get(d.tensor) != d and d.location is not None]
         return [Quote(f"rewritten: {d.tensor}", d.location) for d in {d.location: d for d in changed}.values()]
 

@@ -1,11 +1,11 @@
 """Sums whose terms have weights: products of elements, of their reciprocals and of exponentials, as sets of such terms.
 
-A **rescaled sum** multiplies what it has by a factor before it goes on: after the last step, the term of step c has been multiplied by the factors of all
-later steps. Where each is ``exp(q*(m(t-1) - m(t)))``, m a running maximum, these are ``exp(q*(m(c) - m(last)))``, by induction. A term ``exp(q*(x - m(c)))``
-is then ``exp(q*(x - m(last)))``, as it was written, whatever the maximum was when it was taken. Other factors stay products over steps.
+A **rescaled sum** multiplies its partial sum by a factor at the beginning of each step: at the end, the term of step c has been multiplied by the factors of
+all later steps. Where each is ``exp(q*(m(t-1) - m(t)))``, m a running maximum, these are ``exp(q*(m(c) - m(last)))``, by induction. A term ``exp(q*(x -
+m(c)))`` is then ``exp(q*(x - m(last)))``, as in the original, whatever the maximum was at step c. Other factors stay products over steps.
 
-References (:mod:`~taskfuse.check.rewrites.linear_forms`) that are guarded may be of nothing. Then each of these terms must be 0, in both cases of the guard:
-x is one of what the reference combines, so ``exp(q*(x - ..))`` is 0 as x is infinite, and the other factors are real numbers.
+A guarded reference (:mod:`~taskfuse.check.rewrites.linear_forms`) may have no terms. Then each term of the sum must be 0 in both cases of the guard:
+x is one of the reference's terms, so ``exp(q*(x - ..))`` is 0 as x is infinite, and the other factors are real numbers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, R
 
 COPY, MUL, FMA = ELEMENTWISE["copy"], ELEMENTWISE["mul"], ELEMENTWISE["fma"]
 BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
-"""Exponentials."""
+"""The exponential functions."""
 MOST = 64
-"""Parts of one sum."""
+"""The most parts of one sum."""
 ONE = Fraction(1)
 
 
@@ -43,12 +43,13 @@ class Monomial:
     """A product.
 
     Attributes:
-        coefficient: a number. Terms that are 0 are kept if they are made of references without a guard, which may be infinite.
-        factors: elements, each with its exponent, which is an integer.
-        products: factors that are products of elements themselves, as sets of terms.
-        exponents: by exponential, what it is of.
-        narrowed: narrower types that it, or a factor, is rounded to.
-        guards, raw: references, as those of linear forms.
+        coefficient: a number. Terms with coefficient 0 are kept if they contain references without a guard, which may be infinite, or the constant 0.
+        factors: elements, each with its integer exponent.
+        products: factors that are themselves products of elements, as sets of terms.
+        exponents: by exponential function, its argument.
+        narrowed: narrower types to which it, or a factor, is rounded.
+        guards, raw: references, as in linear forms.
+        has_zero: true if a factor is the constant 0, not an exponential: 0 times an infinite element is not 0.
     """
 
     coefficient: Fraction = ONE
@@ -58,6 +59,7 @@ class Monomial:
     narrowed: frozenset[DType] = frozenset()
     guards: frozenset[Guard] = frozenset()
     raw: frozenset[Guard] = frozenset()
+    has_zero: bool = False
 
     def __mul__(self, other: Monomial) -> Monomial:
         exponents = dict(self.exponents)
@@ -71,13 +73,19 @@ class Monomial:
             self.narrowed | other.narrowed,
             self.guards | other.guards,
             self.raw | other.raw,
+            (self.has_zero and (other.has_zero or other.coefficient != 0)) or (other.has_zero and self.coefficient != 0),
         )
+
+    @property
+    def is_left_out(self) -> bool:
+        """True if it adds nothing: a 0 that is not multiplied by elements, but for divisors, none of which is 0."""
+        return not self.coefficient and not (self.has_zero and (self.products or any(n > 0 for _, n in self.factors)))
 
     def inverse(self) -> Monomial:
         """Its reciprocal.
 
         Raises:
-            Different: it is 0, or has products of its own.
+            Different: it is 0, or contains products.
         """
         if not self.coefficient or self.products:
             raise Different("a divisor is 0, or a product over steps")
@@ -86,7 +94,7 @@ class Monomial:
 
     @property
     def is_exponential(self) -> bool:
-        """True if nothing but exponentials is in it."""
+        """True if it contains only exponentials."""
         return self.coefficient == 1 and not self.factors and not self.products
 
 
@@ -98,16 +106,16 @@ class WeightedTerms(NamedTuple):
     monomial: Monomial
 
     def times(self, other: WeightedTerms) -> WeightedTerms:
-        """Each of these times each of others."""
+        """The products of these terms with all others."""
         return WeightedTerms((*self.variables, *other.variables), (*self.conditions, *other.conditions), self.monomial * other.monomial)
 
 
 class Role(NamedTuple):
-    """What an operand is in a term.
+    """The role of an operand in a term.
 
     Attributes:
-        base: the exponential that it is an exponent of; ``None`` for a factor.
-        q: what the exponent is multiplied by, or the exponent of a factor.
+        base: the exponential function whose argument contains it; ``None`` for a factor.
+        q: its coefficient in the argument, or the exponent of a factor.
     """
 
     base: Elementwise | None
@@ -174,10 +182,10 @@ def _order(role: Role) -> tuple[str, Fraction]:
 
 
 class WeightedSums:
-    """Elements as weighted sums, of either side.
+    """Elements of either side as weighted sums.
 
     Args:
-        stops: tensors whose elements are not taken apart.
+        stops: tensors whose elements are atoms.
         result: the dtype of the result, to which partial results may be rounded.
     """
 
@@ -195,7 +203,7 @@ class WeightedSums:
         """
         found = self._known.get((at, facts))
         if found is None:
-            found = tuple(t for t in self._terms(at, facts) if t.monomial.coefficient or t.monomial.raw)
+            found = tuple(t for t in self._terms(at, facts) if t.monomial.coefficient or t.monomial.raw or t.monomial.has_zero)
             if len(found) > MOST:
                 raise Different("a sum has too many parts")
             self._known[at, facts] = found
@@ -209,7 +217,7 @@ class WeightedSums:
         if value is not None:
             if isinstance(value, float):
                 raise Different("a term is infinite")
-            yield WeightedTerms((), (), Monomial(Fraction(value)))
+            yield WeightedTerms((), (), Monomial(Fraction(value), has_zero=not value))
             return
         d = self.forms.defined(at)
         chosen = list(at.side.open_cases(at.operand, facts)) if d is not None and isinstance(at.operand, Access) else []
@@ -339,7 +347,7 @@ class WeightedSums:
         """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
         if number(value) == 1:
             found = self._exponential(other, facts)
-            for a, b in self.forms.operands(condition.side.seen(condition, facts), "eq") if found is not None else ():
+            for a, b in self.forms.operands(condition.side.seen(condition, facts), "eq", is_exact=True) if found is not None else ():
                 difference = self._difference(a, b, facts)
                 if found is not None and difference is not None and _is_multiple(found[2], difference):
                     return (found[0],)
@@ -353,7 +361,7 @@ class WeightedSums:
 
     def _difference(self, a: At, b: At, facts: Facts) -> LinearForm | None:
         one, other = self.forms.only(a, facts), self.forms.only(b, facts)
-        return None if one is None or other is None else one + other.times(-ONE)
+        return None if one is None or other is None or one.narrowed or other.narrowed else one + other.times(-ONE)
 
     # -- sums -----------------------------------------------------------------------------------------------------------------------
 
@@ -475,13 +483,13 @@ class WeightedSums:
     # -- references -----------------------------------------------------------------------------------------------------------------
 
     def check_guards(self, found: WeightedTerms, finite: Sequence[At], facts: Facts) -> None:
-        """Do nothing if terms are what their monomial says, also where references that are guarded are of nothing: they are 0 then, both of them.
+        """Return if terms equal their monomial also where guarded references have no terms: both are 0 there.
 
         Args:
             finite: references that are finite.
 
         Raises:
-            Different: nothing shows it, or a reference without a guard may be of nothing.
+            Different: no proof was found, or a reference without a guard may have no terms.
         """
         inside = _inside(facts, found.variables, found.conditions)
         raw, guards = ([g for g in of if self._is_open(g, finite, inside)] for of in (found.monomial.raw, found.monomial.guards))
@@ -519,7 +527,7 @@ class WeightedSums:
         return False
 
     def relative_to(self, found: WeightedTerms, references: Sequence[At], facts: Facts) -> WeightedTerms:
-        """The same terms without references that cancel, and with those of some that are equal to theirs."""
+        """The terms without references that cancel, and with equal references unified."""
         inside = _inside(facts, found.variables, found.conditions)
         exponents: dict[Elementwise, LinearForm] = {}
         for base, form in found.monomial.exponents.items():
@@ -549,10 +557,10 @@ class WeightedSums:
 
 
 def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[list[TermPart], list[TermPart]]:
-    """The terms of two elements, of what was written and of what is there now: sums of products.
+    """The terms of two elements, an original and a rewritten one, as sums of products.
 
     Raises:
-        Different: they are no such sums, or their terms are not what they seem where references are of nothing.
+        Different: they are not such sums, or their terms differ from their monomials where references have no terms.
     """
     d = a.side.defined(a.operand)
     if d is None or not d.dtype.is_float:
@@ -568,7 +576,7 @@ def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[
     for t in now:  # also those that are 0
         sums.check_guards(t, [At(b.side, at.operand) for at in finite if _is_shared(at, known)], facts)
     elements.finite |= {at.operand.buffer for at in finite if isinstance(at.operand, Access)}
-    return [sums.part(t) for t in written if t.monomial.coefficient], [sums.part(t) for t in now if t.monomial.coefficient]
+    return [sums.part(t) for t in written if not t.monomial.is_left_out], [sums.part(t) for t in now if not t.monomial.is_left_out]
 
 
 def _is_pointwise(d: Definition | None) -> bool:

@@ -17,7 +17,7 @@ class Term:
     """A statement that takes terms.
 
     Attributes:
-        place: its accumulators, and the element of the result that each is for.
+        place: its accumulators, and the element of the result of each.
         point: the point of the iteration space.
         points: symbols over the terms that it takes at once.
     """
@@ -40,19 +40,19 @@ def is_determined(loop: Node, t: Term) -> bool:
 
 
 def is_read(want: Place, index: tuple[int, ...]) -> bool:
-    """False only if an access does not read an element of its buffer: a condition around it does not hold there."""
+    """False only if an access reads no element of its buffer, since an enclosing condition fails."""
     at = {e.name: const(i) for e, i in zip(want.index, index, strict=True) if isinstance(e, Sym)}
     return not any(substitute(part, at) is FALSE for c in want.node.conditions for part in conjuncts(c) if not part.free.isdisjoint(at))
 
 
 def touches(node: Node, place: Place) -> bool:
-    """False only if a statement of the same thread does not touch the registers of an accumulator."""
+    """False only if a statement of the same thread does not access the registers of an accumulator."""
     found = [a for side in accesses(node.stmt) for a in side if a.buffer == place.buffer]
     return any(not disjoint(Place(node, a.buffer, a.index, place.tensor, ()), place) for a in found)
 
 
 def disjoint(one: Place, two: Place) -> bool:
-    """True if two statements of one thread touch different registers."""
+    """True if two statements of one thread access different registers."""
     if len(one.index) != len(two.index):
         return False
     for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):

@@ -22,7 +22,7 @@ SLOTS = 1 << 20
 NAMED = MAX_NAMED + 1
 """Ids of barriers of a block, that of the whole block included."""
 PHASE = "barrier phase"
-"""The name under which threads that wait at a barrier know which round of it they wait for."""
+"""The symbol in which a waiting thread stores the round of the barrier that it waits for."""
 
 
 class LaunchBarriers:
@@ -80,7 +80,7 @@ class LaunchBarriers:
         return self._reach[types]
 
     def act(self, stmt: InitBarrier | Arrive | ArriveAsync | Expect | Release, lanes: ExecutedLanes) -> None:
-        """The effect of statements that do not wait."""
+        """The effect of statements that never wait."""
         match stmt:
             case InitBarrier(barrier=slot, count=count):
                 cells = self.cells(lanes, slot)
@@ -116,7 +116,7 @@ class LaunchBarriers:
     # -- waiting ------------------------------------------------------------------------------------------------------------------------
 
     def arrive(self, stmt: Barrier | Wait | Acquire, lanes: ExecutedLanes) -> None:
-        """Threads reach a statement at which they wait."""
+        """Threads reach a statement at which they may wait."""
         if isinstance(stmt, Barrier) and stmt.scope is not BarrierScope.WARP:
             keys, needed = self._keys(stmt, lanes)
             arrived, met = self._arrived[stmt.scope], self._met[stmt.scope]
@@ -129,7 +129,7 @@ class LaunchBarriers:
         lanes.waits = True
 
     def ready(self, stmt: Barrier | Wait | Acquire, lanes: ExecutedLanes) -> Any:
-        """Which threads that have arrived may continue: a bool, or one for each."""
+        """Which arrived threads may continue: a bool, or one for each."""
         match stmt:
             case Barrier(scope=BarrierScope.WARP):
                 return lanes.whole_warps

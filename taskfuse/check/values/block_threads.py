@@ -31,11 +31,11 @@ class BlockThreads:
     """The threads that are followed.
 
     Attributes:
-        index: of each of them, its thread indices that are followed.
+        index: followed thread indices of each.
         fixed: the thread indices that are one unknown number.
         along: the open thread index; ``""``: none.
-        extent: how many values that one has.
-        is_whole_warps: whether 32 threads in a row are the lanes of a warp.
+        extent: number of values of the open index.
+        is_whole_warps: whether each 32 consecutive threads are the lanes of a warp.
     """
 
     index: Mapping[str, Ints]
@@ -71,11 +71,11 @@ class BlockThreads:
 
     @property
     def count(self) -> int:
-        """How many threads are followed."""
+        """The number of followed threads."""
         return len(next(iter(self.index.values()))) if self.index else 1
 
     def says(self, e: Expr) -> bool:
-        """True if an expression depends on nothing but indices that are followed."""
+        """True if an expression depends only on followed indices."""
         return e.free <= self.index.keys()
 
     def values(self, e: Expr) -> Ints:
@@ -83,7 +83,7 @@ class BlockThreads:
         return np.broadcast_to(np.asarray(evaluate(e, self.index), np.int64), self.count)
 
     def chosen(self, conditions: Iterable[Expr]) -> Bools:
-        """The threads that those of some conditions select that depend on nothing else."""
+        """The threads selected by those of the conditions that depend on nothing else."""
         found = np.ones(self.count, np.bool_)
         for c in conditions:
             for part in conjuncts(c):
@@ -92,7 +92,7 @@ class BlockThreads:
         return found
 
     def needed(self, condition: Expr) -> Ints | None:
-        """Of a condition ``e < extent`` that a thread of the open index exists: ``e`` of each thread. ``None`` for other conditions."""
+        """For a condition ``e < extent`` that a thread of the open index exists: ``e`` of each thread. ``None`` for other conditions."""
         match condition:
             case Compare(op=CompareOp.LT, a=a, b=b) if self.along and b is self.extent and self.says(a):
                 return self.values(a)

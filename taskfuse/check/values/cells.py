@@ -20,9 +20,9 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 
 BEHIND = -1
-"""The tag of a cell after the first of an element; the data says how far."""
+"""The tag of an element's cells after the first; the data is the distance."""
 MOST = 1 << 24
-"""Cells of a launch at most."""
+"""The most cells of a launch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +41,8 @@ class CellStore:
 
     Attributes:
         origin: its first byte in Shared memory (0 elsewhere).
-        region: its cells; ``None``: an input, whose elements are known. One that an output is written into has the cells of that output.
-        shares: its cells are other buffers' too.
+        region: its cells; ``None``: an input, whose elements are known. An input into which an output is written has the cells of that output.
+        shares: other buffers use its cells, too.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Cells:
     """All stores.
 
     Args:
-        threads, blocks: how many copies of Local and Shared buffers there are; of those of clusters, no more than blocks.
+        threads, blocks: the number of copies of Local and Shared buffers; those of clusters have at most one per block.
     """
 
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int], threads: int, blocks: int) -> None:
@@ -126,7 +126,7 @@ class Cells:
 
     @staticmethod
     def read(store: CellStore, cells: Ints) -> tuple[Terms, Bools | None]:
-        """The terms of elements, by their first cells, and which of them are whole."""
+        """The terms of elements, by their first cells, and a mask of whole elements."""
         region = store.region
         assert region is not None
         found = region.terms[cells]

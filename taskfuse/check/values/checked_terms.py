@@ -1,4 +1,4 @@
-"""Terms of reductions, scans and folds: a statement takes a term that its definition has, and adds nothing past the end."""
+"""Terms of reductions, scans and folds: every term that a statement takes is one of the definition; past the end it adds nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADD, FMA, MUL = ELEMENTWISE["add"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
 
 
 class CheckedTerms:
-    """The writes of a kernel that take terms. Methods raise :class:`Open` for what is not known to be right."""
+    """The writes of a kernel that take terms. Methods raise :class:`Open` if a write is not proved right."""
 
     def __init__(self, operands: CheckedOperands) -> None:
         self.operands = operands
@@ -72,7 +72,7 @@ class CheckedTerms:
                 raise Open(f"terms behind the end along axis {k} may be taken", w.node)
 
     def rescaled(self, w: ClaimedWrite, definition: Definition) -> None:
-        """What is summed up is multiplied, in its place, by the factor at the index."""
+        """The partial sum is multiplied in place by the factor at the index."""
         rule, stmt, node = definition.rule, w.node.stmt, w.node
         if not isinstance(rule, Reduce) or rule.rescaled is None:
             raise Open(f"{w.holds.tensor} is not rescaled", node)
@@ -84,7 +84,7 @@ class CheckedTerms:
     def neutral(self, w: ClaimedWrite) -> None:
         """A term, or the body of one, adds nothing at a point past the end of its reduction: all factors of a sum of products are zeros there.
 
-        None is taken at a point in front of the first.
+        No statement takes points before the first one.
         """
         node = w.node
         definition = self.writes.definitions[w.holds.tensor]
@@ -133,9 +133,9 @@ class CheckedTerms:
 
 
 def only_along(index: Sequence[Expr], axes: Collection[int]) -> frozenset[int] | None:
-    """The axes of an operand along which it may not exist where a point of its reader does not: some axes that are axes of the reader.
+    """The axes of an operand along which it may be out of bounds where a point of its reader is: axes that the reader has, too.
 
-    ``None``, all of them, where the same axes of the reader decide more of its index: that may then be anywhere.
+    ``None``, all of them, if the same axes of the reader determine more of its index, which is then arbitrary.
     """
     deciding = {name for d in axes for name in index[d].free}
     others = (e for d, e in enumerate(index) if d not in axes)
@@ -143,7 +143,7 @@ def only_along(index: Sequence[Expr], axes: Collection[int]) -> frozenset[int] |
 
 
 def body_of(node: Node, holds: Holds, rule: Reduce) -> tuple[Operand, ...] | Place | Wgmma | Mma:
-    """What a term is made of: operands, as a statement has them; the place that holds its body; or the factors of a matrix product.
+    """The content of a term: operands, as a statement has them; the place with its body; or the factors of a matrix product.
 
     Raises :class:`Open`.
     """

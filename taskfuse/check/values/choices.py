@@ -18,7 +18,7 @@ from taskfuse.kir.witness import Apply, Pick
 
 
 class CheckedChoices:
-    """The writes of a kernel that choose among operands, or whose definitions do. Methods raise :class:`Open` for what is not known to be right."""
+    """The writes of a kernel that choose among operands, or whose definitions do. Methods raise :class:`Open` if a write is not proved right."""
 
     def __init__(self, operands: CheckedOperands) -> None:
         self.operands = operands
@@ -114,8 +114,8 @@ def case_that_holds(node: Node, rule: Pick, conditions: list[Expr], around: Cons
     """The operand of the case of a definition that holds where ``given`` does. Raises :class:`Open`.
 
     Args:
-        conditions: those of the cases, at the element at hand.
-        around: what is known there, whether or not ``given`` holds.
+        conditions: those of the cases, at the element in question.
+        around: the facts there, whether or not ``given`` holds.
     """
     held = {*given, *(_in_one_form(c, around) for c in given)}
     here = around.given(*given, *(c for c in held if c not in given))
@@ -141,7 +141,7 @@ def _fails(parts: Sequence[Expr], here: Constraints, given: set[Expr]) -> bool:
 
 
 def one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:
-    """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
+    """True only if one of some conditions holds: that each has a failing conjunct is a contradiction."""
     if constraints.empty:
         return True
     if not conditions:

@@ -31,15 +31,15 @@ Points = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """Elements of a buffer, and the elements of a tensor that they have or must have.
+    """Elements of a buffer, and the elements of a tensor that they contain or must contain.
 
     Attributes:
-        index: one expression per axis; or those of the first axes, where ``offset`` says the rest.
-        offset: bytes from the first element with this index, over the points; the address counts before the swizzle.
+        index: one expression per axis; or those of the first axes, if ``offset`` gives the rest.
+        offset: bytes from the first element with this index, over the points; the address before the swizzle.
         swizzle: bytes of the span in which addresses are permuted.
         element: index in the tensor's shape; in its iteration space for a body.
-        points: symbols, and how many values each has.
-        given: what holds besides the conditions around the statement.
+        points: symbols, with their numbers of values.
+        given: conditions besides those around the statement.
     """
 
     node: Node
@@ -56,11 +56,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedWrite:
-    """A statement and what it says that it writes.
+    """A statement and its claim.
 
     Attributes:
         holds: the elements, in terms of its tensor.
-        place: where it writes them.
+        place: the place of the write.
     """
 
     node: Node
@@ -69,9 +69,9 @@ class ClaimedWrite:
 
 
 class Instructions:
-    """The elements that the statements of a kernel touch.
+    """The elements that the statements of a kernel access.
 
-    Raises of all methods: :class:`Open`, where an instruction is used in a way that is not covered.
+    Raises of all methods: :class:`Open` for an unsupported use of an instruction.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -85,7 +85,7 @@ class Instructions:
     # -- what is written ------------------------------------------------------------------------------------------------------------
 
     def written(self, node: Node, holds: Holds) -> Place:
-        """What a statement writes, and what it says that this is."""
+        """The place of a write, and its claim."""
         stmt = node.stmt
         match stmt:
             case Compute() | Choose() | Shuffle() | AtomicUpdate():
@@ -121,7 +121,7 @@ class Instructions:
     # -- what is read ---------------------------------------------------------------------------------------------------------------
 
     def read(self, node: Node, access: Access, tensor: str, element: tuple[Expr, ...], given: tuple[Expr, ...] = ()) -> Place:
-        """One element, read as it is."""
+        """One element, read unchanged."""
         return Place(node, access.buffer, access.index, tensor, element, given=given)
 
     def vector(self, node: Node, access: Access, width: int, tensor: str, element: tuple[Expr, ...]) -> Place:
@@ -145,7 +145,7 @@ class Instructions:
                 return self._registers(node, operand, fragment, Holds(tensor, element), names)
 
     def matrix_rows(self, node: Node, stmt: LdMatrix, tensor: str, element: tuple[Expr, ...]) -> Place:
-        """What an ldmatrix reads, by the rows of its matrices (``tile.0``) and the elements of a row (``tile.1``)."""
+        """The elements read by an ldmatrix, by the rows of its matrices (``tile.0``) and the elements of a row (``tile.1``)."""
         return self._rows(node, stmt, stmt.source, tensor, element)
 
     def matrix_registers(self, node: Node, stmt: StMatrix, tensor: str, element: tuple[Expr, ...]) -> Place:
@@ -153,12 +153,12 @@ class Instructions:
         return self._registers(node, stmt.source, self._matrices(stmt), Holds(tensor, element), ("tile.0", "tile.1"))
 
     def stored_box(self, node: Node, stmt: TmaStore, holds: Holds, element: tuple[Expr, ...]) -> Place:
-        """What a bulk store reads; ``element`` is over the symbols of the tile."""
+        """The elements read by a bulk store; ``element`` is over the symbols of the tile."""
         box = self.maps[stmt.map]
         return self._box(node, stmt.source, box, holds.tensor, self._of_box(node, holds, box, stmt.coords, element))
 
     def loaded_box(self, node: Node, stmt: TmaLoad, holds: Holds, source: tuple[Expr, ...], tensor: str) -> Place:
-        """What a bulk load reads of its argument: ``source``, over the symbols of the tile, is what its tensor's definition takes."""
+        """The elements of its argument read by a bulk load: ``source``, over the symbols of the tile, is the operand of its tensor's definition."""
         box = self.maps[stmt.map]
         points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
         index = tuple(c + sym(p) * step for c, (p, _), step in zip(stmt.coords, points, box.step, strict=True))
@@ -282,7 +282,7 @@ def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:
 
 
 def taken(stmt: Stmt, combine: Combine) -> Operand | None:
-    """The operand that a statement combines with its own result; ``None`` if it does not. Functions that reductions combine with are commutative."""
+    """The operand that a statement combines with its own result; ``None`` if it does not. Combining functions of reductions are commutative."""
     match stmt:
         case Compute(op=op, out=out, operands=(a, b)) if op is combine.op:
             return b if a == out else a if b == out else None

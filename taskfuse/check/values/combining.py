@@ -22,9 +22,9 @@ ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy
 
 
 def reduced(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lanes: ExecutedLanes, operands: list[Terms]) -> Terms | None:
-    """The term that a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
+    """The term that a computation for a reduction or a scan produces; ``None`` for one that moves a partial result.
 
-    A multiply-add is the body of a sum of products, and the sum, in one.
+    A multiply-add is both the body of a sum of products and the sum.
     """
     if isinstance(fold.rule, Iterate):
         return _stepped(state, stmt, fold, fold.rule, holds, lanes, operands)

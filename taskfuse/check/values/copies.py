@@ -22,7 +22,7 @@ from taskfuse.kir.products import Shuffle
 from taskfuse.kir.witness import Find, Send
 
 ROWS = 1 << 14
-"""How many are looked at side by side."""
+"""The number of rows that are processed together."""
 
 
 def choose(state: RunState, stmt: Choose, lanes: ExecutedLanes) -> None:
@@ -95,7 +95,7 @@ def gather(state: RunState, stmt: GatherCopy, lanes: ExecutedLanes) -> None:
 
 
 def indexed_otherwise(state: RunState, stmt: GatherCopy | AtomicUpdate, rule: Find | Send, lanes: ExecutedLanes, at: Mapping[str, int | Ints]) -> Bools:
-    """Which threads look up, or send, at other integers than those of the definition at its points ``at``."""
+    """Which threads gather, or send, at other integers than those of the definition at its points ``at``."""
     bad = np.zeros(len(lanes), np.bool_)
     for k, (v, want) in enumerate(zip(stmt.values, rule.values, strict=True)):
         bad |= ~state.same(state.read(v.source, lanes, stmt), state.elements.operand(want, at, len(lanes)), state.elements.operand_dtype(want))
@@ -120,7 +120,7 @@ def _elsewhere(state: RunState, stmt: GatherCopy, rule: Find, dtype: DType, lane
 
 
 def is_sampled(kernel: Kernel, stmt: GatherCopy) -> bool:
-    """True if a run at constant extents looks at some values only of the indices of a gather, unless it is asked for all."""
+    """True if a run at constant extents tries only some values of a gather's indices, unless all are requested."""
     tensor = None if stmt.holds is None else stmt.holds.tensor
     rule = next((d.rule for d in kernel.definitions if d.tensor == tensor), None)
     return isinstance(rule, Find) and prod(int(value(e, {})) for e in rule.extents) > SAMPLES

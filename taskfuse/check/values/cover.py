@@ -1,8 +1,8 @@
-"""Points that are visited once: loops, threads, blocks and copies of a statement as the digits of a point.
+"""Coverage of points, each once: loops, threads, blocks and copies of a statement as the digits of a point.
 
 The points of a reduction's domain, or the elements of an output, are boxes. Symbols with few values (unrolled loops, threads, points of an instruction) are
-written down in one table; loops and blocks with any number of values are digits, each weighing as much as all digits below it together count. Where
-an order of tiles makes several axes of one number, its tiles are tabulated, too: each stands for a box.
+enumerated in one table; loops and blocks with any number of values are digits, each with a weight equal to the number of values of all lower digits together.
+If an order of tiles makes several axes of one number, its tiles are tabulated, too, each for a box.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
         True if points past the end of an axis, or before its first, may be visited, too.
 
     Raises:
-        Open: it is not known.
+        Open: no proof was found.
     """
     if not visits:
         raise Open("no statement is known to visit its points")

@@ -43,11 +43,11 @@ COPY = ELEMENTWISE["copy"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """The partial results that threads have of a reduction.
+    """The partial results of a reduction that threads have.
 
     Attributes:
-        members: of each thread, which threads' accumulators: ``[threads, threads]``; of threads that take the same terms the first stands for all.
-        blocks: block indices, by the variables of the loops that have taken partial results of blocks, and what these run over.
+        members: for each thread, the threads whose accumulators it has: ``[threads, threads]``; the first of threads that take the same terms stands for all.
+        blocks: block indices, by the variables of the loops that have taken partial results of blocks, and the ranges of these.
         assumed: conditions that must hold for all members of a thread alike.
         threads: the threads of a block.
     """
@@ -98,7 +98,7 @@ class CrossThreadReductions:
         """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them.
 
         Args:
-            takers: those that may take a term. What the others hold is neutral, and may be joined any number of times.
+            takers: those that may take a term. The others have neutral elements, which may be joined any number of times.
         """
         self.takers = takers
         if keys:

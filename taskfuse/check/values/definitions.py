@@ -1,7 +1,7 @@
 """Definitions are meaningful: at every point they read elements that exist, and an assembly has one part for each element.
 
-If a definition read outside its operands, or gave an element no part or two, neither it nor a proof would say anything about that element. Where this is
-not known for all extents, it is counted point by point at constant ones.
+If a definition read outside its operands, or assigned no part or two parts to an element, it would not determine that element, and a proof would mean
+nothing. Where this is not known for all extents, the parts are counted point by point at constant extents.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Shape = tuple[Expr, ...]
 Shapes = Mapping[str, Shape]
 Ints = NDArray[np.int64]
 Reads = Iterator[tuple[Shape, Shape, Shape]]
-"""An index, the shape that it is an index of, and the conditions under which that is read."""
+"""An index, the shape that it indexes, and the conditions of the read."""
 POINTS = 1 << 22
-"""Points of one definition that are counted at most."""
+"""The most points of one definition that are counted."""
 
 
 def meaningless(tree: StatementTree) -> Iterator[Obligation]:

@@ -1,4 +1,4 @@
-"""Low digits of points that vary independently: they need no table.
+"""Low digits of points that vary independently, and so need no table.
 
 If every statement adds the same values ``0..n`` of a symbol to an axis, whatever the other symbols are, and all else on that axis is a multiple of
 ``n``, a point is visited as often as its quotient by ``n``. The symbol is then removed and the axis shortened: the same question about fewer points.
@@ -16,7 +16,7 @@ Shape = tuple[Expr, ...]
 
 
 def without_digits(visits: list[Visits], extents: Shape) -> tuple[list[Visits], Shape]:
-    """The same question without such digits; the same objects if there are none."""
+    """The question without such digits; the same objects if there are none."""
     for axis, extent in enumerate(extents):
         while isinstance(extent, Const):
             found = _lowest(visits, axis, extent.value)

@@ -1,7 +1,7 @@
 """The elements of a kernel's tensors as terms, at given extents.
 
 Elements that are equal by definition have one term: a copy has that of what it copies, an element of a pad or a concatenation that of its operand, one
-of an assembly that of its part. What is left are the inputs' elements, and those that something is computed for.
+of an assembly that of its part. The terms that remain are elements of inputs and computed elements.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 Symbols = Mapping[str, int | Ints]
 MOVES = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
 MOST = 1 << 22
-"""Elements of a tensor, or of an iteration space, at most."""
+"""The most elements of a tensor, or of an iteration space."""
 
 
 def value(e: Expr, symbols: Symbols) -> int | Ints:
-    """An expression's value, of integers or of arrays that broadcast."""
+    """The value of an expression over integers or arrays that broadcast."""
     names = sorted(e.free)
     found: Any = compile_expr(e, names)(*(symbols[n] for n in names))
     return np.asarray(found, np.int64) if np.ndim(found) else int(found)
@@ -38,7 +38,7 @@ def value(e: Expr, symbols: Symbols) -> int | Ints:
 
 @dataclass(slots=True, eq=False)
 class Tensor:
-    """An input, or a tensor that is defined.
+    """An input or a defined tensor.
 
     Attributes:
         extents: of its shape; ``space``: of its iteration space.
@@ -85,16 +85,16 @@ class Elements:
     # -- elements -----------------------------------------------------------------------------------------------------------------------
 
     def at(self, tensor: Tensor, places: Ints) -> Terms:
-        """The terms of elements, at row-major places."""
+        """The terms of elements, at row-major offsets."""
         table = self._table(tensor)
         return Terms(np.full(places.shape, tensor.element, np.int64), places) if table is None else table[places]
 
     def everything(self, tensor: Tensor) -> Terms:
-        """The terms of all elements, in a row."""
+        """The terms of all elements, flat."""
         return self.at(tensor, np.arange(tensor.size))
 
     def place(self, tensor: Tensor, index: tuple[Expr, ...], at: Symbols, count: int) -> tuple[Ints, Bools]:
-        """Row-major places of an index at ``count`` points, and which are in the tensor's shape; a place outside it is 0."""
+        """Row-major offsets of an index at ``count`` points, and a mask of those in the tensor's shape; an offset outside it is 0."""
         return row_major([value(e, at) for e in index], tensor.extents, count)
 
     def operand(self, operand: Operand, at: Symbols, count: int) -> Terms:
@@ -124,7 +124,7 @@ class Elements:
         return dtype_of(operand, lambda name: self.tensors[name].dtype if isinstance(operand, Access) else self.scalars[name][1])
 
     def points(self, extents: tuple[int, ...]) -> dict[str, int | Ints]:
-        """The symbols of all points of an iteration space, in a row."""
+        """The symbols of all points of an iteration space, flat."""
         if prod(extents) > MOST:
             raise TooLarge
         grid = np.indices(extents).reshape(len(extents), prod(extents))
@@ -162,7 +162,7 @@ class Elements:
                 return None
 
     def stored(self, tensor: Tensor, rule: Whole) -> Terms:
-        """The terms that the parts of a tensor give its elements, in a row; without those parts that are sent to it."""
+        """The terms that the parts of a tensor give its elements, flat; without parts that are sent to it."""
         found = Terms.full((tensor.size,), NOTHING)
         for name, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True):
             part = self.tensors[name]
@@ -176,7 +176,7 @@ class Elements:
 
 
 def row_major(index: list[int | Ints], extents: tuple[int, ...], count: int) -> tuple[Ints, Bools]:
-    """Row-major places of an index, one value or array per axis, and which are inside; a place outside is 0."""
+    """Row-major offsets of an index, one value or array per axis, and a mask of those in bounds; an offset outside is 0."""
     place, inside = np.zeros(count, np.int64), np.ones(count, np.bool_)
     for v, extent in zip(index, extents, strict=True):
         place = place * extent + v

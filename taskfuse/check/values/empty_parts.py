@@ -1,7 +1,7 @@
-"""Accumulators of elements that have no terms: more parts than a reduction has points. They hold what they were set to.
+"""Accumulators of elements without terms, as in a reduction that has more parts than points: they keep their initial value.
 
-An element has no terms if no point of the iteration space belongs to it: an index of it lies outside of all values that the place of a point takes. An
-accumulator that no statement ever adds to, in no iteration and under no condition, holds what it was set to before it is read.
+An element has no terms if no point of the iteration space belongs to it: one of its indices is outside the range that the points' places take. An
+accumulator that no statement adds to, in any iteration or under any condition, holds its initial value when it is read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def has_no_points(want: Place, definition: Definition, constraints: Constraints,
     """True only if no point of a reduction belongs to the elements that are read.
 
     Args:
-        constraints: what holds at the read.
-        among: the points of the read that are asked about; ``None``: all.
+        constraints: the constraints at the read.
+        among: the points of the read in question; ``None``: all.
     """
     if any(n is const(0) for n in definition.space):
         return True
@@ -51,10 +51,10 @@ def has_no_points(want: Place, definition: Definition, constraints: Constraints,
 
 
 def takes_no_term(want: Place, terms: Iterable[Term], storage: BufferStorage, constraints: Constraints, among: ValueTable | None) -> bool:
-    """True only if no statement that takes terms touches the accumulators that are read.
+    """True only if no statement that takes terms accesses the accumulators that are read.
 
     Raises:
-        Open: it is not known.
+        Open: no proof was found.
     """
     for t in terms:
         claim = replace(t.place, element=(), given=())  # also a term past the end

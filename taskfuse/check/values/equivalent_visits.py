@@ -1,6 +1,7 @@
-"""The same visits of a statement in other words: with conditions as ends of spans, with what has one value as that value, with symbols that have one value at
-most as parts of a point, with thread indices as symbols of their own, without ends that only spare points past an axis' end, with digits for block indices of
-clusters.
+"""Equivalent forms of a statement's visits.
+
+Conditions become ends of spans, and symbols with a single value become that value; symbols with at most one value become parts of a point; thread indices
+become symbols of their own; ends that exclude only points past an axis' end are dropped; block indices of clusters become digits.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def shortened(v: Visits) -> Visits:
 
 
 def in_clusters(v: Visits) -> Visits:
-    """The same visits, with each block index of clusters as two digits: the cluster, and the block's place in it."""
+    """The visits with each block index of clusters as two digits: the cluster, and the block's index in it."""
     kernel = v.node.context.kernel
     spans, digits = dict(v.spans), dict[str, Expr]()
     facts = v.node.context.facts
@@ -56,7 +57,7 @@ def in_clusters(v: Visits) -> Visits:
 
 
 def apart(v: Visits) -> Visits:
-    """The same visits, where thread indices with a fixed range of consecutive values become symbols of their own, from 0 on."""
+    """The visits with thread indices of a fixed range of consecutive values replaced by new symbols, from 0 on."""
     rows = dict(v.rows or {})
     spans, ranges = dict(v.spans), v.ranges
     moved: dict[str, Expr] = {}
@@ -80,9 +81,9 @@ def apart(v: Visits) -> Visits:
 
 
 def named_once(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> Visits:
-    """The same visits, where points name symbols that have one value at most, such as those of a loop up to ``min(n, 1)``.
+    """The visits with points that name symbols of at most one value, such as those of a loop up to ``min(n, 1)``.
 
-    Such a symbol is its first value ``a`` wherever it has one, so ``c + s - a`` is ``c``: a constant index of an axis, first of those that may have no points.
+    Such a symbol has its first value ``a`` wherever it has one, so ``c + s - a`` is ``c``: a constant index of an axis, first of those that may have no points.
     """
     point, extents = list(v.point), tuple(extents)
     axes = sorted((k for k, e in enumerate(point) if isinstance(e, Const)), key=lambda k: isinstance(extents[k], Const))
@@ -98,7 +99,7 @@ def named_once(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> 
 
 
 def settled(v: Visits) -> Visits:
-    """The same visits, where symbols that have one value are that value, also in the spans of others."""
+    """The visits with symbols of one value replaced by that value, also in the spans of others."""
     rows = v.rows or {}
     fixed: dict[str, Expr] = {n: const(int(of[0])) for n, of in rows.items() if of.size and (of == of[0]).all()}
     for name, (start, stop) in v.spans.items():

@@ -2,8 +2,8 @@
 
 At given extents every thread's statements are known, and a kernel whose order is proved reads the same in every run. So one run decides, for
 these extents, whether every element of every output is what the kernel's definitions give, whatever the inputs hold. Each cell holds a
-term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with its points, or what is wrong with it. A
-claim is never taken for granted: it only says with which definition a statement is compared. An output must be stored
+term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with its points, or the reason why it is wrong. A
+claim is never trusted: it only names the definition with which a statement is compared. An output must be stored
 whole, each element once, and each with its own term.
 
 Not covered: rounding (sums are taken to be associative and commutative; products of float32 by tensor cores are tf32), and values of a gather's index
@@ -40,10 +40,10 @@ class Witness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a kernel at some extents.
+    """An error of a kernel at some extents.
 
     Attributes:
-        subject: what it is about: an element of an output, a buffer.
+        subject: an element of an output, or a buffer.
         notes: the thread, the statement and the extents, one line each.
     """
 
@@ -53,7 +53,7 @@ class Finding:
 
 
 def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | None = None, entirely: frozenset[str] = frozenset()) -> Finding | Witness | None:
-    """Follow one run of a kernel, and compare what its outputs hold with its definitions.
+    """Follow one run of a kernel, and compare the contents of its outputs with its definitions.
 
     Args:
         extents: values of the kernel's extents.
@@ -61,7 +61,7 @@ def execute(kernel: Kernel, extents: Mapping[str, int], budget: WorkBudget | Non
         entirely: tensors whose gathers are checked for every value of their indices.
 
     Returns:
-        what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
+        the error; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
 
     Raises:
         TooLarge: the launch is too large, or an index has no value at these extents.

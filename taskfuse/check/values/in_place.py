@@ -24,7 +24,7 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
 def read_before_written(structure: Structure) -> Iterator[tuple[Obligation, Node]]:
-    """The inputs for which this is unknown, each with the statement that reads."""
+    """The inputs for which this is not proved, each with the statement that reads."""
     kernel = structure.tree.kernel
     if not kernel.in_place:
         return

@@ -20,14 +20,14 @@ from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
 MOST = 1 << 18
-"""Accumulators of all iterations together."""
+"""The most accumulators of all iterations together."""
 
 
 def own_accumulators(t: Term, scope: Sequence[Node], starts: Iterable[Place]) -> None:
-    """No two iterations of loops that an accumulator's place names take terms in one, and none sets one that an earlier iteration has used.
+    """Iterations of the loops named in an accumulator's place take terms in different accumulators, and none sets one that an earlier iteration has used.
 
     Args:
-        scope: loops in one iteration of which this is asked.
+        scope: the question is about one iteration of these loops.
 
     Raises:
         Open: iterations may share one.

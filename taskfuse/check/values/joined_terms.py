@@ -79,7 +79,7 @@ def _said(t: Term, axes: list[int], threads: BlockThreads) -> Ints:
 
 
 def taken_by(t: Term, axes: Iterable[int]) -> Iterator[Expr]:
-    """The expressions that say which terms a thread takes: indices of points along some axes, conditions, and bounds of loops."""
+    """The expressions that determine which terms a thread takes: indices of points along some axes, conditions, and bounds of loops."""
     yield from (t.point[k] for k in axes)
     for c in t.node.conditions:
         yield from conjuncts(c)
@@ -99,10 +99,10 @@ def one_element(joined: Joined, group: Iterable[Term], constraints: Constraints)
 def in_blocks(
     joined: Joined, spans: dict[str, Span], conditions: list[Expr], grid: Mapping[str, Expr], constraints: Constraints
 ) -> tuple[dict[str, Span], list[Expr]]:
-    """Spans and conditions of terms, of each of the blocks whose partial results have been joined, which are blocks of the grid.
+    """Spans and conditions of terms, for each of the blocks of the grid whose partial results have been joined.
 
     Args:
-        constraints: what is known of the block that has them.
+        constraints: the constraints of the block that has them.
     """
     there = constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in joined.spans.items()))
     for name, at in joined.blocks.items():
@@ -125,7 +125,7 @@ def row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
 
 
 def thread_atoms(e: Expr, names: AbstractSet[str]) -> set[Expr]:
-    """The largest parts of an expression that depend on some thread indices alone."""
+    """The largest parts of an expression that depend only on some thread indices."""
     if e.free.isdisjoint(names):
         return set()
     if e.free <= names:

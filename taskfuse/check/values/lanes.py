@@ -20,7 +20,7 @@ from taskfuse.target import MAX_THREADS, WARP
 
 Number = int | Ints
 MOST = 1 << 16
-"""Threads of a launch at most."""
+"""The most threads of a launch."""
 
 
 class ExecutedLaunch:
@@ -57,7 +57,7 @@ class ExecutedLaunch:
         return int(found[0]) if len(found) and (found == found[0]).all() else found
 
     def function(self, e: Expr) -> tuple[tuple[str, ...], Any]:
-        """The symbols of an expression, and the function of them that it is."""
+        """The symbols of an expression, and the expression as a function of them."""
         found = self._functions.get(e)
         if found is None:
             names = tuple(sorted(e.free))
@@ -77,12 +77,12 @@ class ExecutedLaunch:
 
 @dataclass(slots=True, eq=False)
 class ExecutionFrame:
-    """A list of statements, and how far some threads are in it.
+    """A list of statements, and the position of some threads in it.
 
     Attributes:
-        key: tells the lists of one statement apart (arms of a chain).
+        key: distinguishes the lists of one statement (arms of a chain).
         loop: the loop whose body it is.
-        splits: whether others of the threads that came here are elsewhere.
+        splits: whether other threads that entered it are elsewhere.
     """
 
     body: tuple[Stmt, ...]
@@ -100,7 +100,7 @@ class ExecutedLanes:
     Attributes:
         ids: their numbers, ascending.
         own: symbols with a value for each thread: loop variables, cursors; numbers, or arrays in the order of ``ids``.
-        waits: they have arrived at the statement that they are at, and wait.
+        waits: they have arrived at their statement, and wait.
     """
 
     launch: ExecutedLaunch
@@ -127,7 +127,7 @@ class ExecutedLanes:
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Where they are: comparable, in the order of the text."""
+        """Their place: comparable, in the order of the text."""
         return tuple(n for f in self.stack for n in (f.key, f.at))
 
     @property
@@ -149,7 +149,7 @@ class ExecutedLanes:
         return found
 
     def value(self, e: Expr) -> Number:
-        """The value of an expression: a number if it is one for all."""
+        """The value of an expression: a number if it is the same for all."""
         if isinstance(e, Const):
             return e.value
         known = self._values.get(e)
@@ -186,13 +186,13 @@ class ExecutedLanes:
         return ExecutedLanes(self.launch, self.ids[where], own, stack, self.waits)
 
     def in_iterations(self, var: str, values: Ints) -> ExecutedLanes:
-        """Each of them in each of some iterations of a loop, one iteration after another."""
-        found = self.some(np.tile(np.arange(len(self.ids)), len(values)))
-        found.own[var] = np.repeat(values, len(self.ids))
+        """Each of them in each of some iterations of a loop, one after another: of what a thread writes at one place, the last one is left."""
+        found = self.some(np.repeat(np.arange(len(self.ids)), len(values)))
+        found.own[var] = np.tile(values, len(self.ids))
         return found
 
     def part(self, key: tuple[int, int], where: Bools) -> ExecutedLanes:
-        """A part of these threads: the same object for the same ``key``, with their present state."""
+        """A subset of these threads: the same object for the same ``key``, with their present state."""
         found = self._parts.get(key)
         if found is None or len(found) != np.count_nonzero(where) or not (found.ids == self.ids[where]).all():
             found = self._parts[key] = self.some(where)

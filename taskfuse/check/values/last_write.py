@@ -19,18 +19,18 @@ from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import W, Writing
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Expr, and_, const, eq, ge, not_, substitute, sym
+from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Content
 
 TRIPS = 9
-"""How many iterations back a write is looked for, less one."""
+"""The number of iterations that are searched backwards for a write, minus one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """Writes to look at, the last one first; what loops around them are at the read; and the axis that says a slot."""
+    """Writes to try, the last one first; the enclosing loops at the read; and the axis of the slot."""
 
     claims: tuple[Place, ...]
     loops: Mapping[Node, Expr]
@@ -41,7 +41,7 @@ class LastWrite:
     """The search for the writes that one read may find.
 
     Attributes:
-        hits: those that it has found.
+        hits: the writes found so far.
     """
 
     def __init__(self, writes: Writes) -> None:
@@ -50,7 +50,7 @@ class LastWrite:
         self._writings: dict[tuple[object, ...], Writing] = {}
 
     def backwards(self, want: Place, at: Node, constraints: Constraints, *, past: bool) -> None:
-        """The last write before a node: in the same iteration of the loops around it, in one of those before, or in front of the innermost loop."""
+        """The last write before a node: in the same iteration of the loops around it, in an earlier one, or before the innermost loop."""
         loop = at.loops[-1] if at.loops else None
         claims = [c for c in self.writes.claims.get(want.buffer, []) if loop is None or loop in c.node.path]
         here = around(at)
@@ -91,10 +91,10 @@ class LastWrite:
         return same
 
     def scan(self, want: Place, looks: list[Look], constraints: Constraints, *, past: bool, among: ValueTable | None = None, may: bool = False) -> bool:
-        """True if the read finds one of some writes in every case, tried from the last one on. All that it may find hold the same element.
+        """True if the read finds one of some writes in every case, tried from the last one on. All that it may find have the same element.
 
         Args:
-            may: true if one may be found at all, whatever it is.
+            may: true if any of them may be found at all.
         """
         for look in looks:
             for claim in look.claims:
@@ -126,7 +126,10 @@ class LastWrite:
             if n in loops or not isinstance(s, For) or s.step is not const(1):
                 continue
             values = {m.stmt.var: e for m, e in loops.items() if isinstance(m.stmt, For)}
-            loops[n] = substitute(s.stop, values) - 1
+            start, stop = substitute(s.start, values), substitute(s.stop, values)
+            if not proves(constraints, lt(start, stop)):  # it may have no iteration
+                break
+            loops[n] = stop - 1
             try:
                 found = self._match(claim, want, Look((), loops, look.skip), constraints, among, past=past)
             except Open:

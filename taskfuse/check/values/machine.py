@@ -25,10 +25,10 @@ from taskfuse.target import WARP
 
 WAITING = (Barrier, Wait, Acquire)
 TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
-"""What whole warps execute."""
+"""The statements that whole warps execute."""
 
 WIDE = 1 << 15
-"""Threads, each in each of some iterations, that are executed together at most, unless one iteration has more."""
+"""The most threads, counted once per iteration, that are executed together, unless one iteration has more."""
 
 
 def every(found: Any) -> bool:
@@ -45,8 +45,8 @@ class LaunchExecution:
     """The threads of a launch.
 
     Args:
-        execute: what threads do at a statement that neither branches nor synchronizes.
-        apart: true of a statement that reads nothing that it may have written before: iterations that do nothing else may be executed at once.
+        execute: the effect of a statement that neither branches nor synchronizes.
+        apart: true of a statement that never reads its own earlier writes: iterations with only such statements may be executed at once.
     """
 
     def __init__(
@@ -305,10 +305,13 @@ class LaunchExecution:
                     start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
                     if self._alone[id(stmt)] and isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step > 0:
                         trips = np.arange(start, stop, step)
-                        some = max(1, WIDE // max(1, len(lanes)))
-                        for first in range(0, len(trips), some):
-                            self._list(body, lanes.in_iterations(var, trips[first : first + some]))
-                        return
+                        inside = self._executions(body, lanes, frozenset((var,)))
+                        some = 0 if inside is None else WIDE // max(1, len(lanes) * inside)
+                        if some or inside == 1:  # else one iteration after another, each of them in parts
+                            some = max(1, some)
+                            for first in range(0, len(trips), some):
+                                self._list(body, lanes.in_iterations(var, trips[first : first + some]))
+                            return
                     at: Number = start
                     while True:
                         active = at < stop
@@ -326,6 +329,25 @@ class LaunchExecution:
                     self.execute(stmt, lanes)
         except Refuted as found:
             raise found.quoting(stmt_text(stmt, self.kernel)) from None
+
+    def _executions(self, body: tuple[Stmt, ...], lanes: ExecutedLanes, around: frozenset[str]) -> int | None:
+        """How often the one statement of a body is executed in an iteration of the loops around it; ``None`` if that depends on threads or on these loops.
+
+        Args:
+            around: the variables of the loops around.
+        """
+        (stmt,) = body
+        inner = bodies(stmt)
+        if not isinstance(stmt, For):
+            return self._executions(inner[0], lanes, around) if inner else 1
+        bounds = (stmt.start, stmt.stop, stmt.step)
+        if any(not e.free.isdisjoint(around) for e in bounds):
+            return None
+        start, stop, step = (lanes.value(e) for e in bounds)
+        inside = self._executions(stmt.body, lanes, around | {stmt.var})
+        if inside is None or not (isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)) or step < 1:
+            return None
+        return len(range(start, stop, step)) * inside
 
     def _list(self, body: tuple[Stmt, ...], lanes: ExecutedLanes) -> None:
         for stmt in body:

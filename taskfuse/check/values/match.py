@@ -26,7 +26,7 @@ def where_found(pair: WriteAndRead) -> Found | None:
     """The points at which the write leaves the element; ``None``: nowhere.
 
     Raises:
-        Open: it is not known, or it may leave another one.
+        Open: it is unknown, or the write may leave another element.
     """
     for pair.plain in (True, False):  # what is the same in text needs no prover
         outcome = _tried(pair)
@@ -49,10 +49,10 @@ def is_left_by_one(
     """Whether the element is left at every point by one of several writes.
 
     Args:
-        writes: asked in this order, each about the points where no earlier one is known to leave the element.
+        writes: tried in this order, each at the points where no earlier one is known to leave the element.
         ask: :func:`where_found` for one of them, under the constraints on these points, among those of a table.
         constraints: on all points.
-        among: the points that are asked about; ``None``: all.
+        among: the points in question; ``None``: all.
 
     Raises:
         Open: ``ask`` raises it.

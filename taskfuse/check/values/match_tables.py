@@ -19,7 +19,7 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 
 _Sides = tuple[Ints, Ints]
-"""What must be equal, along the axes of a table of the write and along those of one of the read."""
+"""The values that must be equal, along the axes of a table of the write and along those of one of the read."""
 
 
 def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], under: list[Expr]) -> Found | None:
@@ -55,10 +55,10 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
 
 
 def never_meet(pair: WriteAndRead) -> bool:
-    """True only if the write never touches what is read, whatever its loops are and whether or not its element exists.
+    """True only if the write never accesses the elements that are read, in any iteration and whether or not its element exists.
 
     Raises:
-        Open: it is not known.
+        Open: no proof was found.
     """
     differences = [pair.simplified(a - b) for a, b in pair.equations]
     mine = {n for d in differences for n in d.free if n in pair.spans}

@@ -18,7 +18,7 @@ from taskfuse.kir.operands import Holds
 
 
 def claimed(state: RunState, holds: Holds, tensor: Tensor, lanes: ExecutedLanes) -> tuple[Ints, Bools]:
-    """The element that a statement claims to make, and whether there is one."""
+    """The element that a statement claims to write, and whether it exists."""
     return row_major([lanes.value(e) for e in holds.index], tensor.extents, len(lanes))
 
 
@@ -34,7 +34,7 @@ def matches(
     tensor: Tensor,
     places: Ints,
 ) -> tuple[Bools, Terms]:
-    """Where operands are those expected, and wrong terms for where they are not."""
+    """A mask of the operands that are the expected ones, and wrong terms for the others."""
     n = len(lanes)
     if len(operands) != len(expected):
         return np.zeros(n, np.bool_), state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"computes {op} of {len(operands)} operands")
@@ -66,7 +66,7 @@ def matches(
 
 
 def inherited(operands: Sequence[Terms], at: Ints, wrong: Terms) -> Terms:
-    """Wrong terms: those of the first wrong operand, where there is one."""
+    """Wrong terms: those of the first wrong operand, if there is one."""
     for o in reversed(operands):
         theirs = o[at]
         wrong = chosen(theirs.tag == WRONG, theirs, wrong)
@@ -74,7 +74,7 @@ def inherited(operands: Sequence[Terms], at: Ints, wrong: Terms) -> Terms:
 
 
 def spread(n: int, at: Ints, terms: Terms) -> Terms:
-    """``n`` terms: the given ones at their places, nothing elsewhere."""
+    """``n`` terms: the given ones at their places, empty elsewhere."""
     found = Terms.full((n,), NOTHING)
     found[at] = terms
     return found

@@ -1,4 +1,4 @@
-"""Terms that add nothing: from where on, along an axis of a reduction, the definition says that a term is what the reduction's combine leaves as it is.
+"""Neutral terms: the index along a reduced axis from which on the definition's terms are neutral elements of the combining function.
 
 A masked or ragged axis is as long as its longest row, and its terms past a row's end are neutral by definition: loops need not come to them.
 """
@@ -18,7 +18,7 @@ from taskfuse.kir.operands import Access, Immediate, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce
 
 _SAME = ("copy", "cast")
-"""What gives a neutral element for one."""
+"""The functions that map a neutral element to one."""
 
 
 def neutral_of(rule: Reduce | Accumulate) -> int | float:
@@ -27,7 +27,7 @@ def neutral_of(rule: Reduce | Accumulate) -> int | float:
 
 
 def initial_of(rule: Reduce | Iterate) -> int | float:
-    """What a reduction or a fold starts with, in the dtype that it computes in."""
+    """The initial value of a reduction or a fold, in its compute dtype."""
     return number(rule.init.value, rule.init.dtype, rule.dtype)
 
 
@@ -38,12 +38,12 @@ def is_signed_zero(rule: Reduce) -> bool:
 
 
 def partial_start(rule: Reduce) -> int | float:
-    """What each of several partial results starts with: the neutral element, or the initial one where that may be taken any number of times."""
+    """The initial value of each of several partial results: the neutral element, or the reduction's initial value if it may be combined any number of times."""
     return initial_of(rule) if rule.combine.idempotent else neutral_of(rule)
 
 
 def set_to(stmt: Compute, dtype: DType) -> int | float | None:
-    """The number in an accumulator of some dtype after a statement that sets it to a constant; ``None`` if the statement does not."""
+    """The number in an accumulator of a dtype after a statement that sets it to a constant; ``None`` if the statement does not."""
     match stmt.operands:
         case (Immediate(value=value, dtype=given),) if stmt.op.name == "copy":
             return number(value, given, stmt.dtype, dtype)
@@ -52,7 +52,7 @@ def set_to(stmt: Compute, dtype: DType) -> int | float | None:
 
 
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
-    """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if there is none that is known."""
+    """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if unknown."""
     rule = definition.rule
     if not isinstance(rule, Reduce) or rule.rescaled is not None:  # a sum is also rescaled where its terms are neutral
         return None
@@ -75,18 +75,18 @@ class Neutral:
     """The neutral element of a reduction.
 
     Attributes:
-        dtypes: those that a constant is converted to, the last one first, until it is a term.
+        dtypes: the dtypes to which a constant is converted before it is a term, the last one first.
     """
 
     value: int | float
     dtypes: tuple[DType, ...]
 
     def made_of(self, constant: int | float | bool) -> bool:
-        """True if a constant is the neutral element once it is a term: 8-bit floats have no infinity, and an integer of 8 bits holds few numbers."""
+        """True if a constant becomes the neutral element as a term: 8-bit floats have no infinity, and 8-bit integers a small range."""
         return is_same_number(number(constant, *reversed(self.dtypes)), self.value)
 
     def through(self, *dtypes: DType) -> Neutral:
-        """The same, of constants that are converted to some dtypes before, the last one first."""
+        """The neutral element for constants that are first converted to some dtypes, the last one first."""
         return Neutral(self.value, (*self.dtypes, *dtypes))
 
 

@@ -1,4 +1,4 @@
-"""What statements read is what definitions take: operands, and the elements that instructions of their own copy."""
+"""Statements read the operands of their definitions, and the elements that copying instructions move."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ COPY = ELEMENTWISE["copy"]
 
 
 class Zeros(Protocol):
-    """What looks for zeros."""
+    """The interface of the search for zeros."""
 
     def zero(self, place: Place, along: frozenset[int] | None = None) -> None:
         """Raises :class:`Open` unless a write leaves zeros wherever its element does not exist.
 
         Args:
-            along: only where some of these axes have no such index, and all others do.
+            along: only where its index is out of bounds on some of these axes, and in bounds on all others.
         """
         ...
 
@@ -61,7 +61,7 @@ class CheckedOperands:
         *,
         past: bool = False,
     ) -> None:
-        """Operands are what the definition takes at an index: in its order, or the first two of a commutative function exchanged."""
+        """Operands are those of the definition at an index: in its order, or the first two of a commutative function exchanged."""
         if len(operands) != len(wanted):
             raise Open(f"it has {len(operands)} operands in the place of {len(wanted)}", node)
         given = tuple(given)
@@ -82,7 +82,7 @@ class CheckedOperands:
             self.match_one(node, have, want, index, given, past=past)
 
     def match_one(self, node: Node, have: Operand, want: Operand, index: tuple[Expr, ...], given: tuple[Expr, ...], *, past: bool = False) -> None:
-        """An operand is what the definition takes at an index."""
+        """An operand is that of the definition at an index."""
         point = {f"i{k}": e for k, e in enumerate(index)}
         match have, want:
             case Access(), Access():
@@ -100,7 +100,7 @@ class CheckedOperands:
                 raise Open("an operand is another than its definition's", node)
 
     def read(self, want: Place, given: tuple[Expr, ...], *, past: bool = False, along: frozenset[int] | None = None) -> None:
-        """A read finds what it must find; ``past``: or a zero where there is no such element, ``along`` some axes (:meth:`Zeros.zero`)."""
+        """A read finds the wanted element; ``past``: or a zero where the element does not exist, ``along`` some axes (:meth:`Zeros.zero`)."""
         definition = self.writes.definitions.get(want.tensor)
         accumulates = want.buffer in self.reductions.terms or want.buffer in self.reductions.starts.places  # one of nothing takes no term
         if accumulates and definition is not None and isinstance(definition.rule, Reduce | Iterate):
@@ -115,7 +115,7 @@ class CheckedOperands:
                 self.zeros.zero(hit, along)
 
     def copied(self, w: ClaimedWrite, source: Access, given: tuple[Expr, ...], *, past: bool, along: frozenset[int] | None = None) -> None:
-        """What an instruction copies is ``source``, over the axes of its tensor. ``past``, ``along``: see :meth:`read`; the axes are those of ``source``."""
+        """An instruction copies ``source``, over the axes of its tensor. ``past``, ``along``: see :meth:`read`; the axes are those of ``source``."""
         node, stmt, i = w.node, w.node.stmt, self.instructions
         element = element_of(source, w.holds)
         given = given if not past else ()

@@ -41,11 +41,11 @@ from taskfuse.ir.scalar import (
 
 Ints = NDArray[np.int64]
 ROUNDS = 32
-"""How many numbers of one statement are taken apart."""
+"""The most numbers of one statement that are split into digits."""
 
 
 def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Constraints) -> tuple[int, Expr | None]:
-    """How many points a table has along an axis, and how far the digits above it lead; ``None``: to any end."""
+    """The number of points of a table along an axis, and the number of values of the higher digits; ``None``: unbounded."""
     if not weights:
         width = int(column.max(initial=-1)) + 1
         return width, const(width)
@@ -101,10 +101,10 @@ def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, constraints: Const
 
 
 def named(v: Visits, constraints: Constraints, *, every: bool, again: bool = False) -> Visits:
-    """A symbol of its own for each digit of a number that runs over all its values.
+    """A new symbol for each digit of a number that takes all its values.
 
     Args:
-        every: of quotients by constants, too.
+        every: also for quotients by constants.
         again: points may be visited more than once; the last, incomplete quotient of a number is left open.
     """
     for _ in range(ROUNDS):

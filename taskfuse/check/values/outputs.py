@@ -1,4 +1,4 @@
-"""Outputs are covered: every element is stored where it belongs.
+"""Outputs are covered: every element is stored at its own index.
 
 Two threads never store one element: that would be a race. A thread may store an element again: each time, the value is right.
 """
@@ -30,7 +30,7 @@ class Outputs:
         self._belonging = belonging(tree.kernel)
 
     def enter(self, place: Place, holds: Holds) -> None:
-        """A write to an output, as that of the tensor that the statement names. Raises :class:`Open`."""
+        """Add a write to an output, as a write of the tensor that the statement names. Raises :class:`Open`."""
         if holds.content is not Content.VALUE:
             raise Open(f"it stores no element of {holds.tensor}", place.node)
         own = self.instructions.written(place.node, holds)

@@ -1,4 +1,4 @@
-"""Storage that lies on other storage: what is written there between leaves nothing of a buffer."""
+"""Overlaid storage: a write to an overlapping buffer destroys the elements of a buffer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OverlaidStorage:
             self._overlaps.setdefault(b, []).append(a)
 
     def clear(self, want: Place) -> None:
-        """Nothing else is written into the storage of a buffer between its first access and its last one, in the order of the text."""
+        """No other buffer is written in the storage of a buffer between its first access and its last one, in the order of the text."""
         others = self.shared_with(want.buffer)
         if not others:
             return
@@ -32,14 +32,14 @@ class OverlaidStorage:
                 raise Open(f"{other} lies on the storage of {want.buffer}, and is used between", theirs[0])
 
     def keeps(self, want: Place, loop: Node) -> None:
-        """An iteration of a loop leaves what was in a buffer before it: no other buffer is written into its storage there."""
+        """An iteration of a loop preserves a buffer's previous content: no other buffer is written in its storage there."""
         for other in self.shared_with(want.buffer):
             used = next((n for n in self._accesses(other) if loop in n.path), None)
             if used is not None:
                 raise Open(f"{other} lies on the storage of {want.buffer}, and is used in an iteration between", used)
 
     def alone(self, buffer: str) -> None:
-        """Nothing else is written into the storage of a buffer in one iteration of the loops around its accesses, between the first one and the last."""
+        """No other buffer is written in the storage of a buffer in one iteration of the loops around its accesses, between the first one and the last."""
         mine = self._accesses(buffer)
         if not mine:
             return
@@ -50,7 +50,7 @@ class OverlaidStorage:
                     raise Open(f"{other} lies on the storage of {buffer}, and is used between", n)
 
     def shared_with(self, buffer: str) -> list[str]:
-        """The buffers that lie on a buffer's storage in one block: not those of blocks that take another arm."""
+        """The buffers that share a buffer's storage in one block: not those of blocks that take another arm."""
         return [o for o in self._overlaps.get(buffer, []) if not all(_in_other_blocks(a, b) for a in self._accesses(buffer) for b in self._accesses(o))]
 
     def _accesses(self, buffer: str) -> list[Node]:

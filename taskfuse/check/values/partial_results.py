@@ -20,10 +20,10 @@ class ThreadSets:
     """Sets of threads, one per thread or element; those not ``known`` have never been written.
 
     Attributes:
-        of: the number of the accumulator that these are of, of each; -1 for the empty set.
-        above: they are there in blocks of which the open extent is greater than this.
+        of: the number of the accumulator of each; -1 for the empty set.
+        above: the members exist in blocks whose open extent is greater than this.
         blocks, spans: the blocks whose results these are.
-        under: conditions under which they have been joined, but for those of threads alone.
+        under: conditions under which they have been joined, without those on threads only.
     """
 
     sets: Words
@@ -51,11 +51,11 @@ def places(index: list[Ints], among: Bools) -> dict[tuple[int, ...], slice | lis
 
 
 def writers_of(stored: Sequence[Ints], read: Sequence[Ints], cells: ThreadSets) -> tuple[Ints, tuple[int, int] | None]:
-    """Of each thread one that stores where it reads, -1: none does; and two that store different partial results in one place, if there are such.
+    """For each thread one that stores where it reads, -1: none does; and two that store different partial results in one place, if there are such.
 
     Args:
-        stored, read: where threads store and read: numbers of each thread, as many as there are axes.
-        cells: what they store; those that are known do.
+        stored, read: the places where threads store and read: numbers of each thread, one per axis.
+        cells: the stored values; only known ones count.
     """
     count = len(cells.known)
     if not stored:

@@ -31,7 +31,7 @@ from taskfuse.kir.witness import Accumulate, Apply, Iterate, Pick, Reduce
 
 Words = NDArray[np.uint64]
 INITIAL = -1
-"""The point that stands for an initial value."""
+"""The point that represents an initial value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +40,7 @@ class Leaves:
 
     Attributes:
         threads: the threads that add them, ``each`` leaves one after the other.
-        points: the places in the iteration space of one leaf's points.
+        points: the offsets of one leaf's points in the iteration space.
     """
 
     stmt: Stmt | None
@@ -85,13 +85,13 @@ class Accumulation:
 
     @property
     def is_idempotent(self) -> bool:
-        """True if a point may be taken any number of times."""
+        """True if a point may be combined any number of times."""
         return self.combine is not None and self.combine.idempotent
 
     def absorbs(self, data: Ints) -> Bools:
         """The constants of its dtype that do not change the initial value: it may be combined with them any number of times.
 
-        Equal numbers with other bits (two zeros) are not among them.
+        Equal numbers with other bits (two zeros) are excluded.
         """
         if self.combine is None or not self.is_idempotent:
             return np.zeros(data.shape, np.bool_)
@@ -102,7 +102,7 @@ class Accumulation:
 
     @cached_property
     def behind(self) -> Bools | None:
-        """The points of the iteration space where the definition has no term any more; ``None`` if there are none."""
+        """The points of the iteration space past the ends of the definition's terms; ``None`` if there are none."""
         if not isinstance(self.rule, Reduce) or not self.rule.ends:
             return None
         points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
@@ -110,7 +110,7 @@ class Accumulation:
 
     @cached_property
     def last(self) -> Ints:
-        """Of a sum that is rescaled, the index of the last factor of each element."""
+        """For a rescaled sum, the index of the last factor of each element."""
         assert self.rescaled is not None
         places, inside = self.places
         inside = inside if self.behind is None else inside & ~self.behind
@@ -120,7 +120,7 @@ class Accumulation:
 
     @cached_property
     def without(self) -> Bools | None:
-        """The points of the iteration space that need not be visited: none has a term there, or one that is neutral by definition. ``None``: none is known."""
+        """The points of the iteration space that need not be visited: they have no terms, or neutral ones by definition. ``None``: none are known."""
         neutral, behind = self._neutral, self.behind
         return neutral if behind is None else behind if neutral is None else neutral | behind
 
@@ -150,7 +150,7 @@ class Accumulation:
                 return False
 
     def hashes(self, points: Ints) -> Words:
-        """The numbers of points, given by their places; 0 of those that may be left out."""
+        """The hashes of points, given by their offsets; 0 for those that may be omitted."""
         found = self._numbers(points)
         return found if self.without is None else np.where(self.without[points], np.uint64(0), found)
 
@@ -163,7 +163,7 @@ class Accumulation:
 
     @cached_property
     def complete(self) -> Words:
-        """The sum of each element, in a row."""
+        """The sum of hashes of each element, flat."""
         t = self.tensor
         assert t.definition is not None
         if isinstance(self.rule, Accumulate):
@@ -191,13 +191,13 @@ class Accumulation:
 
     @cached_property
     def before(self) -> Words:
-        """Of a fold: the sum of the state that each point takes a step from."""
+        """For a fold: the sum of hashes of the state to which each point's step is applied."""
         assert isinstance(self.rule, Iterate)
         return self._up_to(self.rule.axis, itself=False) + self.start
 
     @cached_property
     def places(self) -> tuple[Ints, Bools]:
-        """The element that each point of the iteration space belongs to, and whether there is one."""
+        """The element that each point of the iteration space belongs to, and whether it exists."""
         t = self.tensor
         assert t.definition is not None
         points = self.elements.points(t.space)
@@ -226,7 +226,7 @@ class Accumulation:
 
 
 class PartialNodes:
-    """All nodes of a run, and the folds that they are of. Node 0 has no points."""
+    """All nodes of a run, and their folds. Node 0 has no points."""
 
     def __init__(self, elements: Elements) -> None:
         self.elements = elements
@@ -254,23 +254,23 @@ class PartialNodes:
         return np.arange(first, self._count)
 
     def leaves(self, sums: Words, leaves: Leaves, steps: Ints | int = -1) -> Ints:
-        """New leaves; ``steps``: of a sum that is rescaled, the index along its axis at which their points are."""
+        """New leaves; ``steps``: for a rescaled sum, the index of their points along its axis."""
         self._leaves.append(leaves)
         return self._new(sums, -len(self._leaves), np.arange(len(sums)), steps)
 
     def joins(self, left: Ints, right: Ints) -> Ints:
-        """The joins of nodes, two by two, that were rescaled as often."""
+        """The joins of pairs of nodes with the same number of rescalings."""
         return self._new(self.sums[left] + self.sums[right], left, right, np.maximum(self._steps[left], self._steps[right]))
 
     def are_alike(self, fold: Accumulation, left: Ints, right: Ints, *, is_term: bool = False) -> Bools:
-        """Which nodes were rescaled up to the same index, so that they may be joined: also with those that are of nothing, but not if one is a new term."""
+        """Which nodes were rescaled up to the same index, so that they may be joined; empty ones may always be, but not with a new term."""
         if fold.rescaled is None:
             return np.ones(left.shape, np.bool_)
         alike = self._steps[left] == self._steps[right]
         return alike if is_term else alike | (left == 0) | (right == 0)
 
     def rescaled(self, nodes: Ints, steps: Ints) -> tuple[Ints, Bools]:
-        """Nodes multiplied by the factor at indices along the axis of a sum; and which of them have had the factors of all indices before."""
+        """Nodes multiplied by the factor at indices along the axis of a sum; and a mask of those that had the factors of all previous indices."""
         return self._new(self.sums[nodes], nodes, np.zeros_like(nodes), steps), self._steps[nodes] == steps - 1
 
     def start(self, fold: Accumulation) -> int:
@@ -284,7 +284,9 @@ class PartialNodes:
         return self._starts[number]
 
     def nodes(self, fold: Accumulation, terms: Terms, threads: Ints | None = None, stmt: Stmt | None = None) -> tuple[Ints, Bools]:
-        """Terms as partial results of a fold, of its compute dtype: the node of each, and which are one. ``threads``: those that execute ``stmt``."""
+        """Terms as partial results of a fold, of its compute dtype: the node of each, and a mask of those that are one. ``threads``: those that execute
+        ``stmt``.
+        """
         node, known = np.zeros(len(terms), np.int64), terms.tag == fold.part
         node[known] = terms.data[known]
         bodies = terms.tag == fold.body
@@ -313,7 +315,7 @@ class PartialNodes:
         return found
 
     def origins(self, fold: Accumulation, node: int) -> list[tuple[int, int, Stmt | None]]:
-        """Each point of a node of a fold, the thread that added it, and its statement: not those that may be left out."""
+        """Each point of a node of a fold, the thread that added it, and its statement, without points that may be omitted."""
         found = self._origins(node)
         without = fold.without
         return found if without is None else [o for o in found if o[0] == INITIAL or not without[o[0]]]

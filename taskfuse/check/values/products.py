@@ -1,7 +1,7 @@
 """A product of two tiles, added to accumulators: each accumulator takes the terms of a reduction at some points.
 
-A term counts if its two operands are what the body reads at the point. It may stand for nothing if both are zeros, as the padding of a tile is: a zero
-alone is not enough for floats, since its product with an infinity or a NaN is not 0.
+A term counts if its two operands are those that the body reads at the point. It adds nothing if both are zeros, as in the padding of a tile: one zero
+is not enough for floats, since its product with an infinity or a NaN is not 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Questions of the value layer: what holds where an access happens, whether an element exists, and what follows from that.
 
-A question goes to constant bounds first, then to samples, which only say "no", then to linear arithmetic, with what is close to it before all, and last to the
-prover.
+A question goes to constant bounds first, then to samples, which only say "no", then to linear arithmetic, first with the nearest facts and then with all, and
+last to the prover.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from taskfuse.check.values.claims import Place
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, elements_of, eq, ge, le, lt, simplify, sym
 
 MEMORY = 1 << 14
-"""Elements of which it is remembered when they exist."""
+"""The most elements whose existence conditions are cached."""
 
 
 def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
@@ -33,7 +33,7 @@ def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, .
 
 
 def nonempty(shape: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
-    """The facts that follow from an array having elements: each extent is positive, and so are its factors, none of which is negative."""
+    """The facts that follow if an array has elements: each extent is positive, and so are its factors, none of which is negative."""
     found: dict[Expr, None] = {}
     for n in shape:
         match n:
@@ -86,7 +86,7 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
 
 
 def in_spans(constraints: Constraints, e: Expr) -> Expr:
-    """``e`` simplified by what is known, also by the constant spans of the elements that an instruction touches: inside a function they have no linear form."""
+    """``e`` simplified by the constraints and by the constant spans of the elements that an instruction accesses: in a function they have no linear form."""
     facts = constraints.facts
     for assumption in constraints.assumptions:
         if isinstance(assumption, BoundedElement):

@@ -31,11 +31,11 @@ from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Content
 
 ROWS = 1 << 21
-"""Values of an index that are tried one by one."""
+"""The most values of an index that are tried one by one."""
 
 
 class ReachingWrites:
-    """Which writes the reads of a kernel find."""
+    """The writes that the reads of a kernel find."""
 
     def __init__(self, writes: Writes, rings: Rings, multibuffers: MultiBuffers, updates: Updates) -> None:
         self.writes = writes
@@ -53,11 +53,11 @@ class ReachingWrites:
             The writes that it may find.
 
         Args:
-            given: what else holds where they matter.
-            past: also where they do not exist: there it must find zeros.
+            given: further conditions under which the elements matter.
+            past: also where they do not exist: it must find zeros there.
 
         Raises:
-            Open: it is not known to.
+            Open: no proof was found.
         """
         self._last.hits = []
         given = tuple(given)
@@ -99,7 +99,8 @@ class ReachingWrites:
     def _is_plain(self, want: Place) -> bool:
         """True if nothing needs a prover: an argument read at the index that is wanted, or what this thread has just written at this index in a register.
 
-        That is the last write in the text before the read, in a block around it, so in the same iterations and wherever the read is executed.
+        That is the last write in the text before the read, in a block around it, so wherever the read is executed; and in the same iterations of all loops in
+        which the register is written.
         """
         if want.buffer in self.writes.inputs:
             return want.tensor == want.buffer and want.index == want.element
@@ -109,6 +110,9 @@ class ReachingWrites:
         if last is None or last.points or last.given or last.offset is not None or last.index != want.index or last.element != want.element:
             return False
         if last.tensor != want.tensor or last.content is not want.content or not any(n.block is last.node.block for n in want.node.path):
+            return False
+        again = [n for n in want.node.loops if n not in last.node.loops]
+        if any(n in c.node.loops for c in self.writes.claims[want.buffer] for n in again):  # what stands behind the read is before it in the next iteration
             return False
         fixed = {n.stmt.var for n in last.node.loops if isinstance(n.stmt, For)} | THREADS | BLOCKS
         if any(not e.free <= fixed for e in last.index):  # what moves in between: slots of cursors

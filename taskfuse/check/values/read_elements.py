@@ -1,7 +1,7 @@
-"""Elements that no definition reads: nothing is asked of what statements write in their place.
+"""Elements that no definition reads: statements may write any value to them.
 
-A choice reads a tensor in those of its cases whose condition holds. Where only choices read it, an element at which every such condition fails is read
-by nobody: lowering need not sum it up. Nor need it sum up what is read for such elements alone, by elementwise functions and choices.
+A choice reads a tensor only in the cases whose condition holds. If only choices read a tensor, an element at which all these conditions fail is never
+read, and lowering need not compute it; nor need it compute elements that are read for such elements alone, by elementwise functions and choices.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, P
 
 
 class ReadElements:
-    """Of each tensor, what holds of every element that a definition reads.
+    """For each tensor, the conditions of the elements that definitions read.
 
     Args:
-        outputs: the tensors that are read when the kernel is over.
+        outputs: the tensors that are read after the kernel.
     """
 
     def __init__(self, definitions: Mapping[str, Definition], outputs: Iterable[str]) -> None:

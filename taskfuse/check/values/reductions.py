@@ -65,7 +65,7 @@ from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 Ints = NDArray[np.int64]
 MOST_ACCUMULATORS = 4096
-"""How many accumulators of a thread are checked one by one."""
+"""The most accumulators of a thread that are checked one by one."""
 
 
 class Reductions:
@@ -73,7 +73,7 @@ class Reductions:
 
     Attributes:
         terms: accumulator -> the statements that take its terms.
-        starts: where it is set.
+        starts: the statements that set it.
     """
 
     def __init__(self, writes: Writes, instructions: Instructions) -> None:
@@ -84,12 +84,15 @@ class Reductions:
         self.rescaling = Rescaling(writes)
         self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
+        self._changes: dict[str, list[Place]] = {}
         self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
-        """A statement that starts, adds to, or joins accumulators."""
+        """Add a statement that starts, adds to, or joins accumulators."""
         stmt = node.stmt
+        changed = self.instructions.written(node, holds)
+        self._changes.setdefault(changed.buffer, []).append(changed)
         for access in accesses(stmt)[0]:
             self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
         match holds.content:
@@ -122,7 +125,7 @@ class Reductions:
                 raise AssertionError(stmt)
 
     def check(self) -> None:
-        """An accumulator, or a workspace of partial results, is of one reduction and holds nothing else. Raises :class:`Open`."""
+        """An accumulator, or a workspace of partial results, belongs to one reduction and has no other use. Raises :class:`Open`."""
         for buffer, others in self._tensors.items():
             for claim in self.writes.claims.get(buffer, []):
                 raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
@@ -133,7 +136,7 @@ class Reductions:
     # -- a result that is read ------------------------------------------------------------------------------------------------------
 
     def complete(self, want: Place, given: Iterable[Expr] = ()) -> None:
-        """The accumulators that are read hold the elements that are wanted, complete. Raises :class:`Open`."""
+        """The accumulators that are read contain the wanted elements, complete. Raises :class:`Open`."""
         given = tuple(given)
         definition = self.writes.definitions[want.tensor]
         constraints = known_at(want).given(*given).given(*inside(want.element, definition.shape))
@@ -141,6 +144,7 @@ class Reductions:
             return
         terms = self.terms.get(want.buffer, [])
         if not terms:
+            self._unchanged(want, [s.node for s in self.starts.places.get(want.buffer, [])])
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []))
             return
         if any(t.place.tensor != want.tensor for t in terms):
@@ -162,7 +166,10 @@ class Reductions:
                 break
             among = found.rest
         else:
+            self._unchanged(want, [s.node for s in self.starts.places.get(want.buffer, [])])
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
+        for group in hits:
+            self._unchanged(want, [t.node for t in group])
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
@@ -174,6 +181,13 @@ class Reductions:
         elif setting:  # also those that take no term
             self.starts.set_before(setting, want, given, "it is read")
         self._apart(groups, hits)
+
+    def _unchanged(self, want: Place, made: Collection[Node]) -> None:
+        """A reader in a loop finds in each iteration what some statements in front of the loop made: nothing in the loop, and behind the reader, changes it."""
+        again = [n for n in want.node.loops if not any(n in m.loops for m in made)]
+        for change in self._changes.get(want.buffer, ()) if again else ():
+            if any(n in change.node.loops for n in again) and not disjoint(change, want):
+                raise Open("an accumulator is changed in a loop in which it is read", change.node, want.node)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
         """The terms before a reader that are taken after the accumulator was last set. Copies of a loop use it one after another."""

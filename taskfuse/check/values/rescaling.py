@@ -1,4 +1,4 @@
-"""Sums that are rescaled: before the terms at an index along one axis, what was summed up is multiplied by the factor at that index, once.
+"""Sums that are rescaled: before the terms at an index along one axis, the partial sum is multiplied by the factor at that index, once.
 
 One loop runs over all indices in order, around all statements that take terms or rescale. In an iteration, the statements that rescale come first. Each
 accumulator that takes a term in it is multiplied by one of them, for the same element, and by no other. A thread's part of a sum is rescaled like the whole.
@@ -26,7 +26,7 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
 MOST = 4096
-"""Accumulators of a thread that are multiplied in one iteration."""
+"""The most accumulators of a thread that are multiplied in one iteration."""
 
 
 class Rescaling:
@@ -37,7 +37,7 @@ class Rescaling:
         self._factors: dict[str, list[Term]] = {}
 
     def enter(self, factor: Term) -> None:
-        """A statement that multiplies accumulators."""
+        """Add a statement that multiplies accumulators."""
         self._factors.setdefault(factor.place.buffer, []).append(factor)
 
     def check(self, group: Sequence[Term], scope: Sequence[Node], definition: Definition, rule: Reduce, parts: Sequence[Node]) -> None:

@@ -15,7 +15,7 @@ NONE: Mapping[int, Expr] = {}
 
 
 def residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts, ends: Mapping[int, Expr] = NONE) -> tuple[list[Expr], list[Expr]]:
-    """The reduced axes of a point and their extents: of an axis of which the element fixes some digits, the others.
+    """The reduced axes of a point and their extents: for an axis of which the element fixes some digits, the others.
 
     Args:
         ends: of reduced axes: the points behind need not be visited. Digits of several axes together do not use it.

@@ -1,6 +1,6 @@
-"""What the symbols around a statement range over: loops, threads and blocks under the conditions around them, as spans and remaining conditions.
+"""The ranges of the symbols around a statement: loops, threads and blocks under the conditions around them, as spans and remaining conditions.
 
-For a statement that stores into memory that all blocks share, these ranges are everything that it stores.
+For a statement that stores to Global memory, these ranges determine all elements that it stores.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
 Span = tuple[Expr, Expr | None]
-"""The first value and the end (exclusive); ``None``: whatever a condition says, which is known to leave all that matters."""
+"""The first value and the exclusive end; ``None``: bounded by a condition that is known to include all relevant values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +52,8 @@ class Visits:
     Attributes:
         point: one expression per axis.
         spans: symbols, each with its range.
-        conditions: those that choose among existing points.
-        rows: joint values of some symbols, where they are not the whole product of their spans.
+        conditions: those that select among existing points.
+        rows: joint values of some symbols, if they are not the whole product of their spans.
         ranges: constant bounds of symbols whose spans are not constants.
     """
 
@@ -75,13 +75,13 @@ def runs(
     *,
     spared: bool = False,
 ) -> tuple[dict[str, Span], list[Expr]]:
-    """The spans of some loops and of ``spans`` under the conditions around a statement, and the conditions that choose among their values.
+    """The spans of some loops and of ``spans`` under the conditions around a statement, and the conditions that select among their values.
 
     Args:
-        loops: those that run.
-        spans: other symbols that do.
+        loops: the loops.
+        spans: further symbols.
         points: symbols of the instruction.
-        exists: that the point which is visited exists: a condition that follows keeps nothing away.
+        exists: the condition that the visited point exists: conditions that follow from it exclude nothing.
         held: conditions that hold in any case.
         spared: spans do not end by conditions that the point exists.
 
@@ -228,7 +228,7 @@ def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> dict[str, Ints] | 
 
 
 def below(condition: Expr, a: Expr) -> Expr | None:
-    """``T`` of a condition that says ``a < T``; ``None`` for other conditions."""
+    """``T`` of a condition ``a < T``; ``None`` for other conditions."""
     match condition:
         case Compare(op=CompareOp.LT, a=x, b=FloorDiv(a=p, b=Const(value=g))) if g > 0:  # x < p//g is g*x + g - 1 < p
             form = p - x * g - (g - 1)
@@ -296,11 +296,11 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
     """The elements that a statement stores, by all blocks, threads and iterations.
 
     Args:
-        needed: conditions of the elements that are asked for.
-        each: every execution counts, also one that does the same again.
+        needed: conditions of the elements in question.
+        each: every execution counts, also a repeated one.
 
     Raises:
-        Open: it is not known.
+        Open: no proof was found.
     """
     node, kernel = place.node, tree.kernel
     spans: dict[str, Span] = {}

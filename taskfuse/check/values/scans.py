@@ -32,7 +32,7 @@ class Scans:
         self._starts: dict[str, list[Node]] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
-        """A statement that starts a total, or adds to it."""
+        """Add a statement that starts a total, or adds to it."""
         assert isinstance(node.stmt, Compute)
         if holds.content is Content.START:
             self._starts.setdefault(node.stmt.out.buffer, []).append(node)
@@ -40,7 +40,7 @@ class Scans:
             self._terms.setdefault(node.stmt.out.buffer, []).append((node, holds))
 
     def check(self) -> None:
-        """A total is of one scan and holds nothing else. Raises :class:`Open`."""
+        """A total belongs to one scan and has no other use. Raises :class:`Open`."""
         for buffer, terms in self._terms.items():
             tensors = {holds.tensor for _, holds in terms}
             if len(tensors) > 1 or self.writes.claims.get(buffer):
@@ -103,15 +103,14 @@ class Scans:
 
 
 def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...], *, some: bool) -> None:
-    """The loops along an axis, innermost first: each steps by the extent of all loops inside it, or by more than any step that these take. Raises
-    :class:`Open`.
+    """The loops along an axis, innermost first: each steps by the extent of all loops inside it, or by more than any of their steps. Raises :class:`Open`.
 
     Args:
         term: the statement that takes a step.
         own: the loops around it that take the steps of one total, outermost first, and those over other totals.
         index: of its point in the iteration space.
-        place: where the total is.
-        some: conditions may leave steps out; which are taken, the caller asks.
+        place: the place of the total.
+        some: conditions may skip steps; the caller checks which are taken.
     """
     facts = term.context.facts
     terms, constant = terms_of(index[axis])

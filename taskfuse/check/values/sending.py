@@ -1,4 +1,4 @@
-"""The effect of updates: each thread sends a point of a part to the element that data names, for every value of that data which is tried."""
+"""The effect of updates: each thread sends a point of a part to the element that data selects, for every tried value of that data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taskfuse.kir.witness import Send
 
 
 def update(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes) -> None:
-    """Threads combine what they hold with elements of a tensor in Global memory."""
+    """Threads combine their operands with elements of a tensor in Global memory."""
     sent = state.sent.get(stmt.out.buffer)
     if sent is None:
         return  # no definition says anything of this array

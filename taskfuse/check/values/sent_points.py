@@ -22,18 +22,18 @@ from taskfuse.kir.witness import Send, Whole
 
 Words = NDArray[np.uint64]
 MOST = 128
-"""Values of the integers of one point that are tried at most."""
+"""The most tried values of the integers of one point."""
 NOWHERE = -1
-"""The place that an update goes to if it does nothing."""
+"""The target of an update that does nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentRound:
-    """What some threads send by one execution of a statement.
+    """The points that some threads send by one execution of a statement.
 
     Attributes:
-        points: the place in ``part`` of the point of each thread; ``where``: the elements that it goes to, ``[threads, values]``.
-        wrong: why what a thread sends is not a point, by its position; empty where it is.
+        points: the offset in ``part`` of the point of each thread; ``where``: its target elements, ``[threads, values]``.
+        wrong: why a sent value is not a point, by its position; empty if it is.
     """
 
     part: str
@@ -50,7 +50,7 @@ class SentPoints:
 
     Attributes:
         rule: the parts of the tensor.
-        base: the term that each of its elements has when it is stored, in a row.
+        base: the term of each of its elements when stored, flat.
     """
 
     def __init__(self, tensor: Tensor, rule: Whole, elements: Elements) -> None:
@@ -66,7 +66,7 @@ class SentPoints:
         self._rounds: list[SentRound] = []
 
     def store(self, places: Ints) -> None:
-        """Elements are stored: nothing has been sent to them."""
+        """Elements are stored, before any point is sent to them."""
         self._sums[places] = 0
         self._since[places] = len(self._rounds)
 
@@ -113,12 +113,12 @@ class SentPoints:
         return drawn_values([int(value(e, self._elements.symbols)) for e in rule.extents])
 
     def seen(self, held: Terms, places: Ints, right: Bools, name: str) -> tuple[Terms, Bools]:
-        """What a read of elements finds, and where that is the element of no tensor.
+        """The terms that a read of elements finds, and a mask of those that are the element of no tensor.
 
         Args:
-            held: the terms of their cells; ``places``: where they lie, row-major.
-            right: which of the terms are those of the part that is stored.
-            name: the array that is read: the tensor's, or that of the input that it is written into.
+            held: the terms of their cells; ``places``: their row-major offsets.
+            right: a mask of the terms that are those of the stored part.
+            name: the array that is read: the tensor's, or that of the input into which it is written.
         """
         sums = self._sums[places]
         none = (sums == 0) & ((self._complete[places] != 0) | (not self._rounds))
@@ -129,7 +129,7 @@ class SentPoints:
         return Terms(np.where(done, own.tag, held.tag), np.where(done, own.data, held.data)), right & ~none & ~done
 
     def difference(self, place: int) -> tuple[str, tuple[tuple[int, Stmt, str], ...]]:
-        """What is wrong with the points sent to an element, and the threads that sent them with their statements and roles; nothing if they are its own."""
+        """The error in the points sent to an element, and the threads that sent them with their statements and roles; empty if the points are right."""
         who: dict[tuple[str, int, int], list[tuple[int, Stmt, str]]] = {}
         for sent in self._rounds[int(self._since[place]) :]:
             for k, column in np.argwhere(sent.where == place).tolist():

@@ -16,14 +16,14 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Sym, const, substitute
 
 Equation = tuple[Expr, Expr]
-"""What the writer's symbols say, and what it must be."""
+"""An expression in the writer's symbols, and the value that it must have."""
 
 Spans = Mapping[str, tuple[Expr, Expr]]
 """The first value of a symbol and the end (exclusive)."""
 
 
 class Open(Exception):
-    """Raised where it is not known whether a value is right."""
+    """Raised if it is not proved that a value is right."""
 
     def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
@@ -31,16 +31,16 @@ class Open(Exception):
         self.nodes = nodes
 
     def again(self) -> Open:
-        """The same, to keep or to raise again: without the frames that this one went through, which would refer to it in a cycle."""
+        """A copy to keep or to raise again, without the frames that this one went through, which would form a reference cycle."""
         return Open(self.reason, *self.nodes)
 
 
 def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr], Expr], *, digits: bool = True) -> tuple[dict[str, Expr], list[Equation]]:
-    """The unknown symbols as far as equations determine them, and the equations that are left (those of no unknown symbol, too).
+    """The unknown symbols as far as equations determine them, and the remaining equations (those without unknown symbols, too).
 
     Args:
         unknown: the symbols of the left sides to solve for; none occurs on a right side.
-        digits: take numbers apart.
+        digits: split numbers into digits.
     """
     found: dict[str, Expr] = {}
     left = list(equations)

@@ -39,7 +39,7 @@ from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 
 class Starts:
-    """Where a kernel sets accumulators.
+    """The places where a kernel sets accumulators.
 
     Attributes:
         places: accumulator -> the statements that set it.
@@ -64,14 +64,14 @@ class Starts:
         return [s for s in starts if s.node.number > front]
 
     def nothing_taken(self, want: Place, definition: Definition, constraints: Constraints, parts: Collection[Node], among: ValueTable | None = None) -> None:
-        """The accumulators that are read are of elements without terms, take none, and are set to the initial value of the reduction.
+        """The accumulators that are read belong to elements without terms, take none, and are set to the initial value of the reduction.
 
         Args:
             parts: the statements that join partial results of this reduction.
-            among: the points of the read that are asked about; ``None``: all.
+            among: the points of the read in question; ``None``: all.
 
         Raises:
-            Open: it is not known.
+            Open: no proof was found.
         """
         rule = definition.rule
         terms = self._terms.get(want.buffer, [])

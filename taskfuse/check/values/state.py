@@ -1,4 +1,4 @@
-"""The state of a run that the meanings of all statements share: cells, and what is known of terms."""
+"""The state of a run, shared by the effects of all statements: cells, and facts about terms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Reason:
     """Why terms are wrong: those that one execution of a statement made.
 
     Attributes:
-        say: describes one of them; ``detail``: adds lines to that.
+        say: describes one of them; ``detail``: adds lines to the description.
     """
 
     stmt: Stmt
@@ -110,7 +110,7 @@ class RunState:
     # -- cells --------------------------------------------------------------------------------------------------------------------------
 
     def places(self, access: Access, lanes: ExecutedLanes, width: int = 1) -> Ints:
-        """The row-major place of the first of ``width`` elements, for each thread. Raises :class:`Refuted` outside the buffer."""
+        """The row-major offset of the first of ``width`` elements, for each thread. Raises :class:`Refuted` outside the buffer."""
         store = self.cells.stores[access.buffer]
         place = np.zeros(len(lanes), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, store.extents, strict=True)):
@@ -145,7 +145,7 @@ class RunState:
         return self.fetch(store, self.owners(store, lanes)[:, None], places, stmt, lanes.ids, lanes.role)
 
     def fetch(self, store: CellStore, owners: Ints, places: Ints, stmt: Stmt, threads: Ints, role: str) -> Terms:
-        """The terms of elements at row-major places. ``threads``: those that read them, along the first axis."""
+        """The terms of elements at row-major offsets. ``threads``: those that read them, along the first axis."""
         self.budget.spend(places.size // 8)
         if store.region is None:
             return self.elements.at(self.elements.tensors[store.name], places)
@@ -204,7 +204,7 @@ class RunState:
         self.put(store, owners, places.reshape(-1), terms.flat(), stmt, np.repeat(lanes.ids, width), lanes.role)
 
     def put(self, store: CellStore, owners: Ints, places: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:
-        """Write elements in a row, by their row-major places."""
+        """Write elements, flat, by their row-major offsets."""
         if store.name in self.writers:
             self._stored(store, places, stmt, threads, role)
         if store.name in self.sent:
@@ -212,7 +212,7 @@ class RunState:
         self.place(store, Cells.cells(store, owners, places), terms, stmt, threads, role)
 
     def place(self, store: CellStore, cells: Ints, terms: Terms, stmt: Stmt, threads: Ints, role: str) -> None:
-        """Write elements in a row, by their first cells; each is converted to the dtype of what it is written to, or wrong."""
+        """Write elements, flat, by their first cells; each is converted to the dtype of its destination, or wrong."""
         self.budget.spend(len(cells) // 8)
         terms = converted(terms, store.dtype)
         bad = (self.dtype_numbers(terms) != NUMBERS[store.dtype]) & (terms.tag > WRONG)
@@ -299,7 +299,7 @@ class RunState:
     # -- words --------------------------------------------------------------------------------------------------------------------------
 
     def who(self, thread: int, stmt: Stmt, role: str) -> tuple[str, ...]:
-        """A thread, and what it executes."""
+        """A thread, and its statement."""
         return (f"{self.launch.thread(thread)}{' in ' + role if role else ''}: " + stmt_text(stmt, self.kernel),)
 
     @staticmethod
@@ -327,7 +327,7 @@ class RunState:
         return f"the term of {t.name} at {self.index(data, t.space)}" if kind == BODY else f"a partial result of {t.name}"
 
     def difference(self, held: Terms, expected: Terms) -> tuple[str, tuple[str, ...]]:
-        """What is wrong with one term in place of another: of a partial result its points, and the threads that added them."""
+        """The difference between a term and the expected one: for a partial result its points, and the threads that added them."""
         number, kind = divmod(int(expected.tag.flat[0]) - TENSORS, 3)
         fold = self.partials.folds.get(number) if kind == ELEMENT else None
         if fold is not None and fold.dtype is fold.tensor.dtype:

@@ -23,7 +23,7 @@ from taskfuse.kir.witness import Accumulate, Apply, Find, Iterate, Pick, Reduce,
 
 
 class CheckedStatements:
-    """The writes of a kernel, one by one. Methods raise :class:`Open` for what is not known to be right."""
+    """The writes of a kernel, one by one. Methods raise :class:`Open` if a write is not proved right."""
 
     def __init__(self, kernel: Kernel, writes: Writes, reads: ReachingWrites, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
         self.writes = writes
@@ -172,7 +172,7 @@ class CheckedStatements:
         """A write leaves a zero wherever its element, or the point of its body, does not exist.
 
         Args:
-            along: only where some of these axes have no such index, and all others do.
+            along: only where its index is out of bounds on some of these axes, and in bounds on all others.
         """
         key = place.node, along
         if key not in self._zeros:

@@ -1,7 +1,7 @@
-"""Reads at sums with elements of tables: any value that the sum may have in the place of the sum.
+"""Reads at indices that contain a sum with an element of a table: the sum becomes one unknown number.
 
 A table's element is an unknown number, so no table lists its values, and where index and element of a read name it in different digits, it does not
-cancel. If an axis of the wanted element is ``e + a`` with an unknown ``a``, the sum is one number ``u`` inside of the axis, and ``a`` is ``u - e`` wherever
+cancel. If an axis of the wanted element is ``e + a`` with an unknown ``a``, the sum is one number ``u`` inside the axis, and ``a`` is ``u - e`` wherever
 the read names it. What holds for every ``u`` holds for this one.
 """
 
@@ -17,9 +17,9 @@ from taskfuse.ir.scalar import Const, Element, Expr, UpperBound, children, le, l
 
 
 def with_any_sum(pair: WriteAndRead) -> WriteAndRead | None:
-    """The question for any values of the sums; ``None`` if there are none, or their values are not bounded.
+    """The question for any values of the sums; ``None`` if there are no sums, or their values are not bounded.
 
-    An answer of the question that is not open, and names no conditions, is an answer of the pair's.
+    An answer that is not open, and names no conditions, also answers the original question.
     """
     want, constraints = pair.want, pair.constraints
     index, element = want.index, want.element

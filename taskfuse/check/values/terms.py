@@ -1,8 +1,8 @@
-"""Terms: what cells of a run hold, instead of numbers.
+"""Terms: the contents of a run's cells, in place of numbers.
 
-A term is two integers, so that those of many cells are two arrays: a *tag* that says what kind it is, and of which tensor, and *data* that says which
-one. Tags are, in this order: nothing (never written); wrong, because of the reason that is the data; a constant of a dtype, whose bits are the data; a
-scalar argument; and three for each tensor: its element (row-major place in its shape), the body of its reduction at a point (row-major place in
+A term is two integers, so that those of many cells are two arrays: a *tag* for its kind and its tensor, and *data* for the
+rest. Tags are, in this order: nothing (never written); wrong, with the reason as the data; a constant of a dtype, whose bits are the data; a
+scalar argument; and three for each tensor: its element (row-major offset in its shape), the body of its reduction at a point (row-major offset in
 its iteration space), and a partial result (a node of :class:`taskfuse.check.values.partials.PartialNodes`).
 """
 
@@ -57,11 +57,11 @@ class Terms:
         return Terms(self.tag.reshape(*shape), self.data.reshape(*shape))
 
     def flat(self) -> Terms:
-        """The same terms in a row."""
+        """The same terms, flat."""
         return Terms(self.tag.reshape(-1), self.data.reshape(-1))
 
     def copy(self) -> Terms:
-        """The same terms in arrays of their own."""
+        """A copy of the terms."""
         return Terms(self.tag.copy(), self.data.copy())
 
 
@@ -110,7 +110,7 @@ def numbers(data: Ints, dtype: DType) -> NDArray[Any]:
 
 
 def converted(terms: Terms, dtype: DType) -> Terms:
-    """Terms in a row with their constants converted to a dtype; others unchanged."""
+    """Terms, flat, with their constants converted to a dtype; others unchanged."""
     want = constant_tag(dtype)
     where = is_constant(terms.tag) & (terms.tag != want)
     if not where.any():

@@ -1,4 +1,4 @@
-"""What instructions on tiles make of terms: TMA boxes, matrices between registers and Shared memory, products of tensor cores.
+"""The effect of tile instructions on terms: TMA boxes, matrices between registers and Shared memory, products of tensor cores.
 
 Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Tensor swizzling modes"; fragments: :mod:`taskfuse.ir.fragments`.
 """

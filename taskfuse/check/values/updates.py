@@ -1,8 +1,8 @@
-"""Tensors that points are sent to: one part is stored as it is; then each point of the others is combined once with the element that data names.
+"""Tensors that points are sent to: one part is stored unchanged; then each point of the others is combined once with the element that data selects.
 
-An element is then its own value in the first part, combined with that of every point that goes to it, in whatever order: each point is sent by one
-execution of one statement, to the place that its definition says for any value of the data, and nothing else is done to the element in between. Updates are
-made in one step, so none is lost; the other layers show that all stores are ordered before all updates, and these before all reads.
+An element is then its own value in the first part, combined with every point that goes to it, in any order: each point is sent by one
+execution of one statement, to the place that its definition gives for any value of the data, and nothing else changes the element in between. Updates are
+atomic, so none is lost; the other layers prove that all stores are ordered before all updates, and these before all reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from taskfuse.kir.witness import Send, Whole
 
 
 class Updates:
-    """Such tensors of a kernel. They lie in storage of their own name.
+    """Such tensors of a kernel. They have storage of their own name.
 
     Attributes:
         tensors: their names.
@@ -47,7 +47,7 @@ class Updates:
         self._found: Uses | None = None
 
     def enter(self, node: Node, holds: Holds) -> None:
-        """A write to the storage of such a tensor: a store of the part that is not sent, or an update. Raises :class:`Open`."""
+        """Add a write to the storage of such a tensor: a store of the part that is not sent, or an update. Raises :class:`Open`."""
         place = self.instructions.written(node, holds)
         whole = place.buffer
         rule = self._rules[whole]

@@ -31,9 +31,11 @@ Checked = tuple[Obligation, Node | None]
 
 
 def right(structure: Structure) -> Iterator[Obligation]:
-    """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions.
+    """Every write is right, every read finds the right write, reductions and outputs are covered. Empty for a kernel without definitions.
 
-    Obligations open at constant extents are decided by one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
+    Obligations that are open at constant extents are decided by one run of the launch, if it is small enough: a kernel whose order is proved computes the same
+    in
+    all runs.
     """
     kernel = structure.tree.kernel
     if not kernel.definitions:

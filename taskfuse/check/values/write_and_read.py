@@ -19,7 +19,7 @@ from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.kir.operands import Content
 
 LIMIT = 1 << 18
-"""Rows of a table."""
+"""The most rows of a table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Found:
     """The write leaves the element.
 
     Attributes:
-        under: where these hold; empty: everywhere.
+        under: the conditions; empty: everywhere.
         rest: the points of the read at which it does not; ``None``: empty.
     """
 
@@ -147,7 +147,7 @@ class WriteAndRead:
     # -- whether the write happens ----------------------------------------------------------------------------------------------------
 
     def required(self, at: Mapping[str, Expr], free: Iterable[str]) -> list[tuple[Expr | None, Expr]]:
-        """All that must hold: symbols within their spans (``free``: that these have values at all), and the conditions around, before and after."""
+        """All conditions: symbols within their spans (``free``: that these have values at all), and the conditions around, before and after."""
         found: list[tuple[Expr | None, Expr]] = []
         for name, (start, stop) in self.spans.items():
             if name in at:
@@ -184,9 +184,9 @@ class WriteAndRead:
         return ranges.refutes(part)
 
     def cuts_outside(self, condition: Expr | None) -> bool:
-        """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written.
+        """True if a condition of the write holds wherever its element exists, as its loops and threads imply, so that it excludes no element.
 
-        Conditions on threads alone are proved one by one, so the others may assume them; they themselves may not.
+        Conditions only on threads are proved one by one, so the others may assume them; they themselves may not.
         """
         if self.past or condition is None:
             return False
@@ -197,6 +197,6 @@ class WriteAndRead:
         return self.proves(around, condition)
 
     def may_be_there(self) -> None:
-        """The write of the wanted element may not happen: the read may find an earlier one. Raises :class:`Open` where that is not allowed."""
+        """The write of the wanted element may not happen, so that the read finds an earlier one. Raises :class:`Open` if that is not allowed."""
         if self.plain or self.past or self.bare or not self.alike:
             raise Open("it is not known to be written there: some conditions depend on more than its place", self.claim.node)

@@ -1,4 +1,4 @@
-"""The writes of a kernel that say what they hold."""
+"""The writes of a kernel that claim a tensor and an element."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from taskfuse.kir.witness import Definition, Send, Whole
 
 
 class Writes:
-    """Which elements of which tensors are written where.
+    """The writes of a kernel: which elements of which tensors, and where.
 
     Attributes:
         claims: buffer -> the writes of elements and bodies, in the order of the text.
-        storages: how buffers and arguments lie.
-        definitions: what the tensors are.
-        inputs: those that no statement writes.
-        read_elements: what holds of their elements that anybody reads.
-        updated: tensors of parts that are sent to them: none of their elements is one of a part.
+        storages: layouts of buffers and arguments.
+        definitions: definitions of the tensors.
+        inputs: the inputs, which no statement writes.
+        read_elements: the conditions of elements that are read.
+        updated: tensors with parts that are sent to them: none of their elements is one of a part.
     """
 
     def __init__(self, tree: StatementTree, instructions: Instructions) -> None:
@@ -55,7 +55,7 @@ class Writes:
         }
 
     def claim(self, node: Node, holds: Holds) -> Place:
-        """A write, entered."""
+        """Add a write."""
         place = self._instructions.written(node, holds)
         self.check_part(place, ())
         place = self.whole(place)
@@ -69,7 +69,7 @@ class Writes:
         return place
 
     def whole(self, place: Place, given: Iterable[Expr] = ()) -> Place:
-        """The same elements as those of the outermost tensor that theirs is a part of."""
+        """The elements as those of the outermost tensor of which theirs is a part."""
         while (outer := self._outer(place, given)) is not None:
             place = outer
         return place
@@ -97,7 +97,7 @@ class Writes:
         return tensor
 
     def check_part(self, place: Place, given: Iterable[Expr]) -> None:
-        """Past the end of a part, its whole has no element: that would be another part's. Raises :class:`Open`."""
+        """Past the end of a part, its whole has no element, which would be another part's. Raises :class:`Open`."""
         given = tuple(given)
         while (whole := self._outer(place, given)) is not None:
             around = known_at(place).given(*given)

@@ -1,6 +1,6 @@
-"""A write in symbols of its own, apart from those of a read; the layout of storage; cursors that name the place of a write.
+"""A write with its own symbols, distinct from those of a read; the layout of storage; cursors that determine the place of a write.
 
-A read that names a cursor by the same symbol means the same place only if the cursor has not moved in between.
+A cursor symbol in a read means the same place only if the cursor has not moved in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, CursorInit
 
 W = "written."
-"""Before the name of a symbol of the write."""
+"""Prefix of the symbols of the write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Writing:
             self.spans[W + name] = const(0), const(n)
 
     def is_at(self, read: Node, skip: int | None) -> bool:
-        """True only if the cursors that say its place, but for the slot on an axis, its element or its conditions are at the read where they were.
+        """True only if the cursors in its place, its element or its conditions, except the slot on an axis, have the same values at the read.
 
         Args:
             skip: the axis of a slot that is known to be the same.
@@ -101,7 +101,7 @@ class Writing:
         return not moves or stays(self.claim.node, read, self._same, moves, self._memory)
 
     def who(self) -> Iterator[Equation]:
-        """The conditions on its symbols alone."""
+        """The conditions on its symbols only."""
         for _, c in self.conditions:
             match c:
                 case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
@@ -125,17 +125,17 @@ def cursors_of(expressions: Iterable[Expr]) -> frozenset[str]:
 
 
 def moves_of(node: Node, cursors: frozenset[str]) -> tuple[Node, ...]:
-    """The statements of a kernel, of which ``node`` is one, that start or advance some cursors; none if these never move."""
+    """The statements of a kernel, including ``node``, that start or advance some cursors; empty if these never move."""
     found = [n for n in _leaves(node.path[0].block) if _cursor(n) in cursors]
     return tuple(found) if any(isinstance(n.stmt, Advance) for n in found) or len(found) > len(cursors) else ()
 
 
 def stays(write: Node, read: Node, same: Mapping[str, Expr], moves: tuple[Node, ...], memory: MemoryType) -> bool:
-    """True only if the cursors that ``moves`` move are for a read where they were at a write.
+    """True only if the cursors that ``moves`` advance have the same values at a read as at a write.
 
     Args:
-        same: what the loop variables of the write are at the read.
-        memory: of what is written: threads that share it have cursors of their own, which must have moved alike.
+        same: the values of the write's loop variables at the read.
+        memory: of the written buffer: threads that share it have separate cursors, which must have moved alike.
     """
     inner: set[Node] = {*write.loops, *read.loops}
     for a, b in zip(write.loops, read.loops, strict=False):

@@ -1,8 +1,8 @@
 """Symbolic integer expressions: construction, facts, simplification, proof, text, evaluation.
 
-``expr`` has the nodes, ``arithmetic`` and ``logic`` the constructors that keep them canonical, ``operators`` are Python's, ``facts`` what is known about
+``expr`` has the nodes, ``arithmetic`` and ``logic`` the constructors that keep them canonical, ``operators`` Python's operators, ``facts`` the facts about
 symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind them, ``samples`` values at which facts hold,
-``queries`` the questions one asks, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
+``queries`` the public questions, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
 from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate

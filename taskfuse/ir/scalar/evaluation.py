@@ -40,14 +40,14 @@ Value = int | npt.NDArray[Any]
 
 
 class TableIndexError(IndexError):
-    """An expression has no value: it looks up an entry that its table does not have."""
+    """An expression has no value: an index is outside its table."""
 
 
 _INTEGERS = (Sum, Sym, Product, FloorDiv, Mod, Const)
-"""Expressions that have integers as values by their form."""
+"""Expressions whose form makes their values integers."""
 
 KEPT = 1 << 12
-"""Elements of an array that is kept for the next expression."""
+"""The most elements of an array that is kept for the next expression."""
 
 
 def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
@@ -66,7 +66,7 @@ def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
 
 
 class Evaluation:
-    """Values of several expressions at the same values of symbols: what they share is computed once.
+    """Values of several expressions at the same values of symbols: shared subexpressions are computed once.
 
     Attributes:
         env: the value of each symbol; it must not change.
@@ -281,7 +281,7 @@ class _Generator:
         return scope["compiled"]
 
     def number(self, e: Expr) -> str:
-        """The source of an operand that is wanted as an integer."""
+        """The source of an operand that is used as an integer."""
         text = self.text(e)
         return f"integer({text})" if is_boolean(e) and not isinstance(e, Const) else text
 

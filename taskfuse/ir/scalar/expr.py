@@ -24,18 +24,18 @@ SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
 
 class NotAnIntegerError(TypeError):
-    """A value other than an integer, where expressions are made of integers alone."""
+    """A value other than an integer, in an expression of integers."""
 
 
 class Expr:
     """A symbolic integer. Booleans are the integers 0 and 1.
 
-    A constant is an integer to Python: it compares, counts and indexes as one. What depends on symbols refuses every question that their values decide.
+    For Python a constant is an integer: it compares, counts and indexes as one. An expression with symbols raises on questions that their values decide.
 
     Attributes:
-        key: total order of nodes that depends on their structure only; it fixes the order of terms, and so the text.
+        key: total order of nodes that depends only on their structure; it determines the order of terms, and so the text.
         free: names of the symbols that occur.
-        printer: ``to_text``, which stands above this module and registers itself here.
+        printer: ``to_text``, which is in a higher module and registers itself here.
     """
 
     __slots__ = ("free", "key")
@@ -174,10 +174,10 @@ class Table(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Element(Expr):
-    """The element at ``index`` of a tensor of ``size`` integers that nothing writes, brought into ``low..high``, ends included: data that decides the work.
+    """The element at ``index`` of a tensor of ``size`` integers that is never written, clamped to ``low..high``, ends included: data that determines the work.
 
-    Whatever the tensor holds, the value is in its range, so no index that is built on it depends on what a caller promises. An index outside the tensor has
-    no value. The tensor's name counts among the symbols that occur.
+    Whatever the tensor contains, the value is in its range, so no index that uses it depends on a caller's promise. An index outside the tensor has
+    no value. The tensor's name counts as a symbol of the expression.
     """
 
     tensor: Sym
@@ -190,10 +190,10 @@ class Element(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UpperBound(Expr):
-    """How many of the elements k = 1, ..., size - 2 of a table have ``clamp(tensor[k], low, high)//divisor + step*k <= sought``; 0 if there are none.
+    """The number of elements k = 1, ..., size - 2 of a table with ``clamp(tensor[k], low, high)//divisor + step*k <= sought``.
 
-    Of a nondecreasing table it is the g <= size - 2 with ``t[g] <= sought < t[g + 1]``, where there is one. Whatever the tensor holds, it is one
-    of 0, ..., size - 2; of a table that decreases somewhere, any of them.
+    For a nondecreasing table it is the g <= size - 2 with ``t[g] <= sought < t[g + 1]``, if there is one. Whatever the tensor contains, it is one
+    of 0, ..., size - 2; for a table that decreases somewhere, any of them.
     """
 
     tensor: Sym
@@ -311,7 +311,7 @@ Integral.register(Const)
 
 NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 16
-"""How many results of an operation are remembered: nodes are interned, so that operands are compared by identity."""
+"""The most results of an operation that are cached: nodes are interned, so operands are compared by identity."""
 
 _INTERNED: dict[tuple[object, ...], Any] = {}  # lives as long as the process, like the interpreter's interned strings
 
@@ -414,7 +414,7 @@ def sym(name: str) -> Sym:
 
 
 def private(name: str) -> Sym:
-    """A symbol for the internal use of an analysis. Its printed name has a form that cannot occur in text, so it differs from all names of users."""
+    """A symbol for the internal use of an analysis. Its name cannot occur in text, so it differs from all names of users."""
     return intern(Sym, f"'{name}")
 
 
@@ -428,7 +428,7 @@ def wrap(value: IntLike) -> Expr:
 
 
 def index(value: object) -> int:
-    """The integer that ``value`` is to Python. Raises :class:`NotAnIntegerError` for other values."""
+    """The integer that ``value`` represents in Python. Raises :class:`NotAnIntegerError` for other values."""
     if not isinstance(value, SupportsIndex):
         raise NotAnIntegerError(f"{value!r} is not an integer")
     return value.__index__()

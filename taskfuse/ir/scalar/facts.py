@@ -1,4 +1,4 @@
-"""What is known about symbols: ranges, divisors and assumed conditions."""
+"""Facts about symbols: ranges, divisors and assumed conditions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ UNBOUNDED: Interval = (None, None)
 
 
 class FactFamily:
-    """What facts have in common with all that were derived from the same first ones.
+    """State shared by all facts derived from the same initial ones.
 
     Attributes:
-        size: how many were derived.
-        is_circular: two rules undid each other in an expression under one of them, so that what is remembered of it depends on what was asked before.
+        size: number of derived facts.
+        is_circular: two rules undid each other in an expression under one of them, so that its cached result depends on earlier questions.
     """
 
     __slots__ = ("is_circular", "size")
@@ -32,10 +32,10 @@ class FactFamily:
 
 
 class Facts:
-    """An immutable set of facts, with the memory of what was derived from them.
+    """An immutable set of facts, with a cache of derived results.
 
-    Each ``with_...`` returns another ``Facts``; the same call on the same object returns the same object, so that memories stay warm.
-    A symbol nothing is said about may be any integer. Facts hold where the code that they describe runs: if a loop's range is empty, anything holds in it.
+    Each ``with_...`` returns another ``Facts``; the same call on the same object returns the same object, so that caches stay warm.
+    A symbol without facts may be any integer. Facts hold where the code that they describe runs: if a loop's range is empty, anything holds in it.
 
     Attributes:
         ranges: inclusive bounds per symbol; a bound may be symbolic in other symbols.
@@ -44,7 +44,7 @@ class Facts:
         excluded: values that an assumption rules out, per atom or monomial.
         forms: expressions that are assumed to be >= 0.
         known: conditions assumed as a whole.
-        family: what these facts share with those that were derived from the same ones.
+        family: state shared with facts derived from the same ones.
         samples: values of symbols at which they hold, for :mod:`~taskfuse.ir.scalar.samples`.
     """
 

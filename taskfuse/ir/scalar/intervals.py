@@ -1,7 +1,6 @@
 """Constant bounds and constant divisors of expressions, by interval arithmetic over the facts.
 
-Interval arithmetic has one home more: the checker's (:mod:`taskfuse.check.ranges`), which bounds expressions under the conditions of a place, and by which a
-kernel is not judged with the arithmetic that made its indices.
+The checker has its own interval arithmetic (:mod:`taskfuse.check.ranges`), so that a kernel is not judged with the arithmetic that made its indices.
 """
 
 from __future__ import annotations

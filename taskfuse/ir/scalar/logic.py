@@ -1,6 +1,6 @@
 """Constructors of comparisons, booleans, selections, minima, maxima, exclusive or and tables.
 
-They fold constants and decide what follows from the operands' difference alone; what needs facts about symbols is left to ``simplify``.
+They fold constants and simplify only by the difference of the operands; rules that need facts about symbols are in ``simplify``.
 A boolean is 0 or 1; an integer used as a condition means "is not 0".
 """
 
@@ -40,7 +40,7 @@ from taskfuse.ir.scalar.expr import (
 
 
 def is_boolean(e: Expr) -> bool:
-    """Whether ``e`` is 0 or 1 by its form."""
+    """Whether the form of ``e`` makes it 0 or 1."""
     match e:
         case Compare() | And() | Or() | Not():
             return True
@@ -90,7 +90,7 @@ def ne(a: IntLike, b: IntLike) -> Expr:
 
 @lru_cache(MEMORY)
 def compare(op: CompareOp, a: Expr, b: Expr) -> Expr:
-    """``a op b``. The sides stay as written, so that a guard reads as its author wrote it; equalities are put in order, constant last."""
+    """``a op b``. The sides stay as written, so that a guard reads as its author wrote it; equalities are ordered, constant last."""
     terms, constant = linear_parts(sub(b, a))
     if not terms:
         return TRUE if _holds(op, constant) else FALSE
@@ -266,14 +266,14 @@ def table(values: Iterable[int], index: IntLike) -> Expr:
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:
-    """The conditions that a conjunction joins; none for ``true``."""
+    """The conjuncts of a condition; empty for ``true``."""
     if condition is TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
 
 
 def upper_bound(tensor: IntLike, size: IntLike, low: IntLike, high: IntLike, sought: IntLike, *, divisor: int = 1, step: int = 0) -> Expr:
-    """How many of the elements k = 1, ..., ``size`` - 2 of a table have ``clamp(tensor[k], low, high)//divisor + step*k <= sought``.
+    """The number of elements k = 1, ..., ``size`` - 2 of a table with ``clamp(tensor[k], low, high)//divisor + step*k <= sought``.
 
     Raises:
         ValueError: ``tensor`` is not a symbol, ``divisor`` is less than 1 or ``step`` less than 0.
@@ -282,13 +282,13 @@ def upper_bound(tensor: IntLike, size: IntLike, low: IntLike, high: IntLike, sou
     if not isinstance(name, Sym):
         raise ValueError(f"'{name}' is not the name of a tensor")
     if divisor < 1 or step < 0:
-        raise ValueError(f"elements of '{name}' divided by {divisor} with {step} for each before do not rise with them")
+        raise ValueError(f"elements of '{name}' have the divisor {divisor} and the step {step}: a divisor is positive, a step is not negative")
     count = wrap(size)
     return ZERO if isinstance(count, Const) and count.value <= 2 else intern(UpperBound, name, count, wrap(low), wrap(high), divisor, step, wrap(sought))
 
 
 def element(tensor: IntLike, index: IntLike, size: IntLike, low: IntLike, high: IntLike) -> Expr:
-    """The element at ``index`` of the ``size`` integers of the tensor that the symbol ``tensor`` names, brought into ``low..high``.
+    """The element at ``index`` of the ``size`` integers of the tensor named by the symbol ``tensor``, clamped to ``low..high``.
 
     Raises:
         ValueError: ``tensor`` is not a symbol.

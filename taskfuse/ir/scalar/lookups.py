@@ -1,4 +1,4 @@
-"""Tables in expressions: elements that are read, and places that are looked up."""
+"""Tables in expressions: elements that are read, and searches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 from taskfuse.ir.scalar.expr import MEMORY, Element, Expr, Sym, UpperBound, children
 
 Lookup = Element | UpperBound
-"""What is read in a table."""
+"""A read of, or a search in, a table."""
 
 
 @lru_cache(MEMORY)
 def lookups_of(e: Expr) -> tuple[Lookup, ...]:
-    """What ``e`` reads in tables; a lookup inside another one comes after it."""
+    """The table reads and searches in ``e``; one nested in another comes after it."""
     found: dict[Lookup, None] = {e: None} if isinstance(e, Lookup) else {}
     for child in children(e):
         if child.free:
@@ -21,12 +21,12 @@ def lookups_of(e: Expr) -> tuple[Lookup, ...]:
 
 
 def elements_of(e: Expr) -> tuple[Element, ...]:
-    """The elements of tensors that occur in ``e``, those in the index or range of another one after it."""
+    """The elements of tensors in ``e``; one nested in the index or range of another comes after it."""
     return tuple(found for found in lookups_of(e) if isinstance(found, Element))
 
 
 def integers_of(e: Expr) -> frozenset[str]:
-    """Names of the symbols of ``e`` that are integers: not those of tensors whose elements occur."""
+    """Names of the integer symbols of ``e``, without the tensors whose elements occur."""
     if not lookups_of(e):
         return e.free
     if isinstance(e, Lookup):

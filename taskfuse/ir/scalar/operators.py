@@ -1,6 +1,6 @@
-"""Python's operators of integer expressions, put into :class:`~taskfuse.ir.scalar.expr.Expr` when the package is imported: a node's operators make nodes.
+"""Python's operators for integer expressions, added to :class:`~taskfuse.ir.scalar.expr.Expr` when the package is imported: a node's operators make nodes.
 
-Other values than integers are left to Python, or refused; so is a question that only the values of symbols decide.
+Operands other than integers are left to Python, or rejected, as are questions that only the values of symbols decide.
 """
 
 from __future__ import annotations

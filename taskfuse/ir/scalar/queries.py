@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taskfuse.ir.scalar import search
 from taskfuse.ir.scalar.arithmetic import mod
-from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, FloorDiv, IntLike, Mod, children, wrap
+from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Expr, FloorDiv, IntLike, Mod, Not, Or, children, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import interval
-from taskfuse.ir.scalar.logic import as_boolean, ge
+from taskfuse.ir.scalar.logic import as_boolean, ge, not_
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
 
 NO_FACTS = Facts()
@@ -25,7 +27,7 @@ class _ProvingRewriter(Rewriter):
 
 
 def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
-    """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules get it."""
+    """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules make it."""
     e = wrap(e)
     found = facts.strong_memo.get(e)
     return _ProvingRewriter.of(facts)(e) if found is None or found is PENDING else found
@@ -33,7 +35,27 @@ def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
 
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
     """True only if ``cond`` holds wherever the facts do. False means "not proved", not "false"."""
-    return simplify(as_boolean(cond), facts) is TRUE
+    condition = as_boolean(cond)
+    match condition:
+        case And(args):
+            return all(prove(arg, facts) for arg in args)
+        case Or(args):
+            return _one_holds(args, facts)
+        case Not(And(args)):
+            return _one_holds(tuple(map(not_, args)), facts)
+        case Not(Or(args)):
+            return all(prove(not_(arg), facts) for arg in args)
+        case _:
+            return simplify(condition, facts) is TRUE
+
+
+def _one_holds(conditions: Sequence[Expr], facts: Facts) -> bool:
+    """True only if one of some conditions always holds: one does where those before it do not."""
+    for condition in conditions:
+        if prove(condition, facts):
+            return True
+        facts = facts.with_assumption(not_(condition))
+    return False
 
 
 def bounds(e: IntLike, facts: Facts = NO_FACTS) -> Interval:
@@ -47,7 +69,7 @@ def is_multiple(e: IntLike, k: IntLike, facts: Facts = NO_FACTS) -> bool:
 
 
 def unsafe_divisor(e: Expr, facts: Facts = NO_FACTS) -> Expr | None:
-    """A divisor in ``e`` that is not known to be at least 1, so that ``e`` may have no value; ``None``: there is none."""
+    """A divisor in ``e`` that is not known to be at least 1, so that ``e`` may have no value; ``None``: no such divisor."""
     if isinstance(e, FloorDiv | Mod) and not prove(ge(e.b, 1), facts):
         return e.b
     return next((found for part in children(e) if (found := unsafe_divisor(part, facts)) is not None), None)

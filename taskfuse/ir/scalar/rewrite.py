@@ -1,7 +1,7 @@
 """The rewriting rules of ``simplify``.
 
-A ``Rewriter`` knows the rules; whether a rule's side condition holds it asks its ``nonnegative``. Here that is interval arithmetic, which is what the
-prover itself uses on the forms that it makes; ``simplify`` uses the same rules with the prover behind them.
+A ``Rewriter`` has the rules; its ``nonnegative`` decides their side conditions. Here that is interval arithmetic, which the
+prover itself uses on its own forms; ``simplify`` uses the same rules with the prover behind them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_,
 from taskfuse.ir.scalar.transform import rebuild
 
 PENDING: Final = Expr()
-"""In the place of a result in a memory, while it is found."""
+"""Placeholder in the cache for a result that is being computed."""
 
 
 class Rewriter:
     """Rewrites expressions to simpler ones that are equal wherever ``facts`` hold.
 
     Args:
-        facts: what may be assumed.
+        facts: the facts that may be used.
         memo: results so far, kept with the facts.
     """
 
@@ -278,7 +278,7 @@ class Rewriter:
         return kept
 
     def decide(self, e: Expr) -> bool | None:
-        """The truth of a comparison, if the facts settle it."""
+        """The truth of a comparison, if the facts decide it."""
         if e in self.facts.known:
             return True
         if not_(e) in self.facts.known:

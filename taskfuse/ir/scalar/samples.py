@@ -1,4 +1,4 @@
-"""Values of symbols at which facts hold: a form that is negative at one of them is not always at least 0, so no search finds a proof.
+"""Values of symbols at which facts hold: if a form is negative at one of them, no search can find a proof that it is nonnegative.
 
 They can reject a question, never accept one: nothing is proved by them, and no proof is lost. Symbols are drawn one after another between their bounds;
 samples at which an assumed condition fails are dropped.
@@ -21,11 +21,11 @@ from taskfuse.ir.scalar.lookups import lookups_of
 
 Ints = NDArray[np.int64]
 Samples = Mapping[str, Ints]
-"""Symbols that something is known of, each with as many values as the others; none if no sample is known."""
+"""Symbols with known ranges, each with equally many values; empty if no sample is known."""
 
 ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
-"""How far beyond its least value a symbol is sampled: one without an end, in every other row, and any."""
+"""How far above its least value a symbol is sampled: one without an upper bound, in every other row, and any symbol."""
 
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
 
@@ -33,7 +33,7 @@ _RANDOM = np.random.default_rng(7).random((61, ROWS))
 def is_negative_somewhere(form: Expr, facts: Facts) -> bool:
     """True only if a form is negative for some values of its symbols at which the facts hold.
 
-    A symbol that nothing is known of may be any integer.
+    A symbol without facts may be any integer.
     """
     if lookups_of(form):
         return False
@@ -95,12 +95,12 @@ def _of_facts(facts: Facts) -> Samples:
 
 
 def sample_count(table: Samples) -> int:
-    """How many samples there are."""
+    """The number of samples."""
     return next(iter(table.values())).size if table else 0
 
 
 def sampled_values(e: Expr, table: Samples) -> Ints | int:
-    """A value for each row, or the one of all."""
+    """A value for each row, or one for all."""
     if isinstance(e, Const):
         return e.value
     return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), sample_count(table))

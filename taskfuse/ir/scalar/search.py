@@ -1,9 +1,9 @@
 """Search for a proof that a form is not negative.
 
-``form >= 0`` is reduced to simpler forms that imply it, until interval arithmetic settles one. A step replaces the occurrence ``c*t`` of one atom ``t`` by
-``c*bound``, where the bound is one that the facts or the definition of ``t`` give, below or above by the sign of ``c``; or it subtracts a multiple of an
-assumed form. The atom that depends on most others goes first: a loop index before the symbols in its bounds. Every step is an implication, so a proof
-found is a proof; a proof not found within the step limit means nothing.
+``form >= 0`` is reduced to simpler forms that imply it, until interval arithmetic decides one. A step replaces the occurrence ``c*t`` of one atom ``t`` by
+``c*bound``, where the bound comes from the facts or the definition of ``t``, below or above by the sign of ``c``; or it subtracts a multiple of an
+assumed form. The atom that depends on most others goes first: a loop index before the symbols in its bounds. Every step is an implication, so a
+found proof is valid; a proof not found within the step limit means nothing.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Steps:
         self._facts = facts
 
     def take(self) -> bool:
-        """Take a step. False: there is none."""
+        """Take a step. False: no step is left."""
         if self.left == STEP_LIMIT - PATIENCE and is_negative_somewhere(self._form, self._facts):
             self.refuted = True
             self.left = 0

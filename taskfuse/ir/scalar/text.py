@@ -67,7 +67,7 @@ _TEXTS: dict[Expr, tuple[str, _Precedence]] = {}
 
 
 def to_text(e: IntLike) -> str:
-    """The text of ``e`` in Python's and C's notation, with as few parentheses as reading allows. ``parse_expr`` gives ``e`` back."""
+    """The text of ``e`` in the notation of Python and C, with as few parentheses as possible. ``parse_expr`` is its inverse."""
     return _text(wrap(e))[0]
 
 
@@ -182,7 +182,7 @@ def _is_extent(e: Expr) -> bool:
 
 
 def parse_expr(text: str) -> Expr:
-    """The expression that ``text`` denotes.
+    """The expression in ``text``.
 
     Raises:
         ParseError: ``text`` is not one expression.
@@ -348,7 +348,7 @@ class _Parser:
         if divisor < 1:
             raise token.error(f"elements of '{token.text}' are divided by {divisor}")
         if step < 0:
-            raise token.error(f"elements of '{token.text}' fall by {-step} from each to the next")
+            raise token.error(f"elements of '{token.text}' have the negative step {step}")
         return upper_bound(sym(token.text), size, low, high, sought, divisor=divisor, step=step)
 
     def tensor(self) -> Token:

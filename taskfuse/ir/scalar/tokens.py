@@ -1,4 +1,4 @@
-"""Tokens of taskfuse's texts: expressions, kernels and fusions share them."""
+"""Tokens of taskfuse's texts, shared by expressions, kernels and fusions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskfuse.errors import ParseError
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     NAME = "name"
     INT = "integer"
@@ -35,7 +35,7 @@ class Token:
 
     @property
     def integer(self) -> int:
-        """The value of a token of kind ``INT``: decimal (leading zeros count for nothing) or hexadecimal."""
+        """The value of a token of kind ``INT``: decimal (leading zeros are ignored) or hexadecimal."""
         return int(self.text, 16 if self.text[:2] in ("0x", "0X") else 10)
 
     def error(self, reason: str) -> ParseError:

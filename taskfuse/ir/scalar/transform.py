@@ -85,9 +85,9 @@ def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
 
 
 class Substitution:
-    """One substitution in several expressions, with what it has made of subexpressions.
+    """One substitution in several expressions, with a cache of rewritten subexpressions.
 
-    A function that calls itself would be a cycle, which only the collector frees.
+    A recursive closure would be a reference cycle, which only the collector frees.
     """
 
     __slots__ = ("done", "values")

@@ -1,4 +1,4 @@
-"""The objects that threads wait for: mbarriers, hardware barriers, counters, semaphores, and instructions of whole warps.
+"""Objects for which threads wait: mbarriers, hardware barriers, counters, semaphores, and instructions of whole warps.
 
 PTX ISA, "mbarrier", "barrier", "bar.warp.sync", "barrier.cluster". A method that returns true has put the thread to sleep.
 """
@@ -21,7 +21,7 @@ class MachineMbarrier:
     Attributes:
         entry: of the clocks, for its completed phases.
         initialized: by which thread, in which epoch, at which statement.
-        parts, done, clocks: what the arrivals and copies of this phase hand over.
+        parts, done, clocks: what the arrivals and copies of this phase release.
         seen: waits that passed since the last phase was completed.
     """
 
@@ -41,7 +41,7 @@ class MachineMbarrier:
 
 @dataclass(slots=True)
 class Gathering:
-    """Threads that have come to one barrier: how many it takes, and at which statements they stand."""
+    """Threads that have arrived at one barrier: the required number, and their statements."""
 
     expected: int = 0
     here: dict[int, int] = field(default_factory=dict[int, int])
@@ -249,13 +249,13 @@ class MachineBarriers:
         self.wake([u for u, n in sleepers if n <= len(parts)])
 
     def arrive_at_counter(self, t: int, key: object, count: int) -> int:
-        """An arrival of a barrier across blocks; how many there must be when this round, of ``count``, is complete."""
+        """An arrival of a barrier across blocks; returns the number of arrivals that complete this round, of ``count``."""
         before = len(self.counters.get(key, ()))
         self.release(t, key)
         return (before // count + 1) * count
 
     def acquires(self, t: int, key: object, releases: int) -> bool:
-        """``ld.acquire.gpu`` until enough releases have come: true if the thread sleeps, and tries again when it wakes."""
+        """``ld.acquire.gpu`` until enough releases have arrived: true if the thread sleeps, and tries again when it wakes."""
         if releases <= 0:
             return False
         parts = self.counters.get(key, [])

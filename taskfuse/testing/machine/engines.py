@@ -17,7 +17,7 @@ TMA_ALIGNMENT = 128
 LINE = 16
 """Bytes of which the start of a box is a multiple along the last axis of its tensor."""
 CHUNK = 16
-"""Bytes of a row of a core matrix: what a swizzle moves as one."""
+"""Bytes of a row of a core matrix, which a swizzle moves as a unit."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class MachineTile:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A part of a tensor, as its map has it."""
+    """A part of a tensor, as described by its map."""
 
     tensor: MachinePlace
     coords: tuple[int, ...]
@@ -87,7 +87,7 @@ class Box:
 
     @property
     def size(self) -> int:
-        """Bytes, also of what lies outside the tensor."""
+        """Bytes, including those outside the tensor."""
         return math.prod(self.shape) * self.tensor.itemsize
 
 
@@ -102,7 +102,7 @@ class MachineRegisters:
 
 @dataclass(frozen=True, slots=True)
 class WgmmaFactors:
-    """What a thread gives to a wgmma."""
+    """The operands of a thread for a wgmma."""
 
     acc: MachineRegisters
     shape: tuple[object, ...]

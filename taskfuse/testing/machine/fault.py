@@ -25,10 +25,10 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MachineFault:
-    """A thread's statement that goes wrong.
+    """A faulty statement of a thread.
 
     Attributes:
-        thread: its number in the launch; ``None`` if it is of no thread.
+        thread: its number in the launch; ``None`` if it belongs to no thread.
         statement: its text.
         launch: the extents and the number of the schedule.
     """
@@ -57,4 +57,4 @@ class NoLaunch(Exception):
 
 
 class OutOfSteps(Exception):
-    """The run is longer than the machine looks at."""
+    """The run exceeds the machine's limit of steps."""

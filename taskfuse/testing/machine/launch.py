@@ -1,4 +1,4 @@
-"""One launch of a kernel: the numbers that the host knows, and the addresses of tensors and buffers."""
+"""One launch of a kernel: the numbers that the host computes, and the addresses of tensors and buffers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BLOCK_BYTES = 1 << 24
 """The distance of two blocks' Shared memory in the machine's addresses."""
 GLOBAL = 1 << 44
 MOST_THREADS = 2048
-"""Threads of a launch that the machine runs."""
+"""The most threads of a launch that the machine runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachinePlace:
-    """Where a tensor or buffer lies.
+    """The address of a tensor or buffer.
 
     Attributes:
         base: byte address; in Shared memory, within the block's.
@@ -51,7 +51,7 @@ class MachineLaunch:
     """Numbers of a launch.
 
     Raises:
-        NoLaunch: it is not possible, or larger than the machine looks at.
+        NoLaunch: it is impossible, or exceeds the machine's limits.
     """
 
     kernel: Kernel

@@ -1,7 +1,7 @@
 """A launch, thread by thread.
 
-Every thread of every block is a thread of its own: warps are not in step, but for the instructions that whole warps execute. A run follows one order of the
-threads. It finds what is wrong in *any* order that has the same synchronization, since vector clocks say what is ordered, not who came first.
+Threads are independent: warps are not in lock step, except at instructions that whole warps execute. A run follows one order of the
+threads. It finds errors in *any* order with the same synchronization, since vector clocks record which events are ordered, not which came first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _lane(t: int, m: SecondMachine) -> int:
 
 
 class Order(Enum):
-    """Which thread goes on first, and when engines complete: early, late or at random."""
+    """The order of threads, and the completion of engines: early, late or random."""
 
     RANDOM = "random"
     FIRST = "first"
@@ -119,8 +119,8 @@ class SecondMachine:
         """Run the launch to its end.
 
         Raises:
-            FaultFound: something goes wrong.
-            OutOfSteps: it is longer than the machine looks at.
+            FaultFound: a statement is faulty.
+            OutOfSteps: the run exceeds the limit of steps.
         """
         self.ready = [*range(self.threads.count)]
         while True:
@@ -201,7 +201,7 @@ class SecondMachine:
             self.pending.append(action)
 
     def claimed(self, queue: str, block: int, position: int) -> int:
-        """What a block claims from a queue, one number after another: whoever comes first takes the next."""
+        """A block's claims from a queue, one number after another, in the order of arrival."""
         mine = self.claims.setdefault((queue, block), [])
         while len(mine) <= position:
             mine.append(sum(len(numbers) for (name, _), numbers in self.claims.items() if name == queue))
@@ -214,17 +214,17 @@ class SecondMachine:
             raise OutOfSteps("too long")
 
     def anything(self, extent: int) -> int:
-        """An index that is data: inside the extent, or not."""
+        """An index that is data: in bounds or not."""
         return self.chance.randint(-1, extent)
 
     # -- what threads may not do ----------------------------------------------------------------------------------------------------------
 
     def outside(self, t: int, site: int, name: str, axis: int, i: int, extent: int) -> None:
-        """An index has left its extent."""
+        """An index is out of bounds."""
         raise FaultFound(FaultKind.BOUNDS, f"index {i} of axis {axis} of '{name}', whose extent is {extent}", t, site)
 
     def misaligned(self, t: int, site: int, address: int, size: int) -> None:
-        """An address is not a multiple of what the instruction needs."""
+        """An address is not a multiple of the instruction's alignment."""
         raise FaultFound(FaultKind.ALIGNMENT, f"byte {address % BLOCK_BYTES}, which is not a multiple of {size}", t, site)
 
     def positive(self, t: int, site: int, count: int) -> int:
@@ -264,7 +264,7 @@ class SecondMachine:
             self.barriers.arrive(t, site, there * self.launch.slot_count + k)
 
     def of_rank(self, t: int, site: int, b: int, rank: int) -> int:
-        """Where Shared memory of a block of the cluster begins, which a thread of block ``b`` accesses."""
+        """The base address of Shared memory of a block of the cluster, which a thread of block ``b`` accesses."""
         there = self.clusters[b][rank]
         if there != b:
             first = there * self.launch.threads
@@ -315,7 +315,7 @@ class SecondMachine:
         return comers
 
     def warp_comes(self, t: int, site: int, expected: int, brought: Any) -> bool:
-        """An instruction of a whole warp; ``expected`` 0: of the lanes that there are."""
+        """An instruction of a whole warp; ``expected`` 0: all existing lanes."""
         comers = self._come(t, site, 32, expected or len(self.barriers.lanes(t)), brought)
         if comers is None:
             return True
@@ -370,7 +370,7 @@ class SecondMachine:
     # -- registers ------------------------------------------------------------------------------------------------------------------------
 
     def registers(self, t: int, site: int, count: int) -> bool:
-        """``setmaxnreg``: of a warpgroup, which waits until its block has as many to give."""
+        """``setmaxnreg``: of a warpgroup, which waits until its block has enough free registers."""
         comers = self._come(t, site, 128, 128, count)
         if comers is None:
             return True

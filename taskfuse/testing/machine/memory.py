@@ -1,6 +1,6 @@
-"""Shared and Global memory: who has accessed each cell last, and whether an access is ordered after these.
+"""Shared and Global memory: the last accesses of each cell, and whether an access is ordered after them.
 
-An element belongs to one cell or fills several: a cell is as large as the smallest element that statements access in that memory. A stamp is of a thread
+An element is one cell or fills several: a cell is as large as the smallest element that statements access in that memory. A stamp is of a thread
 (its number, its epoch) or of an operation (``~`` its bit).
 """
 
@@ -21,10 +21,10 @@ class MachineOperation:
     """An operation of an asynchronous engine.
 
     Attributes:
-        clock: what has happened before it begins.
+        clock: the events that happened before it begins.
         bit, read_bit: bits of its completion, and of the completion of its reads.
         site: the statement that issued it; issuer: the thread.
-        generic: it is of the generic proxy.
+        generic: it belongs to the generic proxy.
         is_store: it is a bulk store.
         waited: the issuer's epoch at the wait_group after which both are visible to it; ``None`` before.
     """
@@ -91,7 +91,7 @@ class MachineMemory:
         self.cells[cell] = [(t, threads.own[t], site)], {}
 
     def update(self, t: int, cells: Iterable[int], site: int) -> None:
-        """A thread combines an element with something in one step: ordered with reads and writes, and with no other update."""
+        """A thread updates an element atomically: ordered with reads and writes, but not with other updates."""
         for cell in cells:
             writes, reads = self.cells.setdefault(cell, ([], {}))
             for stamp in writes:

@@ -1,6 +1,6 @@
 """A kernel as a Python function that one thread executes: a generator, which yields where the thread sleeps.
 
-The function knows nothing of other threads. What it does to memory, barriers and engines are calls of the machine (``m``); ``t`` is the thread's number,
+The function knows nothing of other threads. Its accesses to memory, barriers and engines are calls of the machine (``m``); ``t`` is the thread's number,
 ``b`` its block's. Extents, shapes and addresses are names that a launch gives values.
 """
 
@@ -142,7 +142,7 @@ class _PythonCompiler(PythonWriter):
             self.add("m.step()")
 
     def claims(self, s: For, queue: str) -> None:
-        """As in the CUDA text: each thread counts through the numbers of its block by itself."""
+        """As in the CUDA text: each thread iterates over its block's numbers independently."""
         i, position = self.name(s.var), self.fresh()
         self.add(f"{position} = 0")
         with self.block("while True:"):

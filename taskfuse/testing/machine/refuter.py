@@ -23,7 +23,7 @@ def find_fault(
     most_steps: int = MOST_STEPS,
     endings: Launches | None = None,
 ) -> MachineFault | None:
-    """The first fault of some launches, each in a few orders, or ``None``. Launches that are refused are left out.
+    """The first fault of some launches, each in a few orders, or ``None``. Refused launches are skipped.
 
     A run ends after ``most_steps`` iterations of loops, of all threads together. ``endings`` counts the launches by their endings.
     """

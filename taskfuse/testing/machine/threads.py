@@ -1,7 +1,8 @@
-"""The threads of a launch: what each knows of the others, as vector clocks, and how they pass that on.
+"""The threads of a launch: what each knows of the others, as vector clocks, and how they pass this on.
 
-A clock is an immutable value that many threads share; a thread's own entry is kept apart, so that a barrier of a thousand threads makes one list. Entries
-``0..n`` are of memory: what another thread did up to an epoch is visible. Entries ``n..2n`` are of control: it has happened, though what it stored
+A clock is an immutable value that many threads share; a thread's own entry is stored separately, so that a barrier of a thousand threads makes one list.
+Entries
+``0..n`` are of memory: everything that another thread did up to an epoch is visible. Entries ``n..2n`` are of control: it has happened, though its stores
 need not be visible (instructions of a whole warp, arrivals of asynchronous copies). After them comes a completed phase for each mbarrier. Operations of
 asynchronous engines are bits of ``done``.
 """
@@ -32,7 +33,7 @@ def joined(clocks: Iterable[Clock]) -> Clock:
 
 
 Part = tuple[Clock, int, int]
-"""What a thread hands over: its clock, its number, its epoch."""
+"""The state that a thread releases: its clock, its number, its epoch."""
 
 
 class MachineThreads:
@@ -58,7 +59,7 @@ class MachineThreads:
         return part
 
     def merged(self, parts: Sequence[Part], done: int = 0, more: Sequence[Clock] = ()) -> Clock:
-        """The join of the clocks of several threads, in a list of its own."""
+        """The join of the clocks of several threads, in a new list."""
         clock = joined([*(c for c, _, _ in parts), *more])
         known = [*clock.known]
         n = self.count
@@ -97,7 +98,7 @@ class MachineThreads:
             self.base[t] = clock
 
     def pass_together(self, threads: Sequence[int]) -> None:
-        """Threads go on together after all have arrived; memory is not ordered."""
+        """Threads continue together after all have arrived; memory is not ordered."""
         n = self.count
         clock = joined([self.base[t] for t in threads])
         control = clock.known[n:]

@@ -1,7 +1,7 @@
 """The text of a kernel's Python code: integer expressions, names, checks of indices, addresses, accesses.
 
-Expressions have the values that the CUDA text gives them: it rounds quotients down, whatever their signs, and has no value where a divisor is 0 or an index
-of a table is outside it. Python's operators do the same; it raises in the latter two cases.
+Expressions have the values of the CUDA text, which rounds quotients down, whatever their signs, and is undefined for a divisor of 0 or an index outside
+its table. Python's operators agree; they raise in the latter two cases.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def entry(values: tuple[int, ...], index: int) -> int:
 
 
 WORD = 4
-"""Bytes of an element that a lane gets from, or gives to, a matrix of 8 rows."""
+"""Bytes of an element that a lane receives from, or passes to, a matrix of 8 rows."""
 
 
 def cells(kernel: Kernel, memory: MemoryType) -> int:

@@ -1,1 +1,1 @@
-"""A reading of PTX that knows nothing of the CUDA printer, compared with kernel IR (docs/ptx.md)."""
+"""A reader of PTX that is independent of the CUDA printer, and its comparison with kernel IR (docs/ptx.md)."""

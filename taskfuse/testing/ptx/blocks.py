@@ -1,4 +1,4 @@
-"""Basic blocks of a function, and what depends on a branch: the blocks up to where both ways meet again."""
+"""Basic blocks of a function, and the blocks that depend on a branch: those up to where both paths rejoin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ENDS = {"ret", "exit", "trap"}
 
 @dataclass(frozen=True, slots=True)
 class BasicBlock:
-    """Instructions ``first`` up to ``last``, not included, that are executed together.
+    """Instructions from ``first`` up to ``last``, exclusive, that are executed together.
 
     Attributes:
-        after: the blocks that may come next. Of a conditional branch the one that it jumps to comes first.
+        after: the possible successors. For a conditional branch, its target comes first.
     """
 
     first: int
@@ -56,7 +56,7 @@ def target(i: PtxInstruction) -> str:
 
 
 def joins(found: Sequence[BasicBlock]) -> tuple[int, ...]:
-    """Of each block the nearest one that every way from it to the end passes; the end itself is ``len(found)``."""
+    """For each block, the nearest one on every path from it to the end; the end itself is ``len(found)``."""
     end = len(found)
     everything = (1 << end + 1) - 1
     passed = [everything] * end + [1 << end]  # of each block a bit for each that every way from it passes

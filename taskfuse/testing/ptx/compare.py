@@ -1,12 +1,12 @@
-"""PTX against kernel IR, thread by thread: what each does, in order, with every integer operand and address.
+"""PTX against kernel IR, thread by thread: the actions of each thread, in order, with every integer operand and address.
 
 Both sides run the same threads of the same launches. A difference is one of
 
 - an event of another kind, with another operand, at another address, in another order, or one too many or too few;
-- between two events that order memory, other bytes of Shared memory or workspace written than kernel IR writes, or some read that it does not read;
-- other bytes of a tensor argument written in all, or some read that kernel IR does not read;
-- an event or an access in front of the wait for what the stream holds before, or that wait missing or twice;
-- launch bounds, or an instruction that could not be read.
+- between two events that order memory, other bytes of Shared memory or workspace written than by kernel IR, or bytes read that kernel IR does not read;
+- over the whole run, other bytes of a tensor argument written, or bytes read that kernel IR does not read;
+- an event or an access before the wait for earlier launches, or that wait missing or repeated;
+- launch bounds, or an instruction that could not be parsed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
 
 
 class Difference(Exception):
-    """PTX does something else than kernel IR says."""
+    """The PTX differs from kernel IR."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """What was compared.
+    """The result of a comparison.
 
     Attributes:
         difference: the first one, or ``None``.
-        launches, threads, steps: how many of each were compared.
-        unseen: instructions that synchronize or access memory which no thread came to.
+        launches, threads, steps: the number of each that was compared.
+        unseen: instructions that synchronize or access memory and that no thread reached.
     """
 
     difference: str | None = None
@@ -53,16 +53,16 @@ class Comparison:
 
 
 STREAM_WAIT_TARGET = 90
-"""The least target whose launches overlap, so that threads wait for what the stream holds before."""
+"""The first target whose launches overlap, so that threads wait for earlier launches."""
 WORK, MOST = 12_000, 60_000
-"""Statements and basic blocks executed in a launch after which no further thread of it is begun: if all events have been seen, and in any case."""
+"""Statements and basic blocks executed in a launch after which no further thread is started: if all events have been seen, and in any case."""
 
 
 def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[str, int]] | None = None) -> Comparison:
     """Compare the PTX of a text with the kernel that it was printed from.
 
     Args:
-        sizes: extents of launches, all of which are compared; ``None``: some are chosen, until threads have come to all instructions.
+        sizes: extents of launches, all of which are compared; ``None``: some are chosen, until threads have reached all instructions.
     """
     report = Comparison()
     seen: set[int] = set()
@@ -176,7 +176,7 @@ class _Follower:
         self.trace = self.traces.thread(self.block, self.thread)
 
     def event(self, line: int, kind: Kind, operands: tuple[Observed | Unknown, ...]) -> Value:
-        """The next step: the same kind, the same operands; gives what kernel IR says that it gives."""
+        """The next step: the same kind, the same operands; returns the result that kernel IR gives it."""
         self.seen.add(line)
         if kind is Kind.STREAM_WAIT:
             if self.waited:
@@ -244,7 +244,7 @@ class _Follower:
             raise Difference(f"PTX line {line}: in front of the wait for what the stream holds before")
 
     def uncertain(self) -> None:
-        """Data decided about accesses that were passed over."""
+        """Skipped accesses depended on data."""
         self.is_uncertain = self.was_uncertain = True
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What a thread does that other threads or engines can see: the kinds of synchronization and of asynchronous operations, and their operands."""
+"""The actions of a thread that other threads or engines can observe: the kinds of synchronization and of asynchronous operations, and their operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from taskfuse.kir.nodes import Stmt
 
 
 class Kind(Enum):
-    """What happens, and its operands in order. Addresses are in bytes; modifiers are the words of the instruction, ``.`` between them."""
+    """The kind of an event, and its operands in order. Addresses are in bytes; modifiers are the words of the instruction, joined by ``.``."""
 
     STREAM_WAIT = auto()
     BARRIER = auto()  # number, threads
@@ -48,15 +48,15 @@ class Kind(Enum):
 
 
 UNORDERED = frozenset({Kind.SHUFFLE, Kind.AGREED, Kind.MMA})
-"""What the compiler may move accesses of memory across: their text does not claim to touch it."""
+"""Instructions across which the compiler may move memory accesses: their text does not clobber memory."""
 
 RANK = 1 << 24
-"""Addresses of Shared memory of the block of rank r in the cluster are those of the own block plus (r + 1) * RANK: what ``mapa`` gives here."""
+"""Addresses of Shared memory of the block of rank r in the cluster are those of the own block plus (r + 1) * RANK, as ``mapa`` returns them here."""
 
 
 @dataclass(frozen=True, slots=True)
 class PtxPlace:
-    """An address whose array may lie anywhere: at ``offset`` bytes in the array ``name``; ``rank``: in which block of the cluster, ``None``: the own."""
+    """An address whose array may be anywhere: at ``offset`` bytes in the array ``name``; ``rank``: the block of the cluster, ``None``: the own."""
 
     name: str
     offset: int
@@ -68,14 +68,14 @@ class PtxPlace:
 
 @dataclass(frozen=True, slots=True)
 class WarpLanes:
-    """The lanes of the warp that come to one statement the ``count``-th time (from 0)."""
+    """The lanes of the warp that reach a statement the ``count``-th time (from 0)."""
 
     statement: int
     count: int
 
 
 class Any_(Enum):
-    """An operand that does not matter."""
+    """An operand that is not compared."""
 
     ANY = auto()
 
@@ -89,12 +89,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PtxStep:
-    """One thing that a thread does by kernel IR, and what it did in memory since the one before.
+    """One action of a thread in kernel IR, and its memory accesses since the previous one.
 
     Attributes:
-        result: what the instruction gives, where it gives something.
+        result: the result of the instruction, if it has one.
         stores, loads: accesses of Shared memory and of workspace since the last step that orders memory.
-        statement: what it is a part of.
+        statement: the statement that it is a part of.
     """
 
     kind: Kind

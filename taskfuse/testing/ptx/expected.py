@@ -1,7 +1,7 @@
-"""What kernel IR says that a thread of a launch does: its steps, in order, and its accesses of memory between them.
+"""The trace of a thread of a launch by kernel IR: its steps, in order, and its memory accesses between them.
 
-Control flow depends on indices, extents and cursors alone, so that a thread's steps are the same in every interleaving. A wait is expected to be tried
-until it passes: first it does not, then it does.
+Control flow depends only on indices, extents and cursors, so a thread's steps are the same in every interleaving. A wait is expected to be retried
+until it passes: the first attempt fails, the second succeeds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from taskfuse.testing.ptx.machine import TooLong
 from taskfuse.testing.ptx.reading import LaunchReader
 
 MOST = 20_000
-"""Statements of a thread at most."""
+"""The most statements of a thread."""
 _TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float64": "f64", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
 _SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _COMMITS = {Queue.WGMMA: Kind.WGMMA_COMMIT, Queue.BULK: Kind.BULK_COMMIT, Queue.COPY: Kind.COPY_COMMIT}
@@ -59,12 +59,12 @@ _WAITS = {Queue.WGMMA: Kind.WGMMA_WAIT, Queue.BULK: Kind.BULK_WAIT, Queue.COPY: 
 
 @dataclass(slots=True)
 class ExpectedTrace:
-    """All that a thread does.
+    """The trace of a thread.
 
     Attributes:
         stores, loads: in Shared memory and workspace, after the last step that orders memory.
         tensor_stores, tensor_loads: in tensor arguments, by bytes.
-        counts: how often it comes to each statement that needs to know its lanes.
+        counts: how often it reaches each statement that needs to know its lanes.
         work: statements executed.
     """
 
@@ -78,7 +78,7 @@ class ExpectedTrace:
 
 
 class Traces:
-    """What the threads of a launch do."""
+    """The traces of the threads of a launch."""
 
     def __init__(self, launch: PtxLaunch) -> None:
         self.launch = launch
@@ -86,13 +86,13 @@ class Traces:
         self._warps: dict[tuple[Int3, int], list[ExpectedTrace]] = {}
 
     def thread(self, block: Int3, thread: Int3, only_lanes: bool = False) -> ExpectedTrace:
-        """What a thread does.
+        """The trace of a thread.
 
         Args:
-            only_lanes: of steps, only those count that need to know their lanes.
+            only_lanes: only count steps that need to know their lanes.
 
         Raises:
-            TooLong: more than a test looks at.
+            TooLong: it exceeds the limit.
         """
         env: dict[str, Any] = {**self.launch.symbols, **self.launch.tables}
         for name, values in (("threadIdx", thread), ("blockIdx", block)):
@@ -101,7 +101,7 @@ class Traces:
         return _ThreadWalk(self._reader, env, only_lanes).trace()
 
     def lanes(self, block: Int3, thread: Int3, lanes: WarpLanes) -> tuple[int, int]:
-        """The lanes of the thread's warp that come to a statement so often, and those that there are, as masks."""
+        """The lanes of the thread's warp that reach a statement this many times, and the existing ones, as masks."""
         x, y, z = self.launch.block
         first = linear(self.launch.block, thread) // WARP * WARP
         found = self._warps.get((block, first))

@@ -1,4 +1,4 @@
-"""The instructions that others see: barriers, mbarriers, asynchronous copies, tensor cores, fences, atomics (PTX ISA, the section of each)."""
+"""The instructions that others observe: barriers, mbarriers, asynchronous copies, tensor cores, fences, atomics (PTX ISA, the section of each)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEANINGS = {"order": ("release", "acquire", "relaxed"), "scope": ("cta", "clust
 
 
 def happening(r: OperandReader) -> Happening | None:
-    """The event that an instruction is, if it is one."""
+    """The event of an instruction, if it is one."""
     i = r.i
     o = i.operands
     lost: tuple[Register, ...] = ()

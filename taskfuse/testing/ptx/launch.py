@@ -1,6 +1,6 @@
-"""One launch as both sides see it: values of symbols, shapes, and where parameters and arrays lie.
+"""One launch as both sides see it: values of symbols, shapes, and addresses of parameters and arrays.
 
-Addresses are chosen here, so that each says what it is of: Shared memory, a tensor, workspace, a parameter, data of the module.
+Addresses are chosen here, so that each identifies its object: Shared memory, a tensor, workspace, a parameter, data of the module.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PtxLaunch:
     shared_bytes: int
 
     def read(self, address: Value, size: int) -> Value:
-        """What lies in a parameter or in constant data; unknown elsewhere."""
+        """The content of a parameter or of constant data; unknown elsewhere."""
         if isinstance(address, int):
             if (found := self.words.get(address)) is not None and len(found) >= size:
                 return int.from_bytes(found[:size], "little")
@@ -112,7 +112,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int]) -> PtxLaunch | None:
-    """The launch of given extents; ``None``: a GPU would refuse it, or it has no blocks."""
+    """The launch for given extents; ``None``: a GPU would refuse it, or it has no blocks."""
     symbols = dict(extents)
     grid, block, cluster = ((x, y, z) for x, y, z in (tuple(number(e, symbols) for e in d) for d in (kernel.grid, kernel.block, kernel.cluster)))
     if not all(0 < n <= most for n, most in zip(block, MAX_BLOCK, strict=True)) or prod(block) > MAX_THREADS:
@@ -204,7 +204,7 @@ def number(e: Expr, symbols: Mapping[str, int]) -> int:
 
 
 def extents(kernel: Kernel) -> Iterator[dict[str, int]]:
-    """Values for the extents: small ones first, then such that loops have more trips than rings have slots, and tiles are cut."""
+    """Values for the extents: small ones first, then values with more trips than rings have slots, and with partial tiles."""
     if not kernel.extents:
         yield {}
         return
@@ -221,7 +221,7 @@ def extents(kernel: Kernel) -> Iterator[dict[str, int]]:
 
 
 def threads(block: Int3) -> list[Int3]:
-    """Threads to look at: all of a small block; of a large one two of each warp, and the first and last."""
+    """Threads to compare: all of a small block; of a large one two of each warp, and the first and last."""
     x, y, z = block
     everyone = [(i, j, k) for k, j, i in product(range(z), range(y), range(x))]
     if len(everyone) <= 64:
@@ -238,7 +238,7 @@ def linear(block: Int3, thread: Int3) -> int:
 
 
 def blocks(grid: Int3) -> list[Int3]:
-    """Blocks to look at: the first, the last, one in between, and the neighbor of the first along each axis."""
+    """Blocks to compare: the first, the last, one in between, and the neighbor of the first along each axis."""
     chosen = {(0, 0, 0), (grid[0] - 1, grid[1] - 1, grid[2] - 1), (grid[0] // 2, grid[1] // 2, grid[2] // 2)}
     chosen |= {tuple(int(k == axis and grid[k] > 1) for k in range(3)) for axis in range(3)}
     return sorted((a, b, c) for a, b, c in chosen)

@@ -1,8 +1,8 @@
-"""Runs one thread of a function: integers and control flow, with what others see handed out as events.
+"""Runs one thread of a function: integers and control flow; actions that others observe are passed on as events.
 
-The function becomes a Python program of its own, of which only what events, addresses and branches need is kept. Control flow of a kernel does not depend
-on data, but what computes an element may: where a branch is decided by data, both ways must be free of events up to where they meet again. The program
-goes on there, with what they write unknown.
+The function becomes a Python program with only the instructions that events, addresses and branches need. Control flow of a kernel does not depend
+on data, but the computation of an element may: if data decides a branch, both paths must be free of events up to where they rejoin. The program
+continues there, with their results unknown.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from taskfuse.testing.ptx.unknown import Value
 
 SPECIAL = ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid")
 STEPS = 100_000
-"""Blocks of instructions that a thread runs through at most."""
+"""The most basic blocks that a thread runs."""
 
 
 class TooLong(Exception):
-    """A thread that runs on and on."""
+    """A thread that exceeds the limit."""
 
 
 class Watcher(Protocol):
-    """Who sees what a thread does. ``line`` is that of the instruction in the text."""
+    """The observer of a thread. ``line`` is that of the instruction in the text."""
 
     def event(self, line: int, kind: Kind, operands: tuple[Observed | unknown.Unknown, ...]) -> Value:
-        """Something that others see; its result."""
+        """An action that others observe; returns its result."""
         ...
 
     def access(self, line: int, store: bool, address: Value, size: int) -> None:
@@ -59,7 +59,7 @@ class PtxMachine:
     events: frozenset[int]
 
     def run(self, special: Mapping[str, int], at: Mapping[str, int], memory: Callable[[Value, int], Value], watcher: Watcher) -> int:
-        """Run one thread; gives the number of basic blocks that it ran through.
+        """Run one thread; returns the number of basic blocks that it ran.
 
         Args:
             special: values of special registers.
@@ -67,7 +67,7 @@ class PtxMachine:
             memory: reads parameters and constant data: an address and a size.
 
         Raises:
-            TooLong: it does not come to its end.
+            TooLong: it does not end within the limit.
             PtxError: whether an event happens depends on data.
         """
         return self.entry(special, at, memory, watcher)
@@ -83,7 +83,7 @@ def machine(function: PtxFunction) -> PtxMachine:
     """``function`` as a program.
 
     Raises:
-        PtxError: an instruction that is not known.
+        PtxError: an unknown instruction.
     """
     return _MachineBuilder(function).build()
 

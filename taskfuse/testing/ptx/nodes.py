@@ -1,4 +1,4 @@
-"""A function of PTX: instructions over registers, the data that its module declares."""
+"""A function of PTX: instructions over registers, and the data declared by its module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class PtxError(Exception):
-    """PTX that this reader does not know; ``line`` counts from 1."""
+    """PTX that this reader does not support; ``line`` counts from 1."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"PTX line {line}: {what}")
@@ -29,7 +29,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """A floating-point constant, by its bits in hexadecimal: nothing here computes with it."""
+    """A floating-point constant, by its bits in hexadecimal; never computed with."""
 
     bits: str
 
@@ -65,9 +65,9 @@ class PtxInstruction:
     """One instruction.
 
     Attributes:
-        guard: the predicate under which it is executed; ``negated``: under its opposite.
+        guard: the predicate under which it is executed; ``negated``: under its negation.
         opcode: with all its modifiers, in parts: ``("add", "s32")``.
-        used: of a vector load, a bit for each byte that is used; the others may be anything (``.pragma "used_bytes_mask"``).
+        used: for a vector load, a bit for each byte that is used; the others are arbitrary (``.pragma "used_bytes_mask"``).
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""What one instruction may do, and its operands as Python: integers without sign, in the width of their type."""
+"""The effect of one instruction, and its operands as Python: unsigned integers in the width of their type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PtxComputation:
 
 @dataclass(frozen=True, slots=True)
 class PtxAccess:
-    """A load or a store of ``size`` bytes; what a load gives is ``outs``."""
+    """A load or a store of ``size`` bytes; ``outs`` are the results of a load."""
 
     store: bool
     space: str

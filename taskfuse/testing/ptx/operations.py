@@ -1,6 +1,6 @@
-"""What one instruction does: it computes integers, accesses memory, is an event that others see, or none of these (PTX ISA, the section of each).
+"""The effect of one instruction: it computes integers, accesses memory, is an event that others observe, or none of these (PTX ISA, the section of each).
 
-Integers are kept without sign, in the width of their type. What is not computed (floating point, data) is unknown.
+Integers are unsigned, in the width of their type. Other values (floating point, data) are unknown.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from taskfuse.testing.ptx.nodes import SIZES, Float, Integer, Operand, PtxInstru
 from taskfuse.testing.ptx.operands import OperandReader, Operation, PtxAccess, PtxComputation, names
 
 _DATA = frozenset({"rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "fma", "copysign", "testp", "dp4a", "dp2a", "brev", "bfind", "fns"})
-"""Opcodes whose results are left unknown."""
+"""Opcodes whose results are unknown."""
 _INTEGER = re.compile(r"[busf](8|16|32|64)$|pred$|b128$")
 _FUNCTIONS = {"min": "least", "max": "greatest", "div": "quotient", "rem": "remainder", "abs": "absolute"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 
 
 def operations(i: PtxInstruction) -> tuple[Operation, ...]:
-    """What ``i`` does.
+    """The effects of ``i``.
 
     Raises:
-        PtxError: an instruction that this reader does not know.
+        PtxError: an instruction that this reader does not support.
     """
     event = happening(OperandReader(i))
     if event is not None:

@@ -1,4 +1,4 @@
-"""Kernel IR in one launch: values of expressions, addresses of elements, and which statements others can see."""
+"""Kernel IR in one launch: values of expressions, addresses of elements, and the statements that others can observe."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LaunchReader:
         return int(found[0](*(env[n] for n in found[1])))
 
     def matters(self, stmt: Stmt, only_lanes: bool) -> bool:
-        """Whether a statement, or one in it, does more than compute in registers; or needs to know its lanes."""
+        """Whether a statement, or one inside it, does more than compute in registers, or needs to know its lanes."""
         key = id(stmt), only_lanes
         found = self._matters.get(key)
         if found is None:

@@ -1,6 +1,6 @@
-"""The text of PTX: one function as instructions over registers, with the data that its module declares.
+"""The text of PTX: one function as instructions over registers, with the data declared by its module.
 
-It reads what NVRTC prints and refuses the rest. Registers that an inner scope declares are renamed, so that one name is one register.
+It reads NVRTC's output and rejects everything else. Registers of inner scopes are renamed, so that each name is one register.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def read(text: str) -> PtxFunction:
     """The one kernel of a text.
 
     Raises:
-        PtxError: something that this reader does not know; no kernel, or several.
+        PtxError: an unsupported construct; no kernel, or several.
     """
     tokens = _Tokens.of(text)
     found = list(_kernels(tokens))

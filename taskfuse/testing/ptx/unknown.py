@@ -1,4 +1,4 @@
-"""Integers some of which are not known: what the programs of :mod:`taskfuse.testing.ptx.machine` compute with."""
+"""Integers that may be unknown: the values of the programs of :mod:`taskfuse.testing.ptx.machine`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from taskfuse.testing.ptx.events import RANK
 
 
 class Unknown:
-    """A value that comes from data. What is computed from it is unknown, and nothing can be decided by it."""
+    """A value that comes from data. Values computed from it are unknown, and it decides nothing."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class Unknown:
 UNKNOWN: Final = Unknown()
 Value = int | Unknown
 SHARED: Final = 1 << 60
-"""Generic addresses of Shared memory are its addresses and this."""
+"""Offset of generic addresses of Shared memory."""
 LOCAL: Final = 1 << 61
 
 
@@ -149,5 +149,5 @@ def specific(address: Value, space: str) -> Value:
 
 
 def mapa(address: Value, rank: Value) -> Value:
-    """The address at the same place of Shared memory in another block of the cluster."""
+    """The same offset in the Shared memory of another block of the cluster."""
     return address + (rank + 1) * RANK

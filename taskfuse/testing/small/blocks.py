@@ -1,5 +1,5 @@
-"""Rings between blocks: slots in Global memory, guarded by semaphores; and rings across the blocks of a cluster: every block loads a part of a
-slot for all, and each release arrives in all.
+"""Rings between blocks: slots in Global memory, guarded by semaphores; and rings across the blocks of a cluster: every block loads a part of a slot for all,
+and each release arrives in all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Small kernels with index maps that do not come from lowering: copies, stages, sums and parts that run over their elements in the digits of random numbers.
+"""Small kernels with index maps that do not come from lowering: copies, stages, sums and parts whose iterations are digits of random numbers.
 
-Sums are also products, maxima and minima, and start anywhere; tables are read at indices that are data. A map is made right, as digits of loops, threads and
-blocks in any order, or of one number that all of them make; then some numbers, symbols and signs of the text are others, in one place or wherever the map
-stands. Nobody knows which of these kernels are right: what definitions mean decides.
+Sums are also products, maxima and minima, with any initial value; tables are read at indices that are data. A map is first made right, as digits of loops,
+threads and blocks in any order, or of one combined number; then some numbers, symbols and signs of the text are changed, in one place or in every occurrence
+of the map. The generator does not know which of these kernels are right: their definitions decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRIED = (
 
 
 COMBINES = {"add": "0.0", "mul": "1.0", "maximum": "-inf", "minimum": "inf"}
-"""Functions of reductions, and what changes nothing."""
+"""Combining functions of reductions, with their neutral elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,9 @@ def gathered(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
 
 
 def summed(c: Chooser, sizes: list[str], grid: Grid, body: Text) -> Made:
-    """The last axis is summed by each thread; or its parts by threads, which one of them joins. Where a sum starts, and its parts do, is not always 0."""
+    """The last axis is summed by each thread; or in parts by several threads, one of which combines them. The initial values of a sum and its parts are not
+    always 0.
+    """
     combine = c.pick(("add", "add", *COMBINES))
     nothing = COMBINES[combine]
     init = c.pick((nothing, nothing, "2.0"))

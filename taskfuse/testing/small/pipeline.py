@@ -1,4 +1,4 @@
-"""Roles that run the same loops and hand data to each other through rings of mbarriers."""
+"""Roles that run the same loops and pass data to each other through rings of mbarriers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskfuse.testing.small.text import EXTENT, ROW, ArrivalSignal, Head, Small,
 
 
 class Fill(Enum):
-    """What writes the slots of a channel."""
+    """The writer of a channel's slots."""
 
     THREADS = "stores of threads"
     BULK = "TMA"
@@ -37,7 +37,7 @@ class SmallChannel:
 
     @property
     def bulk(self) -> bool:
-        """True if one thread starts what fills a slot."""
+        """True if one thread starts the fill of a slot."""
         return self.fill is Fill.BULK
 
     def filled(self, lanes: int) -> int:

@@ -1,4 +1,4 @@
-"""Roles that fill a ring of their own ahead, by asynchronous copies or by TMA: copies of later positions are in flight while one is read."""
+"""Roles that fill their own ring ahead, by asynchronous copies or by TMA: copies of later positions are in flight while one is read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Small kernels with several accumulators, or with slots of a cursor of their own: which iteration takes terms where, sets it, multiplies it, reads it.
+"""Small kernels with several accumulators, or with slots of a separate cursor: which iteration takes terms, sets, multiplies and reads which accumulator.
 
-Places are sums, quotients and remainders of loop variables, loops stand in any order, and cursors move wherever. About half of the kernels are right, and
-nobody knows which.
+Indices are sums, quotients and remainders of loop variables, loops are in any order, and cursors advance anywhere. About half of the kernels are right, and
+the generator does not know which.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Small kernels whose loops, guards and places are elements of tables: sums of rows that end where a table says, and copies of them.
+"""Small kernels whose loops, guards and indices contain elements of tables: sums of rows whose ends are in a table, and copies of them.
 
 Elements past the end of a row mostly add nothing, the loop over a row mostly ends there, and the ranges of elements are mostly not empty. As in
-:mod:`~taskfuse.testing.small.maps`, some numbers, symbols and signs are others then, and nobody knows which kernels are right.
+:mod:`~taskfuse.testing.small.maps`, some numbers, symbols and signs are then changed, and the generator does not know which kernels are right.
 """
 
 from __future__ import annotations

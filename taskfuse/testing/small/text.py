@@ -1,4 +1,4 @@
-"""The text of a small kernel: declarations, a body, what is declared of its one symbolic extent, and how the threads of a role say that they are done."""
+"""The text of a small kernel: declarations, a body, the facts about its one symbolic extent, and how the threads of a role signal that they are done."""
 
 from __future__ import annotations
 

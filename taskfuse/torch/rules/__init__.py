@@ -1,1 +1,1 @@
-"""What ATen ops are made of: the rows of the table of ops, and rules for signatures that differ from them."""
+"""The meaning of ATen ops: the rows of the table of ops, and rules for signatures that differ from them."""

@@ -21,7 +21,7 @@ GRADIENTS: Final = tuple(f"{name}_backward" for name in ATTENTION)
 """The ops of their gradients."""
 
 STATES: Final = frozenset({"philox_seed", "philox_offset", "cum_seq_q", "cum_seq_k"})
-"""Operands of gradients that say nothing where no element is dropped and all sequences are of one length."""
+"""Operands of gradients without effect if no element is dropped and all sequences have one length."""
 
 SUMS: Final = 1
 """The place of the logarithms of sums among the results; what comes after them is the state of random numbers, and extents."""
@@ -29,7 +29,7 @@ SUMS: Final = 1
 
 @rule(*ATTENTION)
 def attention(call: AtenCall) -> Made:
-    """The result; where they are read, the logarithms of sums that gradients are computed of, and states of random numbers, none of which is drawn."""
+    """The result; if they are read, the logarithms of sums for the gradients, and states of random numbers, which are not drawn."""
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
     if call["dropout_p"] != 0:
         raise Refused("it drops elements at random")

@@ -87,7 +87,7 @@ class AtenCall:
 
 Rule = Callable[[AtenCall], Made]
 RULES: dict[str, Rule] = {}
-"""What an op is made of, by its name, or by its name and overload, where the table of ops does not say it."""
+"""The rule of an op that the table of ops does not have, by name, or by name and overload."""
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:

@@ -51,7 +51,7 @@ def variance(call: AtenCall) -> Made:
         raise Refused(f"its correction is {correction}")
     axes, keep = call.axes("dim", x), bool(call["keepdim"])
     if not axes:
-        raise Refused("it is of one number")
+        raise Refused("its argument is 0-d")
     if call.name == "var":
         return ops.var(x, axes, keepdims=keep, correction=correction)
     return ops.var_mean(x, axes, keepdims=keep, correction=correction)
@@ -91,7 +91,7 @@ def normalized(call: AtenCall) -> Made:
     x = converted(widened(call.tensor("self")), call.out.dtype.compute)
     call.get("half_to_float")
     if not x.shape:
-        raise Refused("it is of one number")
+        raise Refused("its argument is 0-d")
     axis = call.axis("dim", len(x.shape))
     return ops.softmax(x, axis) if call.name == "_softmax" else ops.log_softmax(x, axis)
 
@@ -199,7 +199,7 @@ def gathered(call: AtenCall) -> Made:
     x, at = call.tensor("self"), call.tensor("index")
     call.get("sparse_grad")
     if not x.shape or not at.shape:
-        raise Refused("it is of one number")
+        raise Refused("its argument is 0-d")
     return ops.gather(x, call.axis("dim", len(x.shape)), at)
 
 
@@ -208,7 +208,7 @@ def index_selected(call: AtenCall) -> Made:
     """Slices at indices along a dimension."""
     x = call.tensor("self")
     if not x.shape or len(call.given["index"].shape) != 1:
-        raise Refused("it is of one number")
+        raise Refused("its argument is 0-d")
     return ops.take(x, call.tensor("index"), call.axis("dim", len(x.shape)))
 
 
@@ -226,7 +226,7 @@ def scattered(call: AtenCall) -> Made:
     """Elements that go to indices along a dimension."""
     x = call.tensor("self")
     if not x.shape or not call.given["index"].shape:
-        raise Refused("it is of one number")
+        raise Refused("its argument is 0-d")
     if call.overload not in ("src", "value", "default"):
         raise Refused(f"it combines by {call.overload}")
     value = call["value"] if call.overload == "value" else call.tensor("src", x.dtype)

@@ -56,3 +56,26 @@ def test_fresh_symbols_and_equal_indices() -> None:
     assert not is_equal(a, const(0), facts)
     assert shown(At(sides()[1], Access("x", (sym("q"),)))) == "x[q]"
     assert shown(At(sides()[1], Immediate(1.0, float32))) == "1.0 of float32"
+
+
+def test_a_comparison_that_rests_on_itself_shows_nothing() -> None:
+    """That is told where the same is asked again, not when comparisons are too deep."""
+
+    def summed(f: tf.Fusion) -> None:
+        y = tf.define_tensor([8, 12], name="x").sum(1)
+        f.add_output(y)
+        y.chunk_reduction(1, 4)
+
+    kernel = rewritten(summed)
+    name = kernel.outputs[0].name
+    a, b = (At(Definitions.of(kernel, of), Access(name, (const(3),))) for of in (kernel.written, kernel.definitions))
+    asked: list[At] = []
+
+    def again(pairs: ElementPairs, x: At, y: At, facts: Facts) -> None:
+        asked.append(x)
+        pairs.check(x, y, facts)
+
+    with pytest.raises(Different, match="rests on itself"):
+        ElementPairs(again).check(a, b, Facts())
+    assert asked == [a]
+    ElementPairs(compare_terms).check(a, b, Facts())

@@ -73,7 +73,7 @@ def test_whole_warps() -> None:
 def test_iterations_at_once_and_values_that_change() -> None:
     every = lanes(ExecutedLaunch(kernel("1, 1, 1", "2, 1, 1"), {"N": 1}))
     some = every.in_iterations("i", np.array([4, 7]))
-    assert some.values(parse_expr("10*i + threadIdx.x")).tolist() == [40, 41, 70, 71]
+    assert some.values(parse_expr("10*i + threadIdx.x")).tolist() == [40, 70, 41, 71]
     mask = np.array([False, True])
     for i in (1, 2):
         every.own["i"] = i

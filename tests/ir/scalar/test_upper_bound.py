@@ -85,7 +85,7 @@ def test_text() -> None:
         ("upper_bound(t[i of 4], w, 0, M)", "expected 'k'"),
         ("upper_bound(t[k of 4] + w, w, 0, M)", "expected an integer"),
         ("upper_bound(t[k of 4]//0, w, 0, M)", "divided by 0"),
-        ("upper_bound(t[k of 4] + -2*k, w, 0, M)", "fall by 2"),
+        ("upper_bound(t[k of 4] + -2*k, w, 0, M)", "have the negative step -2"),
     ],
 )
 def test_what_is_no_text(text: str, wrong: str) -> None:
@@ -94,7 +94,7 @@ def test_what_is_no_text(text: str, wrong: str) -> None:
 
 
 def test_what_does_not_rise() -> None:
-    with pytest.raises(ValueError, match="do not rise"):
+    with pytest.raises(ValueError, match="a divisor is positive, a step is not negative"):
         place(divisor=0)
     with pytest.raises(ValueError, match="not the name of a tensor"):
         upper_bound(w + 1, G, 0, M, w)

@@ -1,4 +1,4 @@
-"""Random kernels with side conditions: who executes, thread-dependent bytes, counts, steps and advances, extents, alignment, names, proxies, budgets.
+"""Random kernels with side conditions: executing threads, thread-dependent bytes, counts, steps and advances, extents, alignment, names, proxies, budgets.
 
 Other small kernels vary how rings are used; these vary the assumptions of such kernels. About half of them are right; a generator that knows which ones
 says so.

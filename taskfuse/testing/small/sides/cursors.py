@@ -1,4 +1,4 @@
-"""Conditions on cursors, and what holds once these have moved."""
+"""Conditions on cursors, before and after these have moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions on what asynchronous engines do: bytes, boxes, registers."""
+"""Conditions on operations of asynchronous engines: bytes, boxes, registers."""
 
 from __future__ import annotations
 

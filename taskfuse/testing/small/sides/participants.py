@@ -89,7 +89,7 @@ def symbolic(c: Chooser) -> Side:
 
 
 def loader(c: Chooser) -> Side:
-    """Who initializes, who fences, who expects and who loads are each a condition of its own."""
+    """The threads that initialize, fence, expect and load are each selected by a separate condition."""
     of = shape(c)
     slots = c.pick((1, 2))
     h = Declared(
@@ -143,7 +143,7 @@ def loader(c: Chooser) -> Side:
 
 
 def idle(c: Chooser) -> Side:
-    """Who initializes mbarriers that nobody uses, since the loop that would has no trips."""
+    """The threads that initialize mbarriers that stay unused, since their loop has no trips."""
     of = shape(c)
     slots = c.pick((1, 2))
     h, t = Declared(of, [f"MBARRIER b[{slots}]"]), Text()

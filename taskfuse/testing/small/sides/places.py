@@ -1,4 +1,4 @@
-"""Conditions on places: buffers that overlap, choices that read what another case guards, indices that are data."""
+"""Conditions on the places of accesses: overlapping buffers, choices that read what another case guards, indices that are data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions between the proxies: generic writes that an engine sees, an engine's writes that threads or engines see, in Shared and Global memory."""
+"""Conditions between the proxies: generic writes that an engine reads, an engine's writes that threads or engines read, in Shared and Global memory."""
 
 from __future__ import annotations
 

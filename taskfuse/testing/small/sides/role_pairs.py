@@ -1,4 +1,4 @@
-"""Barriers of two roles in blocks of a symbolic extent: who belongs to each role, how many they are, and how often they meet, are expressions of it."""
+"""Barriers of two roles in blocks of a symbolic extent N: the members of each role, their number, and the number of meetings are expressions of N."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A kernel with a side condition, whether it is right, and who executes: shapes of blocks, and conditions that select some of their threads.
+"""A kernel with a side condition, whether it is right, and its executing threads: shapes of blocks, and conditions that select some of their threads.
 
-The set that a condition selects is found by asking Python about each thread: the generator knows what it has made without asking the checker.
+Python evaluates a condition for each thread to find the selected set, so the generator knows what it has made without the checker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions on values: who stores where, alignment, divisors and negative operands, steps, trips, advances, names."""
+"""Conditions on values: targets of stores, alignment, divisors and negative operands, steps, trips, advances, names."""
 
 from __future__ import annotations
 
