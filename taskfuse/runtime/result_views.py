@@ -68,7 +68,8 @@ def bases(fusion: Fusion) -> Bases | None:
     """The fusion that stores the tensors behind views instead of copying them; ``None`` if no result is such a view.
 
     A view of an input is one if no result is written into that input. A view of another tensor is one if that tensor is a result, too, or has at most as many
-    elements as all views of it together, so that storing it costs no more. Elementwise tensors between two permutations are stored in the order of their sources.
+    elements as all views of it together, so that storing it costs no more. Elementwise tensors between two permutations are stored in the order of their
+    sources.
     """
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
