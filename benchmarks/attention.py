@@ -33,6 +33,7 @@ class Case:
     Attributes:
         keys: how many of them.
         groups: heads of the query for each head of keys.
+        has_bytes: queries and keys are 8-bit floats, with a scale for each head, of which torch multiplies copies in bfloat16.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Case:
     depth: int
     is_causal: bool = False
     groups: int = 1
+    has_bytes: bool = False
 
     @property
     def flop(self) -> float:
@@ -52,12 +54,31 @@ class Case:
     def fusion(self) -> tf.Fusion:
         """Its math; the heads that have keys together are the rows of one product if each has one query."""
         with tf.Fusion(f"attention_{self.name}") as found:
+            if self.has_bytes:
+                found.add_output(self._of_bytes())
+                return found
             q = tf.define_tensor([self.batch, self.heads, self.queries, self.depth], dtype=tf.bfloat16, name="q")
             k, v = (tf.define_tensor([self.batch, self.heads // self.groups, self.keys, self.depth], dtype=tf.bfloat16, name=n) for n in "kv")
             if self.groups > 1 and self.queries == 1:
                 q = tf.reshape(q, self.results)
             found.add_output(tf.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal, enable_gqa=self.groups > 1))
         return found
+
+    def _of_bytes(self) -> tf.TensorView:
+        q, k = (tf.define_tensor([self.batch, self.heads, n, self.depth], dtype=tf.float8_e4m3, name=x) for x, n in (("q", self.queries), ("k", self.keys)))
+        v = tf.define_tensor([self.batch, self.heads, self.keys, self.depth], dtype=tf.bfloat16, name="v")
+        scale = tf.define_tensor([self.batch, self.heads, 1, 1], name="scale")
+        s = tf.matmul(q, tf.permute(k, (0, 1, 3, 2)), dtype=tf.float32) * scale
+        p = tf.exp(s - tf.max(s, axis=-1, keepdims=True))
+        total = tf.sum(p, axis=-1, keepdims=True)
+        return tf.cast(tf.matmul(tf.cast(p, tf.bfloat16), v, dtype=tf.float32) / total, tf.bfloat16)
+
+    def given(self, args: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What the fusion takes for those of torch."""
+        if not self.has_bytes:
+            return args
+        scale = torch.full((self.batch, self.heads, 1, 1), self.depth**-0.5, device="cuda")
+        return [*(x.to(torch.float8_e4m3fn) for x in args[:2]), args[2], scale]
 
     @property
     def results(self) -> tuple[int, int, int, int]:
@@ -70,7 +91,8 @@ class Case:
         """Random ones."""
         heads = (self.heads, self.heads // self.groups, self.heads // self.groups)
         rows = (self.queries, self.keys, self.keys)
-        return [torch.randn(self.batch, h, n, self.depth, device="cuda", dtype=torch.bfloat16) for h, n in zip(heads, rows, strict=True)]
+        made = [torch.randn(self.batch, h, n, self.depth, device="cuda", dtype=torch.bfloat16) for h, n in zip(heads, rows, strict=True)]
+        return [*(x.to(torch.float8_e4m3fn).to(x.dtype) for x in made[:2]), made[2]] if self.has_bytes else made
 
 
 CASES = (
@@ -85,6 +107,9 @@ CASES = (
     Case("1024", 8, 16, 1024, 1024, 128),
     Case("ragged", 4, 16, 4000, 4001, 128),
     Case("gqa", 4, 32, 4096, 4096, 128, groups=8),
+    Case("bytes", 4, 16, 4096, 4096, 128, has_bytes=True),
+    Case("bytes_16k", 1, 16, 16384, 16384, 128, has_bytes=True),
+    Case("bytes_d256", 4, 8, 4096, 4096, 256, has_bytes=True),
     Case("decode", 8, 32, 1, 32768, 128, groups=8),
 )
 
@@ -166,12 +191,13 @@ def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]], has_flex: 
     limit = 2 * min(error(call()) for call in others.values())
     calls: list[Callable[[], object]] = list(others.values())
     words: list[str] = []
-    for name, run in candidates(case, args, sweep, given).items():
+    own = case.given(args)
+    for name, run in candidates(case, own, sweep, given).items():
         out = torch.full_like(args[0], torch.nan).view(case.results)
-        run(*args, out=out)
+        run(*own, out=out)
         if not error(out.view_as(args[0])) <= limit:
             sys.exit(f"{case.name}: {name}: off by {error(out)}, and torch by {limit / 2}")
-        calls.append(lambda run=run, out=out: run(*args, out=out))
+        calls.append(lambda run=run, out=out: run(*own, out=out))
         words.append(name)
     times = in_turn(calls)
     best = min(times[: len(others)])

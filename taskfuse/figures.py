@@ -208,6 +208,9 @@ class TorchFigures:
             and 473 for causal attention (``benchmarks/results/attention_backward.txt``).
         unaligned_factor: factor of the time of a 16-bit product whose rows are not multiples of 16 bytes: 6.6 ms instead of 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 instead of 1.3 for its gradients, on an H100.
+        windows: share of the CUDA cores' rate of multiply-adds that depthwise convolutions reach. Derived for 7 x 7 windows in [32, 384, 28, 28] of bfloat16 on
+            an H200: the time of a ConvNeXt (``benchmarks/results/torch_models.txt``) leaves 440 us for them with torch, and 180 with Inductor, which has
+            channels last; at that rate they would take 16. ``benchmarks/depthwise.py`` measures it.
     """
 
     products: float = 0.85
@@ -216,6 +219,7 @@ class TorchFigures:
     flash_gradients: float = 0.29
     cudnn_gradients: float = 0.59
     unaligned_factor: float = 5.0
+    windows: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +236,12 @@ class AttentionFigures:
         claimed_cycles: further cycles of each tile of rows that a block claims, as walks differ in length; fitted to one case, 4 x 16 heads of 128 and 4096
             causal keys.
         masked_cycles: further cycles of a chunk of a walk that ends at a diagonal; with ``diagonal`` fitted to rank ten times of three causal cases as
-            measured,
-            with chunks of 128 to 208 keys.
-        diagonal: further cost of the square of a block's rows on the diagonal, in units of its products' time: masks are evaluated, and warpgroups wait for
-            each
-            other.
+            measured, with chunks of 128 to 208 keys.
+        diagonal: further cost of the square of a block's rows on the diagonal, in units of its products' time: masks are evaluated, and warpgroups wait
+            for each other.
+        shared_chunk: share of the time of a chunk that it takes if two blocks share its copy: 4 x 8 heads of 256 and 4096 keys.
+        piece_cycles: cycles saved per 64 rows and columns of results that the copy engine stores. Not measured: 16 ``stmatrix`` and two barriers replace 64
+            stores of warps, each of 16 bytes of 8 rows.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -246,6 +251,8 @@ class AttentionFigures:
     claimed_cycles: float = 3150
     masked_cycles: float = 320
     diagonal: float = 1.3
+    shared_chunk: float = 0.95
+    piece_cycles: float = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,20 @@ def read_options(env: Mapping[str, str] | None = None) -> Options:
     Raises:
         OptionError: an unknown variable that starts with ``TASKFUSE_``, or an invalid value.
     """
+    return _options(variables(os.environ if env is None else env))
+
+
+def variables(env: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
+    """The variables that settings are made of, as they are in ``env``; ``None``: in the environment of the process."""
     given = os.environ if env is None else env
-    return _options(tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in OTHERS))
+    return tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in OTHERS)
+
+
+def set_variables(wanted: tuple[tuple[str, str], ...]) -> None:
+    """Have the process the settings of another one."""
+    for name, _ in variables():
+        del os.environ[name]
+    os.environ.update(wanted)
 
 
 @lru_cache(maxsize=16)

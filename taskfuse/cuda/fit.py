@@ -59,6 +59,19 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
             raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
 
 
+def loses_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> bool:
+    """Whether the machine code of a kernel breaks its register budget: registers spill, ``wgmma`` waits for its registers, ``setmaxnreg`` is ignored.
+
+    Args:
+        arch: what to compile for; ``None``: for ``target``.
+
+    Raises:
+        CudaCompileError, CudaUnavailableError, UnsupportedError: there is no machine code.
+    """
+    source, options = _emitted(kernel, target, arch, fast_math)
+    return any(d.of_registers for d in compile_quietly(source.text, source.name, options, read_options()).diagnostics)
+
+
 def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, fast_math: bool) -> None:
     """Compile several kernels in parallel, with the arguments that :func:`check_code` will use, which reports their errors."""
 

@@ -314,6 +314,18 @@ class TensorView(ArrayMethods):
         """
         scheduling().split_reduction(self, axis, inner)
 
+    def tile_windows(self, axis: int, tile: int) -> TensorView:
+        """For a tensor that has the elements of windows of another one, as convolutions and pooling read them: a tensor with the elements of each tile of
+        ``tile`` windows along ``axis``, of which this one becomes a view.
+
+        Windows overlap; the new tensor has each element once per tile: in place of the windows it has tiles, and in place of their places as many elements as
+        the windows of a tile reach over. It has no schedule. Where a reader's axis of windows is split by ``tile``, both share the loop over tiles.
+
+        Returns:
+            The new tensor.
+        """
+        return scheduling().tile_windows(self, axis, tile)
+
     def split_fold(self, parts: int) -> tuple[TensorView, ...]:
         """Split a fold: parts of its axis are folded independently, each with its own state; this tensor joins them. Returns the new tensors.
 

@@ -62,14 +62,14 @@ def scaled_dot_product_attention(
 
 
 def attention_with_logsumexp(
-    query: TensorView, key: TensorView, value: TensorView, is_causal: bool = False, scale: float | None = None
+    query: TensorView, key: TensorView, value: TensorView, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False
 ) -> tuple[TensorView, TensorView]:
     """:func:`scaled_dot_product_attention` without a mask, and for gradients the logarithm of the sum of the exponentials of each row's scores.
 
     Returns:
         ``[..., L, V]``, of the dtype of ``query``; and ``[..., L]``, float32, or float64 for such operands.
     """
-    result, sums = _attention(query, key, value, None, is_causal, scale, enable_gqa=False, has_sums=True)
+    result, sums = _attention(query, key, value, None, is_causal, scale, enable_gqa, has_sums=True)
     assert sums is not None
     return result, sums
 

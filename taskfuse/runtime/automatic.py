@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from taskfuse.count import Count, count
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
+from taskfuse.ir.written import as_written
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
@@ -17,15 +19,19 @@ from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
+from taskfuse.schedulers.auto import SCHEDULERS
 from taskfuse.schedulers.budget import SECONDS, Budget, Work
-from taskfuse.schedulers.candidates import failure, result, tried
-from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.candidates import MOST_PARAMETERS, failure, result, tried
+from taskfuse.schedulers.schedule import Sizes, expendable
+from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
     from taskfuse.schedulers.schedule import Schedule
+
+LOSS = 1.25
+"""How many times as long a kernel is taken to take whose registers spill, or whose products wait for their registers, which no cost model expects."""
 
 
 def auto_scheduled(
@@ -94,8 +100,11 @@ def _searched(
     while True:
         if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
             known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
-        found = known
-        made = [runs[step.fusion, step.fusion.name] for step in found.steps]
+        pairs = [(step, runs[step.fusion, step.fusion.name]) for step in known.steps]
+        code.compile_ahead(run for _, run in pairs)
+        pairs = [code.keeping_registers(step, run, sizes, target) for step, run in pairs]
+        found = replace(known, steps=tuple(step for step, _ in pairs))
+        made = [run for _, run in pairs]
         if code.suits(made):
             break
         known, budget = None, begin()
@@ -113,24 +122,70 @@ class _MachineCode:
     def __init__(self, make: Maker) -> None:
         self._make = make
         self._reasons: dict[Executable, str | None] = {}
+        self._kept: dict[Executable, tuple[SegmentStep, Executable]] = {}
 
     @property
     def refuses(self) -> bool:
         """Whether the compiler or the GPU rejects a kernel."""
         return any(self._reasons.values())
 
-    def suits(self, runs: Iterable[Executable]) -> bool:
-        """Whether all kernels are accepted; several are compiled in parallel."""
-        new = [run for run in dict.fromkeys(runs) if run not in self._reasons and isinstance(run, CompiledKernel) and run.is_for_gpu]
+    def compile_ahead(self, runs: Iterable[Executable]) -> None:
+        """Compile several kernels in parallel."""
+        new = self._new(runs)
         if len(new) > 1:
             from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
 
             compile_ahead([run.kernel for run in new], self._make.options.target, self._make.arch, self._make.fast_math)
-        for run in new:
+
+    def suits(self, runs: Iterable[Executable]) -> bool:
+        """Whether all kernels are accepted."""
+        for run in self._new(runs):
             self._reasons[run] = failure(partial(run.check_code, self._make.options.target))
             if self._reasons[run] is not None:
                 return False
         return True
+
+    def keeping_registers(self, step: SegmentStep, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> tuple[SegmentStep, Executable]:
+        """A step and its kernel, or those with other parameters of its scheduler if the kernel spills registers or the compiler serializes its products: the
+        first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long."""
+        if run not in self._kept:
+            self._kept[run] = step, run
+            if self._loses_registers(run):
+                other = next(self._others(step, sizes, target), None)
+                self._kept[run] = (step, run) if other is None else other
+        return self._kept[run]
+
+    def _others(self, step: SegmentStep, sizes: Mapping[str, int] | None, target: Target) -> Iterator[tuple[SegmentStep, Executable]]:
+        """A step with other parameters whose kernels are proved, taken, and keep their registers; the fastest by the cost model first."""
+        chosen = step.schedule
+        scheduler = next((s for s in SCHEDULERS if s.__name__ == chosen.scheduler), None)
+        if scheduler is None or step.members:
+            return
+        better = [o for o in chosen.alternatives if o.config != chosen.config and o.us <= LOSS * chosen.us]
+        for option in better[:MOST_PARAMETERS]:
+            fusion = as_written(step.fusion)
+            if fusion is None:
+                return
+            extents = {name: size for name, size in (sizes or {}).items() if name in fusion.dims}
+            made: list[tuple[SegmentStep, Executable]] = []
+
+            def make(
+                fusion: Fusion = fusion, config: object = option.config, extents: Mapping[str, int] = extents, made: list[tuple[SegmentStep, Executable]] = made
+            ) -> None:
+                schedule = replace(expendable(scheduler)(fusion, config, sizes=extents, target=target), given=False)
+                run = self._make(fusion, schedule=schedule)
+                check_open(run, fusion, assumed(fusion, extents, target))
+                made.append((replace(step, fusion=fusion, schedule=schedule), run))
+
+            if failure(make) is None and not self._loses_registers(made[0][1]) and self.suits([made[0][1]]):
+                yield made[0]
+
+    def _loses_registers(self, run: Executable) -> bool:
+        return isinstance(run, CompiledKernel) and run.is_for_gpu and result(partial(run.loses_registers, self._make.options.target), False, "no code", [])
+
+    def _new(self, runs: Iterable[Executable]) -> list[CompiledKernel]:
+        """Kernels for GPUs that have not been tried."""
+        return [run for run in dict.fromkeys(runs) if run not in self._reasons and isinstance(run, CompiledKernel) and run.is_for_gpu]
 
     def refusal(self, run: Executable) -> str | None:
         """The reason why a kernel, or an equal one before, is rejected."""

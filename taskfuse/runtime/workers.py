@@ -1,26 +1,128 @@
 """Worker processes that compile fusions in parallel.
 
-They start as ``python -m taskfuse.runtime.workers``, so they neither run the caller's program nor import its frameworks.
+One process starts as ``python -m taskfuse.runtime.workers`` and imports taskfuse, but neither the caller's program nor its frameworks; then it forks. The
+workers stay for later graphs, and end when the caller does, or after :data:`IDLE_SECONDS` without a request. :func:`start` can be called long before there
+is something to compile, so that the imports are done by then.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import pickle
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from io import BufferedRWPair
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from taskfuse.errors import TaskfuseError
+from taskfuse.cuda.nvrtc import version
+from taskfuse.errors import CudaUnavailableError, TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
+from taskfuse.options import set_variables, variables
 from taskfuse.runtime.compile import compile
 
-FEWEST = 3
-"""The least number of fusions for which starting processes pays."""
+FEWEST = 2
+"""Fusions below which there is nothing to do side by side."""
+MOST = 16
+"""Processes, unless the caller wants more."""
+IDLE_SECONDS = 300.0
+
+
+class _Pool:
+    """The processes, each at the other end of a stream.
+
+    Attributes:
+        size: how many were started.
+        owner: the process that started them: one that is forked of it has none.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.owner = size, os.getpid()
+        self._idle: SimpleQueue[BufferedRWPair | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._left = size
+        pairs = [socket.socketpair() for _ in range(size)]
+        ends = [theirs.fileno() for _, theirs in pairs]
+        command = [sys.executable, "-m", "taskfuse.runtime.workers", *map(str, ends)]
+        null = subprocess.DEVNULL
+        self._process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, pass_fds=ends, start_new_session=True)
+        self._streams: list[BufferedRWPair] = []
+        for ours, theirs in pairs:
+            theirs.close()
+            stream = ours.makefile("rwb")
+            ours.close()
+            self._streams.append(stream)
+            self._idle.put(stream)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self.owner == os.getpid() and self._left > 0 and self._process.poll() is None
+
+    def ask(self, asked: Sequence[bytes], left: SimpleQueue[int], found: list[Any]) -> None:
+        """Have one process answer requests while some are left. One that ends, otherwise than by an error of taskfuse, leaves its request unanswered."""
+        stream = self._idle.get()
+        try:
+            while stream is not None:
+                k = left.get_nowait()
+                stream.write(asked[k])
+                stream.flush()
+                found[k] = pickle.load(stream)
+        except Empty:
+            pass
+        except (OSError, EOFError, pickle.UnpicklingError):
+            with self._lock:
+                self._left -= 1
+                if self._left:
+                    return
+            stream = None  # who waits for a process is told that there is none
+        self._idle.put(stream)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self.owner == os.getpid():
+            for stream in self._streams:
+                try:
+                    stream.close()
+                except OSError:  # it has ended
+                    continue
+            self._process.wait()
+
+
+_pools: list[_Pool] = []
+_lock = threading.Lock()
+
+
+def start(processes: int = 0) -> _Pool | None:
+    """Start the processes, if they are not there; ``None`` where one would be all, or processes cannot be forked.
+
+    Args:
+        processes: how many; 0: as many as there are cores, at most 16.
+    """
+    count = processes or min(os.cpu_count() or 1, MOST)
+    if count < 2 or not hasattr(os, "fork"):
+        return None
+    with _lock:
+        if not (_pools and _pools[-1].is_alive and _pools[-1].size >= count):
+            _pools.append(_Pool(count))
+        return _pools[-1]
+
+
+@atexit.register
+def stop() -> None:
+    """End all processes."""
+    with _lock:
+        for pool in _pools:
+            pool.close()
+        _pools.clear()
 
 
 def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], processes: int) -> list[Any]:
@@ -32,59 +134,59 @@ def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], pro
         arguments: of :func:`taskfuse.compile`.
         processes: their number; 0: the number of cores, at most 16.
     """
-    count = min(processes or min(os.cpu_count() or 1, 16), len(fusions))
     found: list[Any] = [None] * len(fusions)
-    if count < 2 or len(fusions) < FEWEST:
+    pool = start(processes) if len(fusions) >= FEWEST else None
+    if pool is None:
         return found
     texts = [str(fusion) for fusion in fusions]
+    asked = [pickle.dumps((sys.path, variables(), text, arguments)) for text in texts]
     left: SimpleQueue[int] = SimpleQueue()
     for k in sorted(range(len(texts)), key=lambda k: -len(texts[k])):
         left.put(k)
-    with ThreadPoolExecutor(count) as pool:
-        for asked in [pool.submit(_ask, texts, left, found, arguments) for _ in range(count)]:
-            asked.result()
+    count = min(processes or pool.size, pool.size, len(fusions))
+    with ThreadPoolExecutor(count) as threads:
+        for answered in [threads.submit(pool.ask, asked, left, found) for _ in range(count)]:
+            answered.result()
     return found
 
 
-def _ask(texts: Sequence[str], left: SimpleQueue[int], found: list[Any], arguments: dict[str, Any]) -> None:
-    """Have one process compile fusions while some are left. One that fails otherwise than by an error of taskfuse ends the process and has no result."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "taskfuse.runtime.workers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+def _serve(ends: Sequence[int]) -> None:
+    """Fork into a process for each end of a stream, and wait for them."""
+    with suppress(CudaUnavailableError):
+        version()  # loads NVRTC, once for all
+    gc.freeze()
+    for end in ends:
+        if not os.fork():
+            for other in ends:
+                if other != end:
+                    os.close(other)
+            try:
+                _work(socket.socket(fileno=end))
+            finally:
+                os._exit(0)
+    for end in ends:
+        os.close(end)
+    for _ in ends:
+        os.wait()
+
+
+def _work(end: socket.socket) -> None:
+    end.settimeout(IDLE_SECONDS)
+    stream = end.makefile("rwb")
+    while True:
         try:
-            pickle.dump((sys.path, arguments), process.stdin)
-            while True:
-                try:
-                    k = left.get_nowait()
-                except Empty:
-                    break
-                pickle.dump(texts[k], process.stdin)
-                process.stdin.flush()
-                found[k] = pickle.load(process.stdout)
-            process.stdin.close()
-        except (OSError, EOFError, pickle.UnpicklingError):
-            process.kill()
-
-
-def _work() -> None:
-    sys.path[:], arguments = pickle.load(sys.stdin.buffer)
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed is not the answer
-    with out:
-        while True:
-            try:
-                text = pickle.load(sys.stdin.buffer)
-            except EOFError:
-                return
-            try:
-                result: Any = compile(parse_fusion(text), **arguments)
-            except TaskfuseError as error:
-                result = error
-            pickle.dump(result, out)
-            out.flush()
+            path, environment, text, arguments = pickle.load(stream)
+        except (EOFError, TimeoutError):
+            return
+        sys.path[:] = path
+        set_variables(environment)
+        try:
+            result: Any = compile(parse_fusion(text), **arguments)
+        except TaskfuseError as error:
+            result = error
+        pickle.dump(result, stream)
+        stream.flush()
 
 
 if __name__ == "__main__":
-    _work()
+    _serve([int(end) for end in sys.argv[1:]])

@@ -21,6 +21,7 @@ from taskfuse.schedule import (
     split_fold,
     split_reduction,
     through_view,
+    tile_windows,
     transforms,
     unroll_reduction,
     unscatter,
@@ -53,6 +54,7 @@ class _Calls:
     unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)
+    tile_windows = staticmethod(tile_windows.tile_windows)
     through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)

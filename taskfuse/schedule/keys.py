@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform, iteration_position
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, Facts, const, is_multiple
+from taskfuse.ir.scalar import ONE, Expr, Facts, FloorDiv, const, is_multiple
 from taskfuse.ir.storage import has_code, reads_of
 from taskfuse.ir.tensor import TensorView
 
@@ -62,6 +62,8 @@ class Keys:
                 position = iteration_position(index)
                 if position is not None and tv.root[position].extent is inner.extent:
                     self._join(tv.root[position], inner)
+                elif (tile := tile_axis(tv, index, inner.extent)) is not None:
+                    self._join(tile, inner)
 
     def _find(self, a: Axis) -> Axis:
         root = a
@@ -123,3 +125,17 @@ class Keys:
     def equal(self, a: Axis, b: Axis) -> bool:
         """True if the axes have equal keys."""
         return self.key(a) == self.key(b)
+
+
+def tile_axis(tv: TensorView, index: Expr, extent: Expr) -> Axis | None:
+    """The loop axis over the tiles of a root axis of ``tv``, if ``index`` is the number of its tile: ``i // n`` of an axis ``i`` that is split by ``n``.
+
+    Args:
+        extent: how many tiles the tensor has that is read at ``index``.
+    """
+    if not isinstance(index, FloorDiv) or (position := iteration_position(index.a)) is None:
+        return None
+    for t in tv.schedule.transforms:
+        if isinstance(t, Split) and t.source is tv.root[position] and t.inner.extent is index.b and t.outer.extent is extent:
+            return t.outer
+    return None

@@ -16,7 +16,7 @@ from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.keys import Keys, tile_axis
 
 
 class Correspondence:
@@ -30,6 +30,8 @@ class Correspondence:
             position = iteration_position(index)
             if position is not None and consumer.root[position].extent is own.extent:
                 self._root[own] = consumer.root[position]
+            elif (tile := tile_axis(consumer, index, own.extent)) is not None:
+                self._root[own] = tile
         self._logical = set(producer.logical)
 
     def same(self, a: Axis, b: Axis) -> bool:

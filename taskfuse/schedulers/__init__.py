@@ -27,6 +27,7 @@ from taskfuse.schedulers.schedule import Chosen, Option, Schedule
 from taskfuse.schedulers.simt_gemm import SimtGemmConfig, simt_gemm
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
+from taskfuse.schedulers.windows import WindowsConfig, windows
 
 __all__ = [
     "SCHEDULERS",
@@ -52,6 +53,7 @@ __all__ = [
     "TransposeConfig",
     "Trial",
     "Tuned",
+    "WindowsConfig",
     "attention",
     "auto",
     "back_to_back",
@@ -69,6 +71,7 @@ __all__ = [
     "simt_gemm",
     "transpose",
     "tune",
+    "windows",
 ]
 
 bind_partitioner(partition)

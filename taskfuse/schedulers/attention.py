@@ -30,12 +30,15 @@ from taskfuse.ir.storage import has_code, needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedulers.attention_cost import ITEMSIZE, Attention, AttentionConfig, check_fits, planned
+from taskfuse.schedulers.attention_cost import ITEMSIZE, PIECE, Attention, AttentionConfig, check_fits, planned
+from taskfuse.schedulers.config import STMATRIX
 from taskfuse.schedulers.elementwise import stored
+from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -52,10 +55,10 @@ def attention(
 ) -> Chosen[AttentionConfig]:
     """Schedule ``softmax(q @ k.T) @ v`` and its variants as a warp-specialized kernel for Hopper (sm_90a) without scores in memory.
 
-    The fusion has two products of 16-bit factors with float32 sums. The factors of the first are inputs, read as ``[..., M, D]`` and ``[..., N, D]``.
-    The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``. The reductions form a
-    cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes, of which keys and
-    values may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
+    The fusion has two products of 16-bit factors with float32 sums; factors of the first may have 8 bits, and are inputs, read as ``[..., M, D]`` and
+    ``[..., N, D]``. The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``. The
+    reductions form a cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes,
+    of which keys and values may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -75,7 +78,7 @@ def attention(
     extent = Sizes(fusion, sizes, target)
     alternatives = planned(fusion, found, extent)
     chosen = alternatives[0].config if config is None else config
-    check_fits(fusion, found, chosen, extent.room)
+    check_fits(fusion, found, chosen, extent)
     try:
         _Walk(script, found, chosen).apply()
     except ScheduleError as error:
@@ -108,9 +111,10 @@ def find(fusion: Fusion) -> Attention:
     if not depends(fusion, second.output, (first.output,)):
         raise refuse(fusion, "attention", f"{second.output.name} does not depend on {first.output.name}")
     for e in products:
+        sizes, kind = ((1, ITEMSIZE), "8-bit or 16-bit") if e is first else ((ITEMSIZE,), "16-bit")
         for o in e.operands:
-            if isinstance(o, Read) and (o.tensor.dtype.itemsize != ITEMSIZE or not o.tensor.dtype.is_float or e.output.dtype is not float32):
-                raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of 16-bit floats", "cast the factors; dtype=tf.float32")
+            if isinstance(o, Read) and (o.tensor.dtype.itemsize not in sizes or not o.tensor.dtype.is_float or e.output.dtype is not float32):
+                raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of {kind} floats", "cast the factors; dtype=tf.float32")
     one, two = matrices(fusion, first), matrices(fusion, second)
     assert one is not None
     assert two is not None
@@ -154,7 +158,13 @@ def find(fusion: Fusion) -> Attention:
         raise refuse(fusion, "attention", f"runs of {run} keys of {other.b.tensor.name} are contiguous", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if m in used else ""
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run)
+    itemsize = sides.a.tensor.dtype.itemsize
+    with_columns = [tv for tv in stored(fusion) if len(tv.root) > len(batch) + 1]
+    has_bulk = sizes[1].value % PIECE == 0 and not ragged_rows(fusion)
+    for tv in with_columns:
+        is_row_major = tv.is_output and keys.equal(tv.root[-1], second.output.root[c])
+        has_bulk = has_bulk and is_row_major and tv.dtype.itemsize == ITEMSIZE and is_bulk(tv, fusion.facts())
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run, itemsize, has_bulk)
 
 
 def _divisors(e: Expr, name: str) -> Iterator[int]:
@@ -183,6 +193,8 @@ class _Walk:
     def apply(self) -> None:
         """Make the calls."""
         script, fusion, found, config = self.script, self.fusion, self.found, self.config
+        if config.residents > 1:
+            script.resident_blocks(config.residents)
         self._spread()
         script.comment("one walk over the keys")
         keys = Keys(fusion)
@@ -198,7 +210,7 @@ class _Walk:
         self._registers()
         script.comment("products, from Shared memory and from registers")
         for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
-            multiply(script, tv, self.head + 2, columns)
+            multiply(script, tv, self.head + 2, columns, found.itemsize if tv is self.scores else ITEMSIZE)
         self._rings()
         script.comment("shared loops")
         self._share()
@@ -241,7 +253,9 @@ class _Walk:
             if out.uses:  # results that others read are copies of what these read
                 script.new(out, "cache_fork")
         self.outs = [tv for tv in stored(fusion) if tv.dtype.itemsize == ITEMSIZE and not tv.is_input]
+        bulk = [tv for tv in self.outs if self.config.staged and len(tv.root) > len(self.found.batch) + 1]
         self.stored = [(script.new(tv, "cache_before"), tv) for tv in self.outs]
+        self.staged = [(script.new(made, "cache_after"), made, out) for made, out in self.stored if among(out, bulk)]
         self.queries = copied(script, self.scores, self.found.queries)
         self.keys = copied(script, self.scores, self.found.keys)
         self.values = copied(script, self.walk, last)
@@ -280,8 +294,10 @@ class _Walk:
         made = (*self.parts, *self.sums, self.walk)
         self.rows = [tv for tv in rest if has(tv, along) or not depends(fusion, tv, made)]  # also what the walk reads, such as positions
         rest = [tv for tv in rest if not among(tv, self.rows)]
-        self.after = [tv for tv in rest if has(tv, columns)]
+        bulk = [tv for staging, _, out in self.staged for tv in (staging, out)]
+        self.after = [tv for tv in rest if has(tv, columns) and not among(tv, bulk)]
         self.row_results = [tv for tv in rest if not has(tv, columns)]
+        self.bulk = bulk
         if not self.after or not self.parts:
             raise refuse(fusion, "attention", "no maximum is taken between the products, or their result is not stored")
 
@@ -350,13 +366,28 @@ class _Walk:
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
         self._blocks(call)
-        hold_results(script, self.after, self.head, self.row_results)
+        hold_results(script, self.after, self.head, self.row_results, self.bulk)
         script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
-        script.parallelize_like(ref, [*self.after, *self.row_results])
+        script.parallelize_like(ref, [*self.after, *self.row_results, *self.bulk])
         for _, out in self.stored:
             if among(out, self.after):
                 script.on(out).bind(-1, P.Vectorize)
+        for staging, _, out in self.staged:
+            self._in_pieces(staging, out, self.head + 1)
+
+    def _in_pieces(self, staging: TensorView, out: TensorView, tile: int) -> None:
+        """[.., warpgroup, m64, columns] to [.., warpgroup, piece, | m64, columns of a piece]: by stmatrix into Shared memory, from there by the copy engine."""
+        script, span = self.script, PIECE * ITEMSIZE
+        for tv in (staging, out):
+            script.on(tv).split(tile + 1, PIECE).reorder({tile + 1: tile}).bind(tile, P.Unroll)
+        call = script.on(staging)
+        call.set_memory_type(MemoryType.Shared)
+        call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})")).circular_buffer(self.config.staged)
+        call.split(tile + 2, STMATRIX).split(tile + 1, STMATRIX).reorder({tile + 3: tile + 2})
+        call.bind(tile + 1, P.TIDx).bind(tile + 2, P.Unroll)
+        call.set_atom(atoms.STMATRIX_X4, (tile + 3, tile + 4))
+        script.on(out).set_atom(atoms.TMA_STORE, (tile + 1, tile + 2))
 
     def _rings(self) -> None:
         """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""
@@ -381,11 +412,15 @@ class _Walk:
             readers = [use.output for use in storage_uses(self.fusion, tv)]
             if len(readers) == 1 and among(readers[0], self.chunks):
                 script.on(tv).inline_at(head + 8)
-        share_results(script, self.after, self.stored, head)
+        staged = [tv for tv, *_ in self.staged]
+        for tv in staged:
+            script.on(tv).inline_at(head + 2)
+        made = [tv for _, tv, _ in self.staged]
+        share_results(script, [tv for tv in self.after if not among(tv, made)], self.stored, head)
 
     def _roles(self) -> None:
         script = self.script
-        results = [*self.after, *self.row_results]
+        results = [*self.after, *self.row_results, *self.bulk]
         load = script.task([self.queries, self.keys, self.values], "load")
         tasks = [
             script.task([self.scores], "scores"),

@@ -20,28 +20,38 @@ from taskfuse.ir.scalar import Const, Expr, evaluate, integers_of, is_multiple
 from taskfuse.ir.tables import places
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.declarations import CLAIM_BYTES
-from taskfuse.schedulers.config import BARRIER_BYTES
+from taskfuse.schedulers.config import BARRIER_BYTES, shared_room
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
 from taskfuse.schedulers.schedule import Option, Sizes, check_wgmma, refuse
-from taskfuse.target import Target
+from taskfuse.target import WARPGROUP, Target, launch_registers
 
 ITEMSIZE = 2
-"""Bytes of an element of the factors."""
+"""Bytes of an element of the factors, except for queries and keys of 8 bits."""
 STEP = WGMMA_K_BYTES // ITEMSIZE
 """Terms of an instruction."""
+PIECE = 64
+"""Columns of results that the copy engine stores at once: the longest rows that it swizzles."""
 OTHERS = 24
 """Registers of a thread for other values than tiles."""
 ROUNDED = 16
 """The number of exponentials per register of rounded ones that coexists with them."""
 TURN = 6
 """Registers of a thread for the indices of rows that blocks take in turn."""
+STAGING = 6
+"""Registers of a thread for the indices of staged results."""
 MASK = 8
 """Registers of a thread for the indices that a mask, or the end of the keys, compares."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
-"""Registers of a thread that multiplies, by warpgroups."""
+"""Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
+LOADING = 24
+"""Registers of a thread that loads."""
+STAGED = 2
+"""Staged pieces of results that are tried: one is filled while the other is stored."""
 CLUSTERS = (1, 2)
 """Possible numbers of blocks that share keys and values."""
+SHARED_COLUMNS = 256
+"""The fewest columns for which two blocks share one copy of keys and values: with fewer, sharing was slower."""
 KEYS = 128
 """Keys of the chunk for which the target has figures."""
 SAMPLES = 8
@@ -62,15 +72,19 @@ class AttentionConfig(Parameters):
         blocks: blocks of a persistent grid, which take tiles of rows in turn, so that loads run ahead into the next tile, or claim them if walks differ in
             length; 0: one block for each tile.
         query_stages: tiles of queries in Shared memory, in a persistent grid.
+        staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
+        residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
-    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0}
+    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0, "staged": 0}
     warpgroups: int = 3
     chunk: int = 128
     stages: int = 2
     cluster: int = 1
     blocks: int = 0
     query_stages: int = 1
+    staged: int = 0
+    residents: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -82,22 +96,39 @@ class AttentionConfig(Parameters):
             raise self.error(f"clusters of {self.cluster} blocks", f"use clusters of {' or '.join(map(str, CLUSTERS))} blocks")
         if self.blocks % self.cluster:
             raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use a multiple of {self.cluster} blocks")
+        if self.cluster > 1 and self.residents > 1:
+            raise self.error(f"{self.residents} blocks of a multiprocessor, in clusters", "use residents=1")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
         found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
-        return f"{found}, {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else found
+        found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
+        found += f", {self.staged} staged pieces of results" if self.staged else ""
+        return f"{found}, {self.residents} on a multiprocessor" if self.residents > 1 else found
 
     @property
     def rows(self) -> int:
         """Rows of a block."""
         return self.warpgroups * WGMMA_ROWS
 
-    def shared_bytes(self, depth: int, columns: int, claimed: int = 0) -> int:
-        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of claimed tiles."""
-        tiles = ITEMSIZE * (self.query_stages * self.rows * depth + self.stages * self.chunk * (depth + columns))
+    @property
+    def register_room(self) -> int:
+        """Registers of a thread that multiplies, at most."""
+        if self.residents == 1:
+            return REGISTERS[self.warpgroups]
+        at_launch = launch_registers((1 + self.warpgroups) * WARPGROUP * self.residents)
+        return max(0, at_launch * (1 + self.warpgroups) - LOADING) // self.warpgroups // 8 * 8
+
+    def shared_bytes(self, row: int, value: int, claimed: int = 0) -> int:
+        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim.
+
+        Args:
+            row: bytes of a query, and of a key.
+            value: bytes of a value.
+        """
+        tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value) + self.staged * self.rows * PIECE * ITEMSIZE
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
@@ -107,7 +138,7 @@ class AttentionConfig(Parameters):
             columns: of the sums.
             masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
         """
-        more = MASK * masks + (TURN if self.blocks else 0)
+        more = MASK * masks + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + more
 
 
@@ -125,6 +156,8 @@ class Attention:
         end: the key from which a mask excludes all keys, over the symbols of a row and of batch axes; ``None``: unknown.
         row: the symbol of a row, if the end depends on it.
         run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
+        itemsize: bytes of an element of the queries and of the keys.
+        has_bulk_results: the copy engine can store all results that have columns, in pieces.
     """
 
     scores: TensorView
@@ -140,6 +173,8 @@ class Attention:
     end: Expr | None
     row: str
     run: int
+    itemsize: int
+    has_bulk_results: bool
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -152,7 +187,7 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     target = extent.target
     check_wgmma(fusion, "attention", target)
     walk = WalkExtents.of(fusion, found, extent)
-    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent.room) is None]
+    fit = [c for c in _every(found, target) if _problem(fusion, found, c, walk.depth, extent) is None]
     options = sorted((Option(c, _us(found, c, walk, extent)) for c in fit), key=lambda o: o.us)
     if not options:
         raise refuse(fusion, "attention", f"tiles of {walk.depth} and {found.columns} columns do not fit a multiprocessor")
@@ -165,7 +200,7 @@ def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], exte
     The copy engine fills short chunks with zeros past the end of a tensor; if keys end elsewhere, as in pages, chunks divide them.
     """
     whole = WalkExtents.of(fusion, found, extent)
-    fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent.room, is_whole=True) is None]
+    fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent, is_whole=True) is None]
     made: dict[int, Option[AttentionConfig]] = {}
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
@@ -208,11 +243,14 @@ class WalkExtents:
 def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     """Parameters that may be tried."""
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
-    return every + [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
+    every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
+    if found.end is None and found.columns >= SHARED_COLUMNS:
+        every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
+    return every + [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
 
 
-def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, room: int, *, is_whole: bool = False) -> tuple[str, str] | None:
-    """Why parameters do not suit the fusion or ``room`` bytes of Shared memory, and which would; ``None`` if they do.
+def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, extent: Sizes, *, is_whole: bool = False) -> tuple[str, str] | None:
+    """Why parameters do not suit the fusion or a multiprocessor, and which would; ``None`` if they do.
 
     ``is_whole``: their chunks will divide the keys.
     """
@@ -223,17 +261,22 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return "blocks that claim rows, as walks are of unequal length, have one stage of queries", "use query_stages=1"
     if config.blocks and is_masked and not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows):
         return "blocks claim rows, as walks are of unequal length, and the number of rows is not constant", "use blocks=0"
+    if config.staged and not found.has_bulk_results:
+        return f"the copy engine stores 16-bit results of multiples of {PIECE} columns whose rows are inputs' rows", "use staged=0"
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
     if found.is_padded and not is_whole:
         return "keys are padded, and the last chunk is not full", "use chunks that divide the keys"
     if found.run and not is_whole:
         return "keys lie in pages, and the last chunk is not full", "use chunks that divide the keys"
     masks = 2 * is_masked or int(found.is_padded or not is_whole)
-    registers, most = config.registers(found.columns, masks), REGISTERS[config.warpgroups]
+    registers, most = config.registers(found.columns, masks), config.register_room
     if registers > most:
-        return f"a thread needs {registers} registers and has {most}", "use smaller chunks or fewer warpgroups"
-    shared = config.shared_bytes(depth, found.columns, _claimed(found, config))
-    return (f"a block needs {shared} bytes of Shared memory and has {room}", "use smaller chunks, fewer stages or fewer warpgroups") if shared > room else None
+        return f"a thread needs {registers} registers and has {most}", "use smaller chunks, fewer warpgroups or fewer residents"
+    room = extent.room - extent.target.limits.block_shared + shared_room(extent.target, config.residents)
+    shared = config.shared_bytes(depth * found.itemsize, found.columns * ITEMSIZE, _claimed(found, config))
+    if shared > room:
+        return f"a block needs {shared} bytes of Shared memory and has {room}", "use smaller chunks, fewer stages, fewer warpgroups or fewer residents"
+    return None
 
 
 def _claimed(found: Attention, config: AttentionConfig) -> int:
@@ -244,34 +287,42 @@ def _claimed(found: Attention, config: AttentionConfig) -> int:
     return prod(map(int, batch)) * -(-int(rows) // config.rows)
 
 
-def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, room: int) -> None:
+def check_fits(fusion: Fusion, found: Attention, config: AttentionConfig, extent: Sizes) -> None:
     """Raise :class:`UnsupportedError` if parameters do not fit a multiprocessor."""
     depth = found.scores.root[found.d].extent
     assert isinstance(depth, Const)
-    problem = _problem(fusion, found, config, depth.value, room)
+    problem = _problem(fusion, found, config, depth.value, extent)
     if problem is not None:
         raise refuse(fusion, "attention", f"with {config.words}: {problem[0]}", problem[1])
 
 
 def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Sizes) -> float:
-    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes."""
+    """Microseconds: of a chunk the products, and what they do not hide of the softmax; of rows what comes before and after their chunks. Or of all bytes.
+
+    Of several blocks of a multiprocessor the products of a chunk of each come after one another, and all else at once.
+    """
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk
-    products = scores * (walk.depth + found.columns) * ITEMSIZE / target.tensor_bytes_per_cycle
+    products = scores * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
-    exposed = figures.exposed[config.warpgroups - 1] * config.chunk / KEYS
-    cycles = products + exposed * softmax + figures.chunk_cycles[config.warpgroups - 1]
+    beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
+    if config.residents > 1:  # what one block waits for its keys is in the figures
+        products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
+    exposed = figures.exposed[beside] * config.chunk / KEYS
+    cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
+    cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += 0 if found.end is None else figures.masked_cycles
     tiles = -(-walk.m // config.rows)
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
-    each += 0 if found.end is None else figures.diagonal * products * config.rows / config.chunk
-    waves = walk.batch * tiles / (config.blocks or target.sms)
+    each += 0 if found.end is None else figures.diagonal * config.residents * products * config.rows / config.chunk
+    stored = config.warpgroups * found.columns / PIECE * figures.piece_cycles if config.staged else 0
+    waves = walk.batch * tiles / (config.blocks or target.sms * config.residents)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
         turn = figures.turn_cycles[config.query_stages - 1] if found.end is None else figures.claimed_cycles
-        total = figures.block_cycles + waves * (each + turn)
+        total = figures.block_cycles + waves * (each + turn - stored)
     else:
-        total = waves * (each + figures.block_cycles)
+        total = waves * (each + figures.block_cycles - stored)
     return target.kernel_us(total / target.clock_mhz, target.dram_us(walk.moved))
 
 

@@ -38,6 +38,8 @@ from taskfuse.schedulers.schedule import Chosen, Memo, Schedule, Scheduler, Size
 from taskfuse.schedulers.simt_gemm import offer as simt_gemm_offer
 from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
+from taskfuse.schedulers.windows import offer as windows_offer
+from taskfuse.schedulers.windows import windows
 from taskfuse.target import DEFAULT, Target
 
 PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, products, mma_gemm, simt_gemm)
@@ -45,7 +47,7 @@ PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, produ
 
 _NAMES_OF_PRODUCTS: Final = frozenset(s.__name__ for s in PRODUCTS)
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, windows, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
 
@@ -111,6 +113,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),
         online: partial(online_offer, memo=memo, lowers=lowers),
         normalization: partial(normalization_offer, memo=memo, lowers=lowers),
+        windows: windows_offer,
         pointwise: pointwise_offer,
         fallback: fallback_offer,
     }

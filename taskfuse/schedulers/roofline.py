@@ -16,6 +16,7 @@ from taskfuse.ir.matrix_instructions import accumulator_dtype
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.drop_axes import free_axes
+from taskfuse.schedule.tile_windows import windowed_read, windows_of
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.schedule import Sizes
 
@@ -57,6 +58,8 @@ def products_us(fusion: Fusion, extent: Sizes) -> float:
 
 
 def _points(fusion: Fusion, e: MathExpr, extent: Sizes) -> float:
-    """Points at which an expression must be computed."""
+    """Points at which an expression must be computed. Elements of another tensor that windows have several times are each taken once."""
     left_out = free_axes(fusion, e)
-    return float(prod(extent(a.extent) for k, a in enumerate(e.output.root) if k not in left_out))
+    points = float(prod(extent(a.extent) for k, a in enumerate(e.output.root) if k not in left_out))
+    taken = windowed_read(e) if windows_of(fusion, e.output) else None
+    return points if taken is None else min(points, float(extent.elements(taken.tensor)))

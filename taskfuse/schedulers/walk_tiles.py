@@ -64,36 +64,47 @@ def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
     """
     extent = tv.schedule.loop[-1].extent
     assert isinstance(extent, Const)
-    span = next(s for s in (128, 64) if extent.value * ITEMSIZE % s == 0)
+    size = tv.dtype.itemsize
+    span = next(s for s in (128, 64, 32) if extent.value * size % s == 0)
     call = script.on(tv)
-    call.split(-1, span // ITEMSIZE).reorder({-2: -3})
+    call.split(-1, span // size).reorder({-2: -3})
     call.bind(-3, P.Unroll)
     if run is not None:
         call.split(-2, run).bind(-3, P.Unroll)
     return call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
 
 
-def multiply(script: Script, tv: TensorView, m: int, columns: int) -> None:
-    """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16], with the 64 rows at ``m``, as wgmma."""
+def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int = ITEMSIZE) -> None:
+    """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16], with the 64 rows at ``m``, as wgmma.
+
+    Args:
+        itemsize: bytes of an element of the factors: of 8 bits an instruction multiplies 32 terms.
+    """
+    step = STEP * ITEMSIZE // itemsize
     call = script.on(tv)
-    call.split(-1, STEP).reorder({m + 2: m})
-    call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, STEP), (m + 1, m + 2, m + 3))
+    call.split(-1, step).reorder({m + 2: m})
+    call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, step), (m + 1, m + 2, m + 3))
     call.bind(m, P.Unroll)
 
 
-def hold_results(script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = ()) -> None:
+def hold_results(script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = (), bulk: Sequence[TensorView] = ()) -> None:
     """Results as the tensor cores hold sums: [.., rows of a block at ``head``, columns] to [.., warpgroup, | warp, row, pair, half, columns / 8, element].
 
     Args:
         results: the first has its rows at ``head``; the others become like it.
         row_results: results without columns.
+        bulk: results that the copy engine stores, from tiles that ``stmatrix`` fills.
     """
     call, tile = script.on(results[0]), head + 1
     call.split(head, WGMMA_ROWS)
+    if bulk:
+        call.propagate(list(bulk), tile + 1)
     call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
-    call.propagate(list(results[1:]), tile + 6)
     if row_results:
         call.propagate(list(row_results), tile + 4)
+    if bulk:
+        call.reorder({tile + 3: tile + 4})  # the order of stmatrix
+    call.propagate(list(results[1:]), tile + 6)
     call.bind(head, P.TIDy)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import torch
 import torch._decomp
+
+aten: Any = torch.ops.aten
 
 KEPT = frozenset(
     name
@@ -23,6 +26,7 @@ KEPT = frozenset(
 
 ADDED = (
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional cudnn_batch_norm",
+    "_native_batch_norm_legit_no_training",
     "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward",
 )
 """Ops that core ATen keeps but torch can decompose: their sums become fusions with the readers of the result."""
@@ -33,7 +37,38 @@ def decompositions() -> dict[Any, Any]:
     """The table: that of core ATen without :data:`KEPT`. Ops that torch decomposes before autograd need no entry, and listing them takes a second."""
     table: Any = getattr(torch._decomp, "_core_aten_decompositions_post_autograd", torch._decomp.core_aten_decompositions)
     more = [getattr(torch.ops.aten, name) for line in ADDED for name in line.split()]
-    return {op: body for op, body in dict(table()).items() if _name(op) not in KEPT} | torch._decomp.get_decompositions(more)
+    kept = {op: body for op, body in dict(table()).items() if _name(op) not in KEPT}
+    return kept | torch._decomp.get_decompositions(more) | {aten.convolution_backward.default: convolution_backward}
+
+
+def convolution_backward(
+    grad: Any,
+    x: Any,
+    weight: Any,
+    bias_sizes: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
+    """The gradients of a convolution: that of the bias is a sum, and that of the input of a depthwise one with steps of 1 a depthwise convolution, with the
+    places of its windows in reverse; of both, fusions are made with what comes before and after. ``NotImplemented`` if torch's op has to make all."""
+    places = [d * (n - 1) - p for d, n, p in zip(dilation, weight.shape[2:], padding, strict=True)]
+    is_depthwise = not transposed and x.shape[1] == groups == weight.shape[0] and weight.shape[1] == 1 and all(s == 1 for s in stride)
+    turns = bool(output_mask[0] and is_depthwise and groups > 1 and all(p >= 0 for p in places))
+    if not turns and not output_mask[2]:
+        return NotImplemented
+    dims = list(range(2, grad.dim()))
+    grad_x = aten.convolution(grad, weight.flip(dims), None, stride, places, dilation, False, output_padding, groups) if turns else None
+    grad_bias = grad.sum([0, *dims]) if output_mask[2] else None
+    rest = [bool(output_mask[0]) and not turns, bool(output_mask[1]), False]
+    if any(rest):
+        made = aten.convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, rest)
+        return (grad_x if turns else made[0]), made[1], grad_bias
+    return grad_x, None, grad_bias
 
 
 def _name(op: Any) -> str:

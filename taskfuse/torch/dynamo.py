@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from taskfuse.runtime.workers import start
 from taskfuse.torch.cached import TaskfuseCode, caching
 from taskfuse.torch.compilation import program_of
 from taskfuse.torch.cuda_graphs import GraphRecorder
@@ -54,6 +55,8 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
 
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     wanted = any(t.device.type == settings.device for t in tensors) or any(p.device.type == settings.device for p in gm.parameters())
+    if wanted and settings.run == "kernels":
+        start(settings.processes)  # they are ready when the graphs are
     recorder = GraphRecorder(len(example_inputs)) if settings.cudagraphs else None
     with ExitStack() as stack:
         wrapped = caching(stack, settings)

@@ -173,7 +173,7 @@ def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
 
 def _key(value: Any) -> Any:
     if isinstance(value, Node):
-        val = value.meta["val"]
+        val = value.meta.get("val")  # higher-order ops have none
         return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else val.__class__.__name__
     if isinstance(value, list | tuple):
         return tuple(map(_key, members(value)))
@@ -186,7 +186,7 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
     unread = {value for value, argument in zip(node.args, arguments, strict=False) if argument.name in STATES}
     try:
         for arg in node.all_input_nodes:
-            value = arg.meta["val"]
+            value = arg.meta.get("val")
             if arg in unread:
                 continue
             if isinstance(value, torch.Tensor):

@@ -83,12 +83,13 @@ def _alone(node: Node) -> list[list[Node]]:
 
 
 def _around(node: Node, plan: GraphPartition) -> list[list[Node]]:
-    """The groups of a product to try, the greatest first: with what follows it, and what that reads besides, if nothing else reads it."""
+    """The groups of a product to try, the greatest first: with what follows it, and what that reads besides, if nothing else reads it;
+    of a convolution, alone, too."""
     chain = [node]
     while len(chain) <= MOST and (reader := _reader(chain[-1], node, plan)) is not None:
         chain.append(reader)
     found: list[list[Node]] = []
-    for length in range(len(chain), 1, -1):
+    for length in range(len(chain), 0 if op_name(node) in CONVOLUTIONS else 1, -1):
         group = dict.fromkeys(chain[:length])
         stack = list(chain[1:length])
         while stack:
@@ -158,9 +159,10 @@ def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, .
         last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS | CONVOLUTIONS]
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
-        rest = fusion([n for n in group if n not in products], [last])
+        rest = None if len(products) == len(group) else fusion([n for n in group if n not in products], [last])
         joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
         has_views = any(op_name(n) in CONVOLUTIONS for n in products)
-        return remembered([whole, *alone, rest], str(joins), lambda: product_times(whole, alone, rest, joins, has_views=has_views))
+        every = [whole, *alone, *([] if rest is None else [rest])]
+        return remembered(every, str(joins), lambda: product_times(whole, alone, rest, joins, has_views=has_views))
     except (Refused, TaskfuseError):
         return None

@@ -16,7 +16,9 @@ from typing import Final
 
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import needed
 from taskfuse.runtime.memory_order import in_memory_order
 from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.back_to_back import find as find_chain
@@ -29,6 +31,7 @@ from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, ro
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.schedulers.walks import walks_apart
+from taskfuse.schedulers.windows import offer as windows_offer
 from taskfuse.target import Target
 
 DIGITS: Final = 8
@@ -92,13 +95,13 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
     return sum(offers) + target.kernel_us(moved), target.kernel_us(theirs, moved)
 
 
-def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:
+def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | None, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:
     """The expected time of a fusion of products and their epilogue, and a lower bound of torch's, in microseconds; ``None`` without a scheduler for it.
 
     Args:
         fusion: all of it.
         products: each product alone.
-        rest: the epilogue, which is one kernel.
+        rest: the epilogue, which is one kernel; ``None`` if there is none.
         joins: readers of the result would be in the kernel of the rest as well: then the fusion saves only the reads of the products.
         has_views: factors may be views that only a separate kernel takes as arrays, such as weights of a 1 x 1 convolution: segments are searched for.
     """
@@ -106,22 +109,29 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion, join
     ours = _product_us(in_memory_order(fusion).fusion, target, has_views)
     if ours is None:
         return None
-    extent = Sizes(rest, None, target)
-    read = target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
+    read = 0.0 if rest is None else target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
     theirs = 0.0
     for f in products:
         own = Sizes(f, None, target)
-        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / target.torch.products))
-    return ours, theirs + (read if joins else roofline(rest, extent))
+        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / _reached(f, target)))
+    return ours, theirs + (read if joins or rest is None else roofline(rest, Sizes(rest, None, target)))
+
+
+def _reached(fusion: Fusion, target: Target) -> float:
+    """The share of the rate of tensor cores, or of CUDA cores for sums that are no matrix products, that torch reaches."""
+    found = [two for e in needed(fusion) if (two := factors(fusion, e)) is not None]
+    return target.torch.products if all(two.make_a_matrix for two in found) else target.torch.windows
 
 
 def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None:
-    """The expected time of one kernel of tensor cores, or of several of which one is, in microseconds; ``None`` if there is none."""
+    """The expected time of one kernel of products or of windows, or of several of which one has products, in microseconds; ``None`` if there is none."""
     form = canonical(fusion, Sizes(fusion, None, target))
     found: list[float] = []
     for given in (fusion, *([] if form is None else [form.fusion])):
         with suppress(UnsupportedError):
             found.append(matmul_offer(given, target=target).us)
+        with suppress(UnsupportedError):
+            found.append(windows_offer(given, target=target).us)
     if not found and has_views:
         with suppress(UnsupportedError):
             segments = choose_segments(fusion, target=target)

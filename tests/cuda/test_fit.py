@@ -8,6 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda import fit
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
+from taskfuse.cuda.resources import Diagnostic
 from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
@@ -119,3 +120,11 @@ def test_what_is_refused_drops_a_candidate(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(asked) == 2
     tf.compile(fusion, "sim")
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("of_registers", [False, True])
+def test_machine_code_that_loses_registers(monkeypatch: pytest.MonkeyPatch, of_registers: bool) -> None:
+    said = (Diagnostic("something", of_registers=of_registers),)
+    monkeypatch.setattr(fit, "compile_quietly", lambda *_: Binary(b"", "", None, said))
+    kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
+    assert fit.loses_registers(kernel, H100, None, fast_math=False) == of_registers

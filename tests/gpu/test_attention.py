@@ -6,6 +6,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
+from taskfuse.schedulers import AttentionConfig
 from tests.gpu.device import poisoned, to_numpy, to_torch
 from tests.schedulers.attentions import CASES, arrays, attention
 
@@ -16,7 +17,7 @@ def test_right(name: str, sizes: tuple[int, int] | None) -> None:
     make, config, own = CASES[name]
     fusion = make()
     m, n = sizes or own
-    m = n if name == "causal" else m
+    m = n if name in ("causal", "keys of 8 bits") else m
     args = arrays(fusion, m, n)
     with np.errstate(all="ignore"):
         wanted = fusion.evaluate(*args)
@@ -25,6 +26,28 @@ def test_right(name: str, sizes: tuple[int, int] | None) -> None:
     tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=outs[0] if len(outs) == 1 else tuple(outs))
     for w, out in zip(wanted, outs, strict=True):
         np.testing.assert_allclose(to_numpy(out).astype(np.float64), w.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+CONFIGS = {
+    "staged": (128, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, staged=2)),
+    "staged, one piece": (64, AttentionConfig(3, 128, 2, staged=1)),
+    "two on a multiprocessor": (64, AttentionConfig(1, 128, 2, residents=2)),
+    "three on a multiprocessor, staged": (64, AttentionConfig(1, 64, 2, staged=2, residents=3)),
+    "two blocks share keys": (256, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2)),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("sizes", [(1000, 777), (64, 1), (1, 300)])
+def test_parameters(name: str, sizes: tuple[int, int]) -> None:
+    depth, config = CONFIGS[name]
+    fusion = attention(depth, heads=("B", 10))
+    args = arrays(fusion, *sizes)
+    (wanted,) = fusion.evaluate(*args)
+    tf.schedulers.attention(fusion, config)
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
+    np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
 def test_the_choice_of_compile() -> None:

@@ -1,6 +1,6 @@
 """Executables of automatic schedules: every kernel was made by the maker of the call; equal segments are made once."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from taskfuse.runtime.automatic import as_scheduled, assumed, auto_scheduled
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.schedulers.candidates import MOST_PARAMETERS
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
@@ -155,6 +156,7 @@ def test_machine_code_is_made_of_the_kernels_that_run(monkeypatch: pytest.Monkey
         return choose_segments(fusion, **options)
 
     monkeypatch.setattr(CompiledKernel, "check_code", check)
+    monkeypatch.setattr(CompiledKernel, "loses_registers", always(False))
     monkeypatch.setattr("taskfuse.cuda.fit.compile_ahead", always(None))
     monkeypatch.setattr(automatic, "choose_segments", search)
     make = maker()
@@ -182,3 +184,33 @@ def test_assumed_extents_are_those_of_a_part() -> None:
         fusion.add_output(tf.exp(tf.define_tensor([tf.dim("N", multiple_of=12, max=100)], name="x")))
     assert assumed(fusion, {"N": 7}, DEFAULT) == {"N": 12}, "those that it may have"
     assert assumed(fusion, None, DEFAULT) == {"N": 96}
+
+
+def long_rows() -> list[tf.TensorView]:
+    return [tf.sum(tensor("x", 64, 4096), axis=1)]
+
+
+@pytest.mark.parametrize("losing", [0, 2, 99])
+def test_a_kernel_that_loses_registers_gives_way_to_other_parameters(monkeypatch: pytest.MonkeyPatch, losing: int) -> None:
+    """To the first that keeps theirs; where none does, or none is expected to be nearly as fast, the kernel stays."""
+    asked: list[Kernel] = []
+
+    def loses(self: CompiledKernel, target: tf.Target) -> bool:
+        asked.append(self.kernel)
+        return len(asked) <= losing
+
+    monkeypatch.setattr(CompiledKernel, "loses_registers", loses)
+    monkeypatch.setattr(CompiledKernel, "check_code", always(None))
+    make = maker()
+    object.__setattr__(make, "backend", "cuda")
+    fusion = built(long_rows)
+    run = auto_scheduled(fusion, make, sizes=None, target=DEFAULT)
+    assert isinstance(run, CompiledKernel)
+    chosen = cast("Chosen[Any]", run.schedule)
+    first = choose_segments(fusion).steps[0].schedule
+    others = [o for o in first.alternatives if o.config != first.config and o.us <= automatic.LOSS * first.us]
+    assert len(others) >= 2
+    assert len(asked) == 1 + min(losing, len(others), MOST_PARAMETERS)
+    assert run.kernel is asked[0 if losing == 99 else losing]
+    assert chosen.config == (first.config if losing in (0, 99) else others[losing - 1].config)
+    assert not chosen.given

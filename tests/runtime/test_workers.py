@@ -1,10 +1,13 @@
-"""Processes that compile fusions: the executables, the errors; few fusions stay here."""
+"""Processes that compile fusions: the executables, the errors; they stay for the next ones; few fusions stay here."""
+
+import os
 
 import numpy as np
+import pytest
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
-from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
+from taskfuse.runtime.workers import FEWEST, compiled_elsewhere, start, stop
 
 
 def fusion(shift: float, ok: bool = True) -> tf.Fusion:
@@ -28,12 +31,40 @@ def test_few_fusions_are_compiled_here() -> None:
     assert compiled_elsewhere([fusion(1.0)] * FEWEST, {}, 1) == [None] * FEWEST
 
 
+def test_many_fusions_for_few_processes() -> None:
+    made = compiled_elsewhere([fusion(float(k)) for k in range(5)], {"backend": "sim", "cache": False, "target": "H100"}, 2)
+    assert [run(np.zeros(4, np.float32))[0][0] for run in made] == list(range(5))
+
+
+def test_processes_stay_and_know_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = start(2)
+    assert pool is not None
+    assert start(2) is pool
+    assert start(1) is None
+    arguments = {"backend": "sim", "target": "H100"}
+    monkeypatch.setenv("TASKFUSE_CACHE_BYTES", "of the test")
+    found = compiled_elsewhere([fusion(1.0), fusion(2.0)], arguments, 2)
+    assert ["TASKFUSE_CACHE_BYTES" in str(error) for error in found] == [True, True]
+    monkeypatch.undo()
+    assert all(callable(run) for run in compiled_elsewhere([fusion(1.0), fusion(2.0)], arguments, 2))
+    assert start(2) is pool
+
+
+def test_a_process_that_is_forked_of_the_caller_has_processes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = start(2)
+    assert pool is not None
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert not pool.is_alive
+
+
 def test_a_process_that_ends_leaves_its_fusion_to_the_caller() -> None:
     """An argument that ``taskfuse.compile`` does not have is no error of taskfuse: the processes end."""
     fusions = [fusion(float(k)) for k in range(4)]
     assert compiled_elsewhere(fusions, {"backend": "sim", "unknown": 1}, 2) == [None] * 4
 
 
-def test_many_fusions_for_few_processes() -> None:
-    made = compiled_elsewhere([fusion(float(k)) for k in range(5)], {"backend": "sim", "cache": False, "target": "H100"}, 2)
-    assert [run(np.zeros(4, np.float32))[0][0] for run in made] == list(range(5))
+def test_they_end() -> None:
+    pool = start(2)
+    assert pool is not None
+    stop()
+    assert not pool.is_alive

@@ -1,8 +1,11 @@
 """Joined loops: one loop for all tensors that inline positions join, and the reason where axes do not run over the same values."""
 
 import taskfuse.ops as tf
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.views import view
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.shared_loops import SharedLoops, mismatch
 from tests.schedule.points import pair
@@ -38,6 +41,20 @@ def test_a_turned_read_joins_where_the_loops_are_turned() -> None:
     assert reason(a, b, 0) == "axis 0 of tv1 (extent 4) is not axis 0 of tv3 (extent 6)"
     b.reorder([1, 0])
     assert [reason(a, b, k) for k in range(2)] == [None, None]
+
+
+def test_an_axis_of_tiles_joins_that_of_the_reader() -> None:
+    """What is read at the number of a tile, where the reader's axis is split into such tiles, and only there."""
+    with Fusion("f") as fusion:
+        a = tf.exp(tf.define_tensor([6, 4]))
+        b = tf.sin(view(a, "digits", [const(22)], (iteration_symbol(0) // 4, iteration_symbol(0) % 4)))
+        fusion.add_output(b)
+    assert reason(a, b, 0) is not None
+    b.split(0, 4)
+    assert reason(a, b, 0) is None
+    assert Keys(fusion).equal(a.loop[0], b.loop[0])
+    b.merge(0).split(0, 6)
+    assert reason(a, b, 0) is not None
 
 
 def test_two_reads_at_different_places_never_join_what_they_differ_in() -> None:

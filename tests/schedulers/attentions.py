@@ -1,5 +1,6 @@
 """Fusions that ``tf.schedulers.attention`` takes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import taskfuse as tf
+from taskfuse.ops.attention import causal, transposed
 from taskfuse.schedulers import AttentionConfig
 
 RNG = np.random.default_rng(11)
@@ -51,6 +53,18 @@ def keys_that_are_values() -> tf.Fusion:
     return fusion
 
 
+def keys_of_8_bits() -> tf.Fusion:
+    """Causal; with a scale for each head."""
+    with tf.Fusion() as fusion:
+        q, k = (tf.define_tensor([2, e, 96], dtype=tf.float8_e4m3) for e in ("M", "N"))
+        v, scale = tf.define_tensor([2, "N", 32], dtype=tf.bfloat16), tf.define_tensor([2, 1, 1])
+        s = causal(tf.matmul(q, transposed(k), dtype=tf.float32) * scale, -math.inf)
+        p = tf.exp2(s - tf.max(s, axis=-1, keepdims=True))
+        total = tf.sum(p, axis=-1, keepdims=True)
+        fusion.add_output(tf.cast(tf.matmul(tf.cast(p, tf.bfloat16), v, dtype=tf.float32) / total, tf.bfloat16))
+    return fusion
+
+
 def arrays(fusion: tf.Fusion, m: int, n: int) -> list[NDArray[Any]]:
     """Random inputs; a batch of 2."""
     sizes = {"B": 2, "M": m, "N": n}
@@ -63,12 +77,13 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "one chunk of keys": (lambda: attention(sizes=("M", 32)), AttentionConfig(1, 32, 2), (70, 32)),
     "one short chunk of keys": (lambda: attention(heads=("B",), sizes=("M", 30)), AttentionConfig(1, 32, 2), (70, 30)),
     "one chunk of causal keys": (lambda: attention(sizes=(30, 30), is_causal=True), AttentionConfig(1, 32, 2), (30, 30)),
-    "other columns": (lambda: attention(96, 64, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
+    "other columns": (lambda: attention(192, 96, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
     "keys that are values": (keys_that_are_values, AttentionConfig(1, 32, 2), (70, 50)),
     "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
     "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),
-    "rows in turn": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, blocks=3, query_stages=2), (200, 40)),
+    "rows in turn, staged": (lambda: attention(64, heads=("B",)), AttentionConfig(1, 32, 2, blocks=3, query_stages=2, staged=2), (200, 40)),
     "causal rows that blocks claim": (lambda: attention(heads=(2,), sizes=(150, 150), is_causal=True), AttentionConfig(1, 32, 2, blocks=3), (150, 150)),
+    "keys of 8 bits": (keys_of_8_bits, AttentionConfig(1, 32, 2), (70, 70)),
     "softcap, bias, sums": (softcapped, AttentionConfig(1, 32, 2), (65, 33)),
 }

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.decompositions import decompositions
 from tests.torch.graphs import compiled
 
@@ -21,6 +22,40 @@ def test_what_is_kept() -> None:
     assert aten.native_batch_norm_backward.default in table
     assert len(table) > 200
     assert decompositions() is table
+
+
+@pytest.mark.parametrize("form", [(6, 1, 1, 1), (6, 1, 2, 2), (3, 1, 1, 1), (6, 2, 1, 1)])
+def test_gradients_of_convolutions(form: tuple[int, int, int, int]) -> None:
+    """Of a depthwise one with steps of 1, that of the input is a convolution; that of the bias is a sum."""
+    torch.manual_seed(0)
+    groups, stride, padding, dilation = form
+    theirs = torch.nn.Conv2d(6, 6, 3, stride, padding, dilation, groups).double()
+    ours = copy.deepcopy(theirs)
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    results: list[Any] = []
+    for model, run in ((theirs, theirs), (ours, compiled(ours))):
+        x = torch.randn(2, 6, 7, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        y = run(x)
+        results.append(torch.autograd.grad(y.square().sum(), [x, *model.parameters()]))
+    listeners.remove(found.append)
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+    ops = [op for _, op, _, _ in found[-1].ops]
+    assert "aten.sum.dim_IntList" in ops
+    assert ("aten.convolution.default" in ops) is (groups == 6 and stride == 1)
+
+
+def test_batch_norm_in_inference_is_math() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.ReLU()).eval()
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    x = torch.randn(2, 3, 4, 5)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x))
+    listeners.remove(found.append)
+    assert len(found[0].fusions) == 1
+    assert all(where != "left to torch" for _, _, where, _ in found[0].ops)
 
 
 def test_batch_norm_in_training() -> None:

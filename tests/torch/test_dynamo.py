@@ -127,6 +127,24 @@ def test_autocast() -> None:
         torch.testing.assert_close(compiled(model)(x), model(x), atol=2e-2, rtol=2e-2)
 
 
+def test_gradient_checkpointing() -> None:
+    """What is computed again comes after states of random numbers, of which torch's metadata says nothing."""
+    model = MLP()
+
+    def function(x: Any) -> Any:
+        h = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+        q = h.view(1, 2, 2, 8)
+        return torch.utils.checkpoint.checkpoint(lambda t: torch.nn.functional.scaled_dot_product_attention(t, t, t), q, use_reentrant=False)
+
+    results: list[Any] = []
+    for run in (function, compiled(function)):
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+        y = run(x)
+        results.append([y, *torch.autograd.grad(y.square().sum(), [x, *model.parameters()])])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_random_numbers_are_those_of_torch() -> None:
     def function(x: Any) -> Any:
         return torch.nn.functional.dropout(x * 2 + 1, 0.5), torch.rand_like(x) * 2 + 1

@@ -51,8 +51,9 @@ CONVOLUTIONS: dict[str, tuple[Of[Any, Any], tuple[Any, ...], list[str]]] = {
     ),
     "stride": (lambda x, w, b: F.gelu(F.conv2d(x, w, b, 2)), (last(32, 96, 56, 56), last(192, 96, 2, 2), half(192)), ["convolution", "gelu"]),
     "one place": (lambda x, w, b: F.relu(F.conv2d(x, w, b)), (last(32, 64, 56, 56), last(256, 64, 1, 1), half(256)), ["convolution", "relu"]),
+    "channels first, a channel each": (lambda x, w, b: F.conv2d(x, w, b, 1, 3, 1, 96), (half(32, 96, 56, 56), half(96, 1, 7, 7), half(96)), ["convolution"]),
     "channels first": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), (half(32, 64, 56, 56), half(64, 64, 3, 3), half(64)), []),
-    "a channel each": (lambda x, w, b: F.relu(F.conv2d(x, w, b, 1, 3, 1, 96)), (last(32, 96, 56, 56), last(96, 1, 7, 7), half(96)), []),
+    "a channel each": (lambda x, w, b: F.relu(F.conv2d(x, w, b, 1, 3, 1, 96)), (last(32, 96, 56, 56), last(96, 1, 7, 7), half(96)), ["convolution", "relu"]),
     "float32": (lambda x, w: F.relu(F.conv2d(x, w)), (last(8, 64, 28, 28).float(), last(64, 64, 3, 3).float()), []),
     "transposed": (lambda x, w: F.relu(F.conv_transpose2d(x, w)), (last(8, 64, 28, 28), last(64, 64, 3, 3)), []),
 }
@@ -60,7 +61,7 @@ CONVOLUTIONS: dict[str, tuple[Of[Any, Any], tuple[Any, ...], list[str]]] = {
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_what_follows_a_convolution(name: str) -> None:
-    """Where tensor cores multiply its windows: of channels that lie last, in 16-bit floats."""
+    """Where tensor cores multiply its windows, of channels that lie last, in 16-bit floats; and where each channel has windows of its own."""
     function, inputs, expected = CONVOLUTIONS[name]
     found = plan(function, *inputs)
     assert [names(g) for g in found.groups] == ([expected] if expected else [])

@@ -38,11 +38,12 @@ def attention(call: AtenCall) -> Made:
     scale = None if call["scale"] is None else float(call["scale"])
     is_causal = bool(call["is_causal"])
     sums: TensorView | None = None
+    is_shared = query.ndim > 2 and query.shape[-3] is not key.shape[-3]  # some of these ops take fewer heads of keys than of queries
     out = call.outs[SUMS] if SUMS in call.read and mask is None else None
     if out is None:
-        y = ops.scaled_dot_product_attention(query, key, value, mask, is_causal, scale)
+        y = ops.scaled_dot_product_attention(query, key, value, mask, is_causal, scale, is_shared)
     else:
-        y, sums = attention_with_logsumexp(query, key, value, is_causal, scale)
+        y, sums = attention_with_logsumexp(query, key, value, is_causal, scale, is_shared)
         sums = sums if len(out.shape) == sums.ndim else ops.expand_dims(sums, sums.ndim)
     return y, sums, *(_state(meta) if place in call.read else None for place, meta in enumerate(call.outs) if place > SUMS)
 

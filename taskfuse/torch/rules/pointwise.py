@@ -77,6 +77,14 @@ def same(call: AtenCall) -> Made:
     return ops.copy(call.tensor("self"))
 
 
+@rule("copy")
+def replaced(call: AtenCall) -> Made:
+    """The elements of ``src`` in the place of all of ``self``."""
+    call.get("non_blocking")
+    call.passed -= {"self"}  # of which only the shape and the dtype count
+    return ops.broadcast_to(converted(call.tensor("src"), call.out.dtype), list(call.out.shape))
+
+
 @rule("clamp", "clamp_min", "clamp_max", "hardtanh")
 def bounds(call: AtenCall) -> Made:
     """Elements between bounds that are numbers or tensors; NaN stays."""

@@ -46,7 +46,7 @@ def variance(call: AtenCall) -> Made:
     if call.overload not in ("correction", "correction_names"):
         raise Refused("its correction is a bool")
     given = call["correction"]
-    correction = 1 if given is None else given
+    correction = 1 if given is None else int(given) if isinstance(given, float) and given.is_integer() else given
     if not isinstance(correction, int):
         raise Refused(f"its correction is {correction}")
     axes, keep = call.axes("dim", x), bool(call["keepdim"])
@@ -234,6 +234,27 @@ def scattered(call: AtenCall) -> Made:
         value = float(value) if x.dtype.is_float else int(value) if x.dtype.is_integer else bool(value)
     function = ops.scatter if call.name == "scatter" else ops.scatter_add
     return function(x, call.axis("dim", len(x.shape)), call.tensor("index"), value)
+
+
+@rule("masked_scatter")
+def masked_scattered(call: AtenCall) -> Made:
+    """The elements of ``source``, one after another, where a mask is true."""
+    x, mask = call.tensor("self"), call.tensor("mask")
+    source = ops.reshape(call.tensor("source", x.dtype), [-1])
+    whole = ops.broadcast_to(mask, list(call.out.shape))
+    place = ops.reshape(ops.cumsum(ops.cast(ops.reshape(whole, [-1]), int64), 0), list(call.out.shape)) - 1
+    taken = ops.take(source, ops.maximum(ops.minimum(place, source.shape[0] - 1), 0))
+    return ops.where(whole, taken, ops.broadcast_to(x, list(call.out.shape)))
+
+
+@rule("_cdist_forward")
+def distances(call: AtenCall) -> Made:
+    """Of all pairs of rows; torch may compute those of order 2 by a matrix product."""
+    call.passed -= {"compute_mode"}
+    p = float(call["p"])
+    if p <= 0:
+        raise Refused(f"the norm of order {p}")
+    return ops.cdist(call.tensor("x1"), call.tensor("x2"), p)
 
 
 @rule("scatter_reduce")

@@ -195,10 +195,21 @@ def into_slice(call: AtenCall) -> Made:
     extent = x.shape[axis]
     start, stop = (_clipped(call[name], extent, default) for name, default in (("start", wrap(0)), ("end", extent)))
     if step != 1:
-        raise Refused("a slice with steps is written")
+        return _into_steps(x, y, axis, start, stop, step)
     parts = [_part(x, axis, wrap(0), start), y, _part(x, axis, stop, extent)]
     kept = [p for p in parts if p.shape[axis] is not const(0)]
     return ops.cat(kept, axis) if len(kept) > 1 else ops.copy(kept[0])
+
+
+def _into_steps(x: TensorView, y: TensorView, axis: int, start: Expr, stop: Expr, step: int) -> TensorView:
+    """``x`` with the elements of ``y`` at every ``step``-th place from ``start`` to before ``stop``."""
+    extent, rank = x.shape[axis], len(x.shape)
+    wide = ops.pad(ops.expand_dims(y, axis + 1), [(0, step - 1 if d == axis + 1 else 0) for d in range(rank + 1)])
+    spread = ops.reshape(wide, [e * step if d == axis else e for d, e in enumerate(y.shape)])
+    spread = ops.pad(_part(spread, axis, wrap(0), stop - start), [(start, extent - stop) if d == axis else (0, 0) for d in range(rank)])
+    at = ops.reshape(ops.arange(extent), [extent if d == axis else 1 for d in range(rank)])
+    inside = ops.logical_and(ops.ge(at, start), ops.lt(at, stop))
+    return ops.where(ops.logical_and(inside, ops.eq(ops.remainder(at - start, step), 0)), spread, x)
 
 
 def _clipped(value: int | Expr | None, extent: Expr, default: Expr) -> Expr:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from taskfuse import ops
-from taskfuse.ir.scalar import const
+from taskfuse.dtypes import float32
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused, members
-from taskfuse.torch.rules.call import AtenCall, Made, number, rule
+from taskfuse.torch.rules.call import AtenCall, Made, number, rule, widened
 
 POOLED: Final = {"avg_pool1d": 1, "avg_pool2d": 2, "avg_pool3d": 3, "max_pool2d_with_indices": 2, "max_pool3d_with_indices": 3}
 """How many dimensions an op pools."""
@@ -46,6 +48,76 @@ def adaptive(call: AtenCall) -> Made:
 def adaptive_maxima(call: AtenCall) -> Made:
     """Maxima of so many windows of each dimension, and where they are."""
     return ops.adaptive_max_pool_with_indices(call.tensor("self"), [number(n) for n in call["output_size"]])
+
+
+@rule("avg_pool2d_backward", "avg_pool3d_backward")
+def means_backward(call: AtenCall) -> Made:
+    """Each element takes its share of the gradients of the windows that it is in."""
+    x, dims = call.tensor("self"), 2 + (call.name == "avg_pool3d_backward")
+    call.passed -= {"ceil_mode"}
+    kernel, padding = _each(call, "kernel_size", dims), _each(call, "padding", dims)
+    stride = _each(call, "stride", dims) if call["stride"] else kernel
+    divisor, is_padded = call.get("divisor_override"), bool(call["count_include_pad"])
+    made = widened(call.tensor("grad_output"))
+    forms = list(zip(range(x.ndim - dims, x.ndim), kernel, stride, padding, strict=True))
+    for axis, k, by, around in forms if divisor is None else ():
+        made = ops.div(made, _along(_counts(x.shape[axis], made.shape[axis], k, by, around, is_padded), axis, x.ndim))
+    if divisor is not None:
+        made = ops.div(made, float(number(divisor)))
+    for axis, k, by, around in forms:
+        made = _spread(made, axis, x.shape[axis], k, by, around)
+    return made
+
+
+@rule("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
+def adaptive_backward(call: AtenCall) -> Made:
+    """The same, of windows of one length."""
+    x, made = call.tensor("self"), widened(call.tensor("grad_output"))
+    for axis in range(x.ndim - 2 - ("3d" in call.name), x.ndim):
+        n, m = x.shape[axis], made.shape[axis]
+        if n.free or m.free or int(n) % int(m):
+            raise Refused("its windows differ in length")
+        made = ops.repeat(ops.div(made, float(int(n) // int(m))), int(n) // int(m), axis)
+    return made
+
+
+@rule("max_pool2d_with_indices_backward")
+def maxima_backward(call: AtenCall) -> Made:
+    """Gradients go to the places of the maxima."""
+    x, grad, places = call.tensor("self"), call.tensor("grad_output"), call.tensor("indices")
+    call.passed -= {"kernel_size", "stride", "padding", "dilation", "ceil_mode"}
+    lead = list(x.shape[:-2])
+    flat = ops.reshape(widened(grad), [*lead, grad.shape[-2] * grad.shape[-1]])
+    zeros = ops.full([*lead, x.shape[-2] * x.shape[-1]], 0.0, flat.dtype)
+    made = ops.scatter_add(zeros, len(lead), ops.reshape(places, list(flat.shape)), flat)
+    return ops.reshape(made, list(x.shape))
+
+
+def _along(x: TensorView, axis: int, rank: int) -> TensorView:
+    """A vector along one of ``rank`` axes."""
+    return ops.reshape(x, [x.shape[0] if d == axis else 1 for d in range(rank)])
+
+
+def _counts(size: Expr, number_of_windows: Expr, kernel: int, stride: int, padding: int, is_padded: bool) -> TensorView:
+    """How many elements each window along a dimension has; padding counts if ``is_padded``, but not what ceil_mode adds to it."""
+    start = ops.arange(number_of_windows) * stride - padding
+    end = ops.minimum(start + kernel, size + padding)
+    found = end - start if is_padded else ops.minimum(end, size) - ops.maximum(start, 0)
+    return ops.cast(found, float32)
+
+
+def _spread(x: TensorView, axis: int, size: Expr, kernel: int, stride: int, padding: int) -> TensorView:
+    """For each element along a dimension, the sum over the windows that it is in."""
+    at = ops.arange(size) + padding
+    found: TensorView | None = None
+    for back in range(-(-kernel // stride)):
+        window = at // stride - back
+        inside = ops.logical_and(ops.logical_and(ops.ge(window, 0), ops.lt(window, x.shape[axis])), ops.lt(at - window * stride, kernel))
+        taken = ops.take(x, ops.maximum(ops.minimum(window, x.shape[axis] - 1), 0), axis)
+        term = ops.where(_along(inside, axis, x.ndim), taken, 0.0)
+        found = term if found is None else ops.add(found, term)
+    assert found is not None
+    return found
 
 
 CONVOLUTIONS: Final = frozenset({"convolution"})

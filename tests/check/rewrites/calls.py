@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import taskfuse as tf
+from taskfuse.schedule.tile_windows import windows_of
 from tests.check.rewrites.rewritten import Build, scan
 
 
@@ -70,6 +71,12 @@ def through_view(f: tf.Fusion) -> None:
     y.through_view(0)
 
 
+def tile_windows(f: tf.Fusion) -> None:
+    x, w = tf.define_tensor(["M", 5, 9], name="x"), tf.define_tensor([5, 1, 3], name="w")
+    f.add_output(tf.conv1d(x, w, padding=1, groups=5))
+    next(tv for tv in f.tensors() if windows_of(f, tv)).tile_windows(1, 4)
+
+
 def scatter(f: tf.Fusion) -> None:
     y = tf.cat([tf.define_tensor(["M", 5], name="a"), tf.define_tensor(["M", 7], name="b")], axis=1)
     f.add_output(tf.exp(y))
@@ -126,6 +133,7 @@ PROVED: tuple[Build, ...] = (
     duplicate,
     recompute,
     through_view,
+    tile_windows,
     scatter,
     unscatter,
     chunk_product,

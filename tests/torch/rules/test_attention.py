@@ -156,3 +156,14 @@ def test_training_goes_through_fusions(is_causal: bool, monkeypatch: pytest.Monk
         assert all(where.startswith("fusion") for _, _, where, _ in lines)
     for x, y in zip(found, wanted, strict=True):
         assert (x.grad - y.grad).norm() < 2e-2 * y.grad.norm()
+
+
+def test_fewer_heads_of_keys_than_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_groups, "attention_times", lambda *_: (1.0, 2.0))
+    torch.manual_seed(0)
+    q, k, v = half(1, 4, 32, 16), half(1, 2, 32, 16), half(1, 2, 32, 16)
+    found = report(lambda q, k, v: flash(q, k, v, is_causal=True)[0], q, k, v)
+    assert found.ops[0][2].startswith("fusion"), found.ops
+    (got,) = found.program([q, k, v])
+    want = torch.nn.functional.scaled_dot_product_attention(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1), is_causal=True)
+    torch.testing.assert_close(got, want, rtol=2**-6, atol=2**-6)

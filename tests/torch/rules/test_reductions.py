@@ -14,7 +14,7 @@ ALONE = Settings(strict=True, run="reference", cache=False, least=1, products=Tr
 
 CASES: dict[str, Callable[[Any, Any], Any]] = {
     "sums": lambda x, i: (x.sum(), x.sum(1), x.mean((0, 2), keepdim=True), x.amax(-1), x.prod(0), (x > 0).any(1), (x > 0).all()),
-    "var": lambda x, i: (x.var(1), *torch.var_mean(x, 2, correction=0)),
+    "var": lambda x, i: (x.var(1), *torch.var_mean(x, 2, correction=0), torch.ops.aten.var.correction(x, [1], correction=1.0)),
     "norm": lambda x, i: (torch.linalg.vector_norm(x, dim=1), torch.linalg.vector_norm(x, 1)),
     "argmax": lambda x, i: (x.argmax(1), x.argmin()),
     "softmax": lambda x, i: (x.softmax(1), x.log_softmax(-1)),
@@ -27,6 +27,8 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "gather": lambda x, i: x.gather(1, i.expand(2, 3, 3)),
     "index": lambda x, i: x[:, i[0, :, 0]],
     "scatter": lambda x, i: (x.scatter(1, i, 1.5), x.scatter_add(1, i, x[:, :3])),
+    "masked_scatter": lambda x, i: torch.masked_scatter(x, x[:, :1] > 0, x.exp()),
+    "cdist": lambda x, i: (torch.cdist(x.float(), x[:, :3].float()), torch.cdist(x.float(), x[:, :3].float(), 1)),
     "index_put": lambda x, i: torch.ops.aten.index_put(x, [None, i[0, :, 0]], x[:, :3], True),
     "embedding": lambda x, i: torch.nn.functional.embedding(i, x[0]),
 }

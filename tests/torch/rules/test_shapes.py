@@ -24,6 +24,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "constants": lambda x: torch.zeros(3) + torch.full((3,), 2.5) + torch.arange(3) * x[0, 0],
     "arange": lambda x: torch.arange(5, 11, 2) * x.exp().sum().long(),
     "slice_scatter": lambda x: torch.slice_scatter(x.exp(), x[:, :2], 1, 1, 3),
+    "slice_scatter with steps": lambda x: torch.slice_scatter(x.exp(), x[:, :2], 1, 1, 4, 2),
+    "copy": lambda x: torch.ops.aten.copy(x.exp().long(), x[:, :1]),
     "select_scatter": lambda x: torch.select_scatter(x.exp(), x[:, 0], 1, -1),
     "expand": lambda x: x[:, :1].expand(-1, 7, -1).exp(),
     "repeat": lambda x: x.repeat(2, 1, 3).exp(),

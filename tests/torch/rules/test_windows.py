@@ -21,6 +21,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "max_dilated": lambda x: aten.max_pool2d_with_indices(x, [2], [], [0], [2], True),
     "adaptive": lambda x: aten._adaptive_avg_pool2d(x, [4, 3]),
     "adaptive_max": lambda x: aten.adaptive_max_pool2d(x, [4, 3]),
+    "avg_backward": lambda x: aten.avg_pool2d_backward(x[:, :, :5, :4], x, [3, 3], [2, 2], [1, 1], False, True, None),
+    "avg_backward_ceil": lambda x: aten.avg_pool2d_backward(x[:, :, :5, :4].exp(), x, [3, 2], [2, 2], [1, 0], True, False, None),
+    "avg_backward_divisor": lambda x: aten.avg_pool2d_backward(x[:, :, :4, :4], x, [2, 2], [], [0, 0], False, True, 3),
+    "adaptive_backward": lambda x: aten._adaptive_avg_pool2d_backward(x[:, :, :3, :2], x),
+    "max_backward": lambda x: aten.max_pool2d_with_indices_backward(
+        x[:, :, :5, :4], x, [3, 3], [2, 2], [1, 1], [1, 1], False, aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])[1]
+    ),
     "nearest": lambda x: aten.upsample_nearest2d(x, [5, 13]),
     "nearest_scale": lambda x: aten.upsample_nearest2d(x, None, [2.0, 2.0]),
     "bilinear": lambda x: aten.upsample_bilinear2d(x, [5, 13], True),

@@ -1,0 +1,136 @@
+"""Reductions over overlapping windows: right and proved for depthwise convolutions and pooling of any form; each element loaded once for a tile of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.count import count
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers.windows import WindowsConfig, offer, windows
+
+Build = Callable[..., tf.TensorView]
+
+
+def last(function: Build) -> Build:
+    """A function of tensors with channels second, of one with channels last."""
+
+    def turned(x: tf.TensorView, *more: tf.TensorView) -> tf.TensorView:
+        return tf.permute(function(tf.permute(x, [0, 3, 1, 2]), *more), [0, 2, 3, 1])
+
+    return turned
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fusion of inputs of given shapes."""
+
+    build: Build
+    shapes: tuple[tuple[int | str, ...], ...]
+    config: WindowsConfig | None = None
+    dtype: tf.DType = tf.float32
+    values: tuple[tuple[str, int], ...] = ()
+
+    def fusion(self) -> tf.Fusion:
+        """It, without a schedule."""
+        with tf.Fusion("windows") as fusion:
+            dims = {n: tf.dim(n, min=2) for shape in self.shapes for n in shape if isinstance(n, str)}
+            inputs = [tf.define_tensor([dims[n] if isinstance(n, str) else n for n in shape], self.dtype, f"x{k}") for k, shape in enumerate(self.shapes)]
+            fusion.add_output(self.build(*inputs))
+        return fusion
+
+    def arrays(self) -> list[Any]:
+        """Random inputs."""
+        values, rng = dict(self.values), np.random.default_rng(0)
+        return [rng.standard_normal([values[n] if isinstance(n, str) else n for n in shape]).astype(self.dtype.numpy) for shape in self.shapes]
+
+
+def depthwise(channels: int, stride: int = 1, padding: int = 1, dilation: int = 1) -> Build:
+    return last(lambda x, w, b=None: tf.conv2d(x, w, b, stride, padding, dilation, channels))
+
+
+CASES = {
+    "channels last": Case(
+        lambda x, w, b: tf.relu(depthwise(40, padding=2)(x, w, b)), ((2, 5, 6, 40), (40, 1, 5, 5), (40,)), WindowsConfig(4, 32, 4), tf.bfloat16
+    ),
+    "channels second": Case(lambda x, w: tf.conv2d(x, w, padding=1, groups=6), ((2, 6, 9, 10), (6, 1, 3, 3)), WindowsConfig(4, 16, 3)),
+    "dilated": Case(depthwise(8, padding=2, dilation=2), ((2, 5, 10, 8), (8, 1, 3, 3)), WindowsConfig(3, 8, 4)),
+    "stride": Case(depthwise(8, 2), ((2, 9, 10, 8), (8, 1, 3, 3)), WindowsConfig(2, 8, 2)),
+    "sequence": Case(
+        lambda x, w: tf.silu(tf.permute(tf.conv1d(tf.permute(tf.pad(x, ((0, 0), (3, 0), (0, 0))), [0, 2, 1]), w, groups=12), [0, 2, 1])),
+        ((2, 16, 12), (12, 1, 4)),
+        WindowsConfig(5, 8, 2),
+    ),
+    "maxima": Case(last(lambda x: tf.max_pool(x, [3, 3], 2, 1)), ((2, 8, 9, 6),), WindowsConfig(2, 8, 4)),
+    "means": Case(last(lambda x: tf.avg_pool(x, [3, 3], 1, 1)), ((2, 5, 9, 6),), WindowsConfig(4, 8, 4)),
+    "three dimensions": Case(
+        lambda x, w: tf.permute(tf.conv3d(tf.permute(x, [0, 4, 1, 2, 3]), w, padding=1, groups=4), [0, 2, 3, 4, 1]), ((1, 3, 4, 5, 4), (4, 1, 3, 3, 3))
+    ),
+    "any batch and height": Case(depthwise(8), (("B", "H", 7, 8), (8, 1, 3, 3)), WindowsConfig(4, 8, 4), values=(("B", 2), ("H", 5))),
+    "any width": Case(depthwise(8), ((2, 4, "W", 8), (8, 1, 3, 3)), WindowsConfig(4, 8, 4), values=(("W", 7),)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_right_and_proved(name: str) -> None:
+    case = CASES[name]
+    plain, fusion, given = case.fusion(), case.fusion(), case.arrays()
+    chosen = windows(fusion, case.config)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    (got,), (wanted,) = kernel.simulate(*given, seed=0), plain.evaluate(*given)
+    np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-5, atol=1e-5 if case.dtype is tf.float32 else 2**-6)
+    again = case.fusion()
+    exec(chosen.code, {"fusion": again})
+    assert str(again) == str(fusion)
+
+
+def test_a_tile_loads_each_element_once() -> None:
+    """Seven windows of seven places reach over 13 elements, not 49."""
+    case = Case(depthwise(32, padding=3), ((1, 8, 28, 32), (32, 1, 7, 7)), WindowsConfig(7, 32, 8))
+    fusion = case.fusion()
+    windows(fusion, case.config)
+    counted = count(tf.lower(fusion))
+    assert counted.reads["x0"].asked <= 4 * 7 * 13 / 7 * 8 * 28 * 32
+    apart = case.fusion()
+    tf.schedulers.fallback(apart)
+    assert counted.instructions < count(tf.lower(apart)).instructions / 3
+
+
+def test_automatic_schedules_take_it() -> None:
+    fusion = Case(depthwise(384, padding=3), ((32, 28, 28, 384), (384, 1, 7, 7)), dtype=tf.bfloat16).fusion()
+    assert offer(fusion).us < 60
+    chosen = tf.schedulers.auto(fusion)
+    assert chosen.scheduler == "windows"
+    assert "windows for each thread" in chosen.explain()
+
+
+REFUSED: dict[str, tuple[Build, tuple[tuple[int, ...], ...]]] = {
+    "it has 0 reductions": (tf.exp, ((4, 8),)),
+    "do not overlap": (last(lambda x: tf.avg_pool(x, [2, 2])), ((2, 8, 8, 6),)),
+    "reads no windows of an input": (lambda x: tf.sum(x, 2), ((4, 6, 8),)),
+    "reads what is computed": (lambda x, w: depthwise(8)(x, tf.exp(w)), ((2, 5, 6, 8), (8, 1, 3, 3))),
+    "or over how many is not known": (lambda x: tf.sum(x, 2), ((4, 6, 300),)),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_refused(reason: str) -> None:
+    build, shapes = REFUSED[reason]
+    fusion = Case(build, shapes).fusion()
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match=reason):
+        windows(fusion)
+    assert str(fusion) == before
+
+
+def test_parameters_are_checked() -> None:
+    with pytest.raises(UnsupportedError, match="tile is 1"):
+        WindowsConfig(1)
+    with pytest.raises(UnsupportedError, match="at most"):
+        WindowsConfig(4, 64, 32)
