@@ -1,7 +1,7 @@
 """Types of functions that tests list or pass as lambdas: the parameters of a lambda get their types from these."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from taskfuse.ir.tensor import TensorView
 
@@ -13,11 +13,6 @@ Of = Callable[[T], R] | Callable[[T, T], R] | Callable[[T, T, T], R] | Callable[
 
 Math = Of[TensorView, TensorView]
 """One tensor made of one to five tensors."""
-
-
-def unchecked(value: object) -> Any:
-    """A value where type checkers refuse it: what a call says of it when nobody ran one."""
-    return value
 
 
 def always(value: T) -> Callable[..., T]:

@@ -11,8 +11,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
-from tests.calls import unchecked
-from tests.errors import text
+from tests.errors import text, untyped
 from tests.sim.kernels import error, kernel
 
 
@@ -99,7 +98,7 @@ def test_integers_of_numpy_are_integers() -> None:
 FUSIONS_TASKS_AND_GROUPS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.fusion.task([WRONG]), "t1: 'wrong' is not a tensor\nhelp: a task consists of tensors, a group of tasks and groups"),
     (
-        lambda c: c.fusion.group(unchecked([c.a])),
+        lambda c: c.fusion.group(untyped([c.a])),
         "group1: tv1: float32[N, 32] is neither a task nor a group\nhelp: a group consists of tasks and groups: fusion.task([tensor]) makes a task",
     ),
     (
@@ -114,11 +113,11 @@ FUSIONS_TASKS_AND_GROUPS: list[tuple[Callable[[Case], object], str]] = [
         "fusion 'case': x is an input, and has its array\nhelp: return tf.copy(x) beside it",
     ),
     (
-        lambda c: c.fusion.task(unchecked(c.a)),
+        lambda c: c.fusion.task(untyped(c.a)),
         "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",
     ),
     (
-        lambda c: tf.cat(unchecked(c.a)),
+        lambda c: tf.cat(untyped(c.a)),
         "fusion 'case': tv1 is one tensor, not a sequence\nhelp: write [tv1] where several tensors are wanted, tv1[k] for a part of it",
     ),
     (
@@ -242,12 +241,12 @@ AUTOMATIC_SCHEDULES: list[tuple[Callable[[Chain], object], str]] = [
         lambda c: S.pointwise(c.fusion),
         "a pointwise schedule of fusion 'chain' is not supported: tv3 is a reduction\nhelp: tf.schedulers.auto asks other schedulers",
     ),
-    (lambda c: tf.compile(unchecked(c.a)), f"tf.compile of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: tf.compile(untyped(c.a)), f"tf.compile of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
     (lambda c: tf.compile(WRONG), "tf.compile of 'wrong' is not supported: it is not a fusion\nhelp: give a tf.Fusion"),
-    (lambda c: tf.lower(unchecked(c.a)), f"tf.lower of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-    (lambda c: S.auto(unchecked(c.a)), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-    (lambda c: S.tune(unchecked(c.a)), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
-    (lambda c: tf.horizontal(unchecked(c.fusion)), "fusion 'horizontal': a Fusion is not a sequence of fusions\nhelp: give two or more in a list"),
+    (lambda c: tf.lower(untyped(c.a)), f"tf.lower of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: S.auto(untyped(c.a)), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: S.tune(untyped(c.a)), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is not a fusion\nhelp: {ITS_FUSION}"),
+    (lambda c: tf.horizontal(untyped(c.fusion)), "fusion 'horizontal': a Fusion is not a sequence of fusions\nhelp: give two or more in a list"),
     (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is not a fusion\nhelp: give fusions, with or without schedules"),
     (lambda c: tf.horizontal([c.fusion, tf.Fusion("empty")]), "fusion 'horizontal': empty computes nothing\nhelp: leave it out"),
     (lambda c: tf.Fusion("empty").partition(), "fusion 'empty': it computes nothing\nhelp: add an output first"),
@@ -334,7 +333,7 @@ OPS: list[tuple[Callable[[tf.TensorView], object], str]] = [
     ),
     (lambda x: tf.sum(x, HALF), "sum: 2.5 is not an axis\nhelp: use an axis in [-2, 1]"),
     (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is not an axis\nhelp: use an axis in [-2, 1]"),
-    (lambda x: unchecked(np.ones(32, np.float32)) + x, f"add: ndarray is not an operand\nhelp: {OPERANDS}"),
+    (lambda x: untyped(np.ones(32, np.float32)) + x, f"add: ndarray is not an operand\nhelp: {OPERANDS}"),
     (lambda x: WRONG * x, f"mul: str is not an operand\nhelp: {OPERANDS}"),
 ]
 

@@ -42,7 +42,7 @@ from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, swizzle
+from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 SWIZZLED_ROWS = 8
@@ -407,10 +407,7 @@ class _Walk:
         kept = [self.queries, self.keys, self.values, self.scores, self.walk, *self.mine]
         every = [tv for tv in order if among(tv, kept) and not tv.is_output]
         inside = [self.keys, self.values, self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
-        for tv in reversed(every):
-            script.on(tv).inline_at(head)
-        for tv in reversed([tv for tv in every if among(tv, inside)]):
-            script.on(tv).inline_at(head + 1)
+        share_walk(script, every, inside, head)
         for tv in reversed(self.chunks):
             readers = [use.output for use in storage_uses(self.fusion, tv)]
             if len(readers) == 1 and among(readers[0], self.chunks):

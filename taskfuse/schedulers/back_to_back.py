@@ -36,7 +36,7 @@ from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, NAME, WIDEST, BackToBack, BackToBackConfig, check_fits, planned
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, swizzle
+from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 
@@ -354,10 +354,7 @@ class _BackToBackWalk:
         inside = [*self.streamed, *self.first, *self.chunks]
         kept = [*self.held, *inside, *self.last, *self.rows, *results]
         every = [e.output for e in self.fusion.exprs() if among(e.output, kept) and not e.output.is_output]
-        for tv in reversed(every):
-            script.on(tv).inline_at(head)
-        for tv in reversed([tv for tv in every if among(tv, inside)]):
-            script.on(tv).inline_at(head + 1)
+        share_walk(script, every, inside, head)
         for tv in reversed(self.chunks):
             uses = storage_uses(self.fusion, tv)
             if len(uses) != 1 or not among(uses[0].output, self.chunks):

@@ -23,12 +23,12 @@ from taskfuse.ir.contraction import computes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, rows
-from taskfuse.ir.storage import made_from, needed
+from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.elementwise import divides, registers
-from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, find
+from taskfuse.schedulers.elementwise import divides, registers, stored
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_tiles, find
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, check_flag, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -282,7 +282,7 @@ class _MmaGemm:
         self.config = config
         self.atom = atoms.mma(row.m, row.widths[0], config.step)
         self.rows, self.columns = row.m, row.widths[0]
-        self.stored = tuple(dict.fromkeys(tv for out in self.fusion.outputs for tv in made_from(self.fusion, out)))
+        self.stored = stored(self.fusion)
         """The outputs, or the parts that they are made of."""
         self.heads = len(problem.axes.batch) + 2
         """Axes on blocks."""
@@ -313,18 +313,8 @@ class _MmaGemm:
         return PAIR if all(divides(PAIR, out.shape[-1], self.fusion.facts()) for out in self.stored) else 1
 
     def _blocks(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
-        script, axes, c = self.script, self.problem.axes, self.config
-        script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
-        order = [*axes.batch, axes.m, axes.n, *axes.summed, axes.k]
-        call = script.on(acc)
-        if order != sorted(order):
-            call.reorder(order)
-        m, last = len(axes.batch), len(order) - 1
-        call.split(last, c.tile_k).split(m + 1, c.tile_n).split(m, c.tile_m)
-        call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
-        for axis in range(self.heads):
-            call.bind(axis, P.BIDx)
-        call.propagate(list(behind), self.heads)
+        c = self.config
+        deal_tiles(self.script, self.problem, acc, (c.tile_m, c.tile_n, c.tile_k)).propagate(list(behind), self.heads)
 
     def _warps(self, acc: TensorView, factors: Sequence[TensorView]) -> None:
         script, at, c = self.script, self.steps, self.config

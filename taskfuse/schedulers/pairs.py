@@ -20,11 +20,11 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedulers.elementwise import cost, is_aligned, recompute_all
 from taskfuse.schedulers.factors import at_axes, chosen_by_batch
 from taskfuse.schedulers.schedule import refuse
-from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.script import Recorded, Script
 from taskfuse.target import VECTOR_BYTES
 
 
@@ -136,6 +136,22 @@ def copies(script: Script, problem: PairReduction, result: TensorView) -> tuple[
     for tile in tiles:
         script.on(tile).set_memory_type(MemoryType.Shared)
     return readers, tiles
+
+
+def deal_tiles(script: Script, problem: PairReduction, result: TensorView, tile: tuple[int, int, int]) -> Recorded:
+    """Give each block a tile of the result; ``tile``: its rows, its columns, and elements of k. Returns the calls of the tensor of sums."""
+    axes = problem.axes
+    script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
+    order = [*axes.batch, axes.m, axes.n, *axes.summed, axes.k]
+    call = script.on(result)
+    if order != sorted(order):
+        call.reorder(order)
+    m, last = len(axes.batch), len(order) - 1
+    call.split(last, tile[2]).split(m + 1, tile[1]).split(m, tile[0])
+    call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
+    for axis in range(m + 2):
+        call.bind(axis, ParallelType.BIDx)
+    return call
 
 
 def _contraction(fusion: Fusion, scheduler: str) -> tuple[Reduction, tuple[MathExpr, ...]]:

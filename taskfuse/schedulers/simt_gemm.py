@@ -19,14 +19,14 @@ from math import ceil, prod
 from taskfuse.ir import atoms
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import made_from, needed
+from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.elementwise import divides, registers
-from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, find, is_settled, settle
+from taskfuse.schedulers.elementwise import divides, registers, stored
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_tiles, find, is_settled, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -187,7 +187,7 @@ class _SimtGemm:
         self.fusion = script.fusion
         self.problem = problem
         self.config = config
-        self.stored = tuple(dict.fromkeys(tv for out in self.fusion.outputs for tv in made_from(self.fusion, out)))
+        self.stored = stored(self.fusion)
         """The outputs, or the parts that they are made of."""
         self.heads = len(problem.axes.batch) + 2
         """Axes on blocks."""
@@ -240,18 +240,8 @@ class _SimtGemm:
         return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
 
     def _blocks(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
-        script, p, c = self.script, self.problem, self.config
-        script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
-        axes = p.axes
-        order = [*axes.batch, axes.m, axes.n, *axes.summed, axes.k]
-        call = script.on(acc)
-        if order != sorted(order):
-            call.reorder(order)
-        m, last = len(axes.batch), len(order) - 1
-        call.split(last, c.depth).split(m + 1, SIDE * c.columns).split(m, SIDE * c.rows)
-        call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
-        for axis in range(self.heads):
-            call.bind(axis, P.BIDx)
+        c = self.config
+        call = deal_tiles(self.script, self.problem, acc, (SIDE * c.rows, SIDE * c.columns, c.depth))
         if inner := list(self.problem.inner):
             call.propagate(inner)
         call.propagate(list(behind), self.heads)

@@ -10,6 +10,7 @@ from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.contraction import Factors, computes, factors
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Read, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
@@ -105,6 +106,14 @@ def hold_results(script: Script, results: Sequence[TensorView], head: int, row_r
         call.reorder({tile + 3: tile + 4})  # the order of stmatrix
     call.propagate(list(results[1:]), tile + 6)
     call.bind(head, P.TIDy)
+
+
+def share_walk(script: Script, tensors: Sequence[TensorView], inside: Sequence[TensorView], head: int) -> None:
+    """Compute all tensors in the loops over blocks, and those that are ``inside`` for each chunk, whose loop is at ``head``."""
+    for tv in reversed(tensors):
+        script.on(tv).inline_at(head)
+    for tv in reversed([tv for tv in tensors if among(tv, inside)]):
+        script.on(tv).inline_at(head + 1)
 
 
 def share_results(script: Script, results: Sequence[TensorView], stored: Sequence[tuple[TensorView, TensorView]], head: int) -> None:

@@ -11,7 +11,7 @@ from taskfuse.errors import ScheduleError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.values import MODULAR
-from tests.calls import unchecked
+from tests.errors import untyped
 
 RNG = np.random.default_rng(0)
 
@@ -104,10 +104,10 @@ REFUSED: list[tuple[Callable[[tf.TensorView], object], str]] = [
     (lambda z: z.pack_factors(2, 0), "a multiple of 0"),
     (lambda z: z.pack_factors(2, 8, [0]), "8 does not divide the axis of 7, and an operand has no zeros past its end"),
     (lambda z: z.pack_factors(2, 8, [2]), "it has no operand 2"),
-    (lambda z: z.pack_factors(2, 8, unchecked(3)), "it has no operand 3"),
-    (lambda z: z.pack_factors(2, 8, unchecked([[0]])), "it has no operand [0]"),
+    (lambda z: z.pack_factors(2, 8, untyped(3)), "it has no operand 3"),
+    (lambda z: z.pack_factors(2, 8, untyped([[0]])), "it has no operand [0]"),
     (lambda z: z.pack_factors(2, 8, [True]), "it has no operand True"),
-    (lambda z: z.pack_factors(2, 8, unchecked(0.5)), "0.5 is not a list of operands"),
+    (lambda z: z.pack_factors(2, 8, untyped(0.5)), "0.5 is not a list of operands"),
     (lambda z: z.pack_factors(2, 8, []), "it has no operand to pack"),
 ]
 

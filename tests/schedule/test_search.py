@@ -11,7 +11,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import InputError, ScheduleError
 from taskfuse.ir.tensor import TensorView
-from tests.calls import unchecked
+from tests.errors import untyped
 
 M, TILE = 40, 16
 
@@ -86,7 +86,7 @@ def test_a_table_that_holds_something_else() -> None:
 
 REFUSED: list[tuple[Callable[[TensorView, TensorView], object], str]] = [
     (lambda t, a: a.search_by(tf.PlaceSearch.BALLOT), "a is not a table"),
-    (lambda t, a: t.search_by(unchecked("ballot")), "'ballot' is not a kind of search"),
+    (lambda t, a: t.search_by(untyped("ballot")), "'ballot' is not a kind of search"),
     (lambda t, a: t.search_by(tf.PlaceSearch.TABLE, divisor=0), "0 rows of a tile"),
     (lambda t, a: t.search_by(tf.PlaceSearch.TABLE, divisor=True), "True rows of a tile"),
     (lambda t, a: t.search_by(tf.PlaceSearch.BALLOT, divisor=2), "a divisor of 2"),

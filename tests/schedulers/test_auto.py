@@ -11,7 +11,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import LoweringError, OutputError, TaskfuseError, UnsupportedError
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig
-from taskfuse.schedulers.auto import candidates
+from taskfuse.schedulers.auto import candidates, multiplies
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.graphs import Graph
@@ -258,3 +258,12 @@ def test_what_is_scheduled_stays() -> None:
     assert tf.compile(fusion).schedule is None
     with pytest.raises(UnsupportedError, match="it has a schedule already"):
         tf.schedulers.pointwise(fusion)
+
+
+def test_schedules_of_products() -> None:
+    with tf.Fusion("product") as fusion:
+        fusion.add_output(tf.define_tensor([64, 64]) @ tf.define_tensor([64, 64]))
+    with tf.Fusion("elementwise") as other:
+        other.add_output(tf.exp(tf.define_tensor([64, 64])))
+    assert multiplies(tf.schedulers.auto(fusion))
+    assert not multiplies(tf.schedulers.auto(other))

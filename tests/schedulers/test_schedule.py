@@ -10,8 +10,8 @@ from taskfuse.count import count
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.scalar import sym
 from taskfuse.schedulers import FallbackConfig, PointwiseConfig
-from taskfuse.schedulers.schedule import ASSUMED, MAX_EXTENT, SANE, Chosen, Memo, Option, Sizes, check_call, tries_parameters
-from taskfuse.target import DEFAULT
+from taskfuse.schedulers.schedule import ASSUMED, MAX_EXTENT, SANE, Chosen, Memo, Option, Sizes, check_call, check_wgmma, tries_parameters
+from taskfuse.target import A100, DEFAULT, H100
 from tests.errors import text_of, untyped
 
 
@@ -148,3 +148,9 @@ def test_given_parameters_are_tried_on_a_copy_first() -> None:
     assert str(one) == before
     assert halves(one) == "done"
     assert str(one) != before
+
+
+def test_wgmma_is_refused_elsewhere_than_on_hopper() -> None:
+    check_wgmma(fusion(), "products", H100)
+    said = text_of(lambda: check_wgmma(fusion(), "products", A100, "use another"), UnsupportedError)
+    assert said == "a products schedule of fusion 'f' is not supported: a schedule with wgmma, which sm_90a alone has; A100 is sm_80\nhelp: use another"

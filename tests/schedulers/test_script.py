@@ -147,3 +147,16 @@ def test_calls_of_several_tensors_look_at_the_axes_once() -> None:
     assert script.lines[-2:] == ["tv1.inline_at(2)", "fusion.inline_at([tv3, tv1], 3)"]
     exec(script.text, {"fusion": other})
     assert str(other) == str(fusion)
+
+
+def test_roles_load_and_compute() -> None:
+    fusion, x, a, b = chain()
+    other, _ = tf.copy_fusion(fusion)
+    script = Script(fusion)
+    loaded = script.new(x, "cache_after")
+    consumer = script.grouped([script.task([a], "first"), script.task([b], "last")], "consumer")
+    script.make_roles(script.task([loaded], "load"), consumer)
+    assert [n.name for n in consumer.members] == ["first", "last"]
+    assert "GROUP roles = load, consumer on TIDy" in str(fusion)
+    exec(script.text, {"fusion": other})
+    assert str(other) == str(fusion)
