@@ -337,9 +337,9 @@ class LaunchExecution:
             around: the variables of the loops around.
         """
         (stmt,) = body
-        inner = bodies(stmt)
         if not isinstance(stmt, For):
-            return self._executions(inner[0], lanes, around) if inner else 1
+            inside_arms = tuple(inner for arm in bodies(stmt) for inner in arm)
+            return self._executions(inside_arms, lanes, around) if inside_arms else 1
         bounds = (stmt.start, stmt.stop, stmt.step)
         if any(not e.free.isdisjoint(around) for e in bounds):
             return None
