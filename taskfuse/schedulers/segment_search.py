@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import Any
 
 from taskfuse.deadline import DeadlineError
-from taskfuse.ir.expr import Assemble, FirstValid, Pointwise, Reduction
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import made_from, needed, producers, storage_reads
@@ -37,6 +37,8 @@ PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
+ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
+"""Expressions that compute an element of operands at its own point, or of a table that is there before."""
 Segment = frozenset[TensorView]
 
 
@@ -325,8 +327,8 @@ class Search:
         return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
 
     def _start(self) -> list[Segment]:
-        """A segment for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader. Rows out of tiles belong to
-        the product that makes the tiles, which then stores nothing else."""
+        """A segment for each tensor; those of one assembly together, and what only one segment reads, at its readers' points, with that. Rows out of tiles
+        belong to the product that makes the tiles, which then stores nothing else."""
         ragged = set(ragged_rows(self.fusion))
         ragged |= {use.output for tv in ragged for use in tv.uses if isinstance(use, Pointwise)}
         joined: dict[TensorView, Segment] = {tv: frozenset([tv]) for tv in self.tensors}
@@ -339,15 +341,18 @@ class Search:
         for expr in self.fusion.exprs():
             if isinstance(expr, Assemble):
                 join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
-        for tv in self.tensors:
+        for tv in reversed(self.tensors):
             readers = self.readers[tv]
-            if len(readers) == 1 and not tv.is_output and tv not in ragged and self._is_simple(tv, *readers):
+            if tv.is_output or tv in ragged or len({joined[r] for r in readers}) != 1:
+                continue
+            if all(self._is_simple(tv, r) for r in readers):
                 join([tv, *readers])
-        return list(dict.fromkeys(joined.values()))
+        return list(dict.fromkeys(joined[tv] for tv in self.tensors))
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
+        """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""
         expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
-        if not isinstance(expr, Pointwise | FirstValid) or not isinstance(use, Pointwise | FirstValid):
+        if not isinstance(expr, ELEMENTWISE_KINDS) or not isinstance(use, ELEMENTWISE_KINDS):
             return False
         found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
         return bool(found) and all(found)
