@@ -35,6 +35,8 @@ from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
+ABSURD = 10.0
+"""A kernel that takes this many times as long as was expected when its tensors were put together is not taken while there is another way, whatever was spent."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
 ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
@@ -84,6 +86,7 @@ class Search:
         self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
+        self._is_absurd = False
         self._trusted: set[Segment] = set()
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Segment, frozenset[TensorView]] = {}
@@ -233,7 +236,9 @@ class Search:
         named.name = name
         came = tried(self._trial, named, step.schedule, self._ways[p].bound)
         schedule = came.schedule
-        if not came.refused and not (schedule.is_far and not self._budget.is_spent and self._ways[p].put_aside(schedule)):
+        self._is_absurd = schedule.us > ABSURD * step.schedule.us
+        searches_on = self._is_absurd or not self._budget.is_spent
+        if not came.refused and not (schedule.is_far and searches_on and self._ways[p].put_aside(schedule)):
             self._kept[p] = replace(step, fusion=named, schedule=schedule)
             self._made[p] = step.schedule
             return True
@@ -249,7 +254,8 @@ class Search:
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
         """The segments after a kernel was refused, or is far from its roofline: that one is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
-        if step is not None and (self._budget.is_spent or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
+        is_taken = self._budget.is_spent and not self._is_absurd and step is not None and step.schedule.us <= ABSURD * self._refused_us
+        if step is not None and (is_taken or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
         parts = self._parts_of(refused)
