@@ -36,7 +36,7 @@ from taskfuse.target import Target
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
 ABSURD = 10.0
-"""A kernel that takes this many times as long as was expected when its tensors were put together is not taken while there is another way, whatever was spent."""
+"""A kernel that takes this many times as long as expected when its tensors were put together is not taken if there is another way, whatever was spent."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
 ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
@@ -106,6 +106,16 @@ class Search:
             return inf
         _, together = self._groups(self._segments, made)
         return self.us - self.target.launch_us * sum(len(group) - 1 for group in together)
+
+    def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
+        """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
+        found: list[tuple[TensorView, tuple[TensorView, ...]]] = []
+        for tv in reversed(self.tensors):
+            for p in self._segments:
+                readers = tuple(sorted(self.readers[tv] & p, key=self.place.__getitem__))
+                if readers and tv not in p:
+                    found.append((tv, readers))
+        return found
 
     def _us_of(self, segments: Sequence[Segment]) -> float:
         """Microseconds of segments; ``inf`` if one has no kernel."""
