@@ -229,7 +229,7 @@ def again(search: Search, extent: Sizes) -> Script | None:
     script = Script(copy_fusion(search.fusion)[0])
     fusion = script.fusion
     least = CROSSING_SHARE * bytes_of(fusion, extent)
-    for tv, readers in [(fusion.tensor(old.name), [fusion.tensor(r.name) for r in them]) for old, them in search.crossed()]:
+    for tv, readers in [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
         if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
             continue
