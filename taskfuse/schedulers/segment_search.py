@@ -125,6 +125,7 @@ class Search:
         """The segments that the search ends with, all of them kernels that are proved."""
         segments = self._segments
         while True:
+            segments = self._by_levels(segments)
             refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
             if refused is None:
                 break
@@ -164,11 +165,21 @@ class Search:
 
     def _groups(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> tuple[list[int], list[list[int]]]:
         """The level of each segment, and which may share a launch."""
+        level = self._levels(segments, steps)
+        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
+
+    def _levels(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[int]:
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
-        kinds = [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps]
-        level = levels(needs, kinds)
-        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
+        return levels(needs, [step.schedule.scheduler in (s.__name__ for s in PRODUCTS) for step in steps])
+
+    def _by_levels(self, segments: list[Segment]) -> list[Segment]:
+        """The segments in the order in which their kernels run, by which these are named; as they are, while one has no kernel."""
+        steps = [step for p in segments if (step := self._step(p)) is not None]
+        if len(steps) < len(segments):
+            return segments
+        level = self._levels(segments, steps)
+        return [segments[k] for k in sorted(range(len(segments)), key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again; one that was
