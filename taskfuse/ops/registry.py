@@ -222,14 +222,6 @@ _NAMES = {
     **{"mod": "remainder", "concatenate": "cat", "concat": "cat", "astype": "cast"},
     **dict.fromkeys(("array", "asarray", "tensor"), "define_tensor"),
 }
-    "mod": "remainder",
-    "concatenate": "cat",
-    "concat": "cat",
-    "astype": "cast",
-    "array": "define_tensor",
-    "asarray": "define_tensor",
-    "tensor": "define_tensor",
-}
 """Names of NumPy and torch that are not in the table, with the op to use."""
 
 
