@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import any_of
 from taskfuse.dtypes import DTYPES, DType
 
 Ints = NDArray[np.int64]
@@ -117,7 +118,7 @@ def converted(terms: Terms, dtype: DType) -> Terms:
     """Terms in a row with their constants converted to a dtype; others unchanged."""
     want = constant_tag(dtype)
     where = is_constant(terms.tag) & (terms.tag != want)
-    if not where.any():
+    if not any_of(where):
         return terms
     found = terms.copy()
     tags: list[int] = terms.tag[where].tolist()
