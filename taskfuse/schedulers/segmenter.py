@@ -91,6 +91,8 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
         elif came.schedule.is_far and not found.is_last and not budget.is_spent:
             found.put_aside(came.schedule)
             is_aside = True
+        elif isinstance(several, Segmentation) and several.us < came.schedule.us:  # its count is worse than the estimate that several kernels lost to
+            return several
         else:
             return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
 

@@ -44,7 +44,7 @@ class Settings:
     least: int = 1
     most: int = 40
     processes: int = 0
-    budget: float = 3.0
+    budget: float = 10.0
     cudagraphs: bool = False
     cache: bool = True
 

@@ -1,11 +1,15 @@
 """Which kernels compute a fusion: where it is cut, and where not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
 from taskfuse.schedulers import segmenter
+from taskfuse.schedulers.budget import Budget
+from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
 from tests.proofs import proved
@@ -79,3 +83,21 @@ def test_a_cut_goes_through_what_is_narrow() -> None:
     found = choose_segments(fusion)
     cut = [tv for step in found.steps for tv in step.fusion.outputs if tv.dtype is tf.float32]
     assert [[str(e) for e in tv.shape] for tv in cut] == [["4", "8", "1", "1", "1"]]
+
+
+def test_a_kernel_whose_count_is_worse_than_several_kernels_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its estimate was better, and the budget is spent when it is counted."""
+    with tf.Fusion("f") as fusion:
+        fusion.add_output(tf.exp(tf.define_tensor([4096, 4096], name="x")))
+    step = choose_segments(fusion).steps[0]
+    several = Segmentation("f", (step, step))
+
+    def found(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(segmentation=lambda reason: several)
+
+    monkeypatch.setattr(segmenter, "Forms", found)
+    monkeypatch.setattr(segmenter, "_least", lambda *_: 0.0)
+    for us, kernels in ((1e9, 2), (1.0, 1)):
+        schedule = SimpleNamespace(us=us, is_far=us > 1e3)
+        monkeypatch.setattr(segmenter, "tried", lambda *_, schedule=schedule: SimpleNamespace(refused="", schedule=schedule))
+        assert len(choose_segments(fusion, budget=Budget(0.0)).steps) == kernels
