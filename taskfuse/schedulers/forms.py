@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from taskfuse.errors import UnsupportedError
@@ -44,6 +45,8 @@ WIDE_SHARE: Final = 0.5
 
 CROSSING_SHARE: Final = 0.1
 """The same of a tensor that is known to be stored."""
+MOST_AGAIN: Final = 8
+"""The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
 
 class Forms:
@@ -231,15 +234,15 @@ def again(search: Search, extent: Sizes) -> Script | None:
     least = CROSSING_SHARE * bytes_of(fusion, extent)
     for tv, readers in [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
-        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
+        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, MOST_AGAIN) < 2 * size:
             continue
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
             script.recompute(tv, [use.output])
     return script if script.lines else None
 
 
-def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
-    """Bytes of what an elementwise tensor is computed of: inputs, and results of other functions."""
+def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes, most: float = inf) -> float:
+    """Bytes of what an elementwise tensor is computed of: inputs, and results of other functions; infinite if more than ``most`` functions compute it."""
     found, stack, seen = 0.0, [expr], set[TensorView]()
     while stack:
         for read in storage_reads(fusion, stack.pop()):
@@ -249,9 +252,10 @@ def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
             seen.add(tv)
             if isinstance(behind, Pointwise):
                 stack.append(behind)
+                most -= 1
             else:
                 found += extent.elements(tv) * tv.dtype.itemsize
-    return found
+    return found if most > 0 else inf
 
 
 def unscattered(fusion: Fusion) -> Script | None:
