@@ -13,7 +13,7 @@ from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
@@ -44,6 +44,8 @@ WIDE_SHARE: Final = 0.5
 
 CROSSING_SHARE: Final = 0.1
 """The same of a tensor that is known to be stored."""
+MOST_AGAIN: Final = 8
+"""The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
 
 class Forms:
@@ -233,6 +235,8 @@ def again(search: Search, extent: Sizes) -> Script | None:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
         if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
             continue
+        if not _is_short(fusion, expr):
+            continue
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
             script.recompute(tv, [use.output])
     return script if script.lines else None
@@ -240,17 +244,24 @@ def again(search: Search, extent: Sizes) -> Script | None:
 
 def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
     """Bytes of what an elementwise tensor is computed of: inputs, and results of other functions."""
-    found, stack, seen = 0.0, [expr], set[TensorView]()
+    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in _behind(fusion, expr).items() if not isinstance(definition, Pointwise))
+
+
+def _is_short(fusion: Fusion, expr: MathExpr) -> bool:
+    """True if at most :data:`MOST_AGAIN` functions compute an elementwise tensor, and none chooses or gathers."""
+    found = list(_behind(fusion, expr).values())
+    return sum(isinstance(e, Pointwise) for e in found) < MOST_AGAIN and not any(isinstance(e, FirstValid | Gather) for e in found)
+
+
+def _behind(fusion: Fusion, expr: MathExpr) -> dict[TensorView, MathExpr | None]:
+    """What an elementwise tensor is computed of, up to inputs and results of other functions, with the definitions."""
+    stack, found = [expr], dict[TensorView, MathExpr | None]()
     while stack:
         for read in storage_reads(fusion, stack.pop()):
-            tv, behind = read.tensor, fusion.definition(read.tensor)
-            if tv in seen:
-                continue
-            seen.add(tv)
-            if isinstance(behind, Pointwise):
-                stack.append(behind)
-            else:
-                found += extent.elements(tv) * tv.dtype.itemsize
+            if read.tensor not in found:
+                definition = found[read.tensor] = fusion.definition(read.tensor)
+                if isinstance(definition, Pointwise):
+                    stack.append(definition)
     return found
 
 

@@ -74,6 +74,17 @@ def test_serial_steps_and_reductions_that_are_done_again_cost() -> None:
     assert offer(built(lambda: [tf.sum(tf.define_tensor(["N", "M"], name="x"), 1)]), sizes={"N": 1, "M": 1}).us < once
 
 
+def test_a_reduction_in_the_loop_of_a_scan_runs_for_each_of_its_elements() -> None:
+    """Each thread scans a row of 64 elements, each of which is divided by the sum of the row; rows scan nothing."""
+    with tf.Fusion("shares") as fusion:
+        x = tensor("x", 4, 64)
+        fusion.add_output(tf.cumsum(x / tf.sum(x, 1, keepdims=True), 1))
+    least = 64 * 64 * DEFAULT.assumed.serial_us
+    assert least < offer(fusion).us < 2 * least + AGAIN_US
+    with pytest.raises(UnsupportedError, match="takes elements one after another"):
+        tf.schedulers.normalization(fusion)
+
+
 def test_what_several_outputs_need_is_computed_for_each() -> None:
     fusion = built(lambda: [tf.exp(y := tf.sum(tensor("x", 4, 8), 1)), tf.neg(y)])
     script = Script(fusion)
