@@ -102,6 +102,12 @@ BAD_DEFINITIONS = [
         "an index is an integer of at most 64 bits with a sign, and 's' is float32",
         "z: float32[N] = find x[i0, v0] at j[i0] of 4",
     ),
+    (
+        "z: uint8[N] = find x[i0, v0] at j[i0] of 4",
+        "'z' is uint8, and has elements of 'x', which is float32",
+        "z: float32[N] = find x[i0, v0] at j[i0] of 4",
+    ),
+    ("z: float16[N, 4] = whole t at (i0, i1)", "'z' is float16, and has elements of 't', which is float32", "z: float32[N, 4] = whole t at (i0, i1)"),
     ("z: float32[N, 4] = whole p at (i0)", "'z' has 2 axes, and the place of 'p' in it 1 indices", "z: float32[N, 4] = whole t at (i0, 3 - i1)"),
     (
         "z: float32[N, 4] = whole p at (i0, i2)",

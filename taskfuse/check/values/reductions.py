@@ -353,7 +353,7 @@ class Reductions:
                     spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
                     values = [substitute(e, joined.blocks) for e in values]
                 near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
-                point, extents = residues(definition, axes, values, near.facts if joined is None else constraints.facts, ends)
+                point, extents = residues(definition, axes, values, near.facts if joined is None else constraints.facts, ends, there.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             return covered(visits, tuple(extents), there)

@@ -14,12 +14,17 @@ from taskfuse.kir.witness import Definition
 NONE: Mapping[int, Expr] = {}
 
 
-def residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts, ends: Mapping[int, Expr] = NONE) -> tuple[list[Expr], list[Expr]]:
+def residues(
+    definition: Definition, axes: list[int], values: list[Expr], facts: Facts, ends: Mapping[int, Expr] = NONE, always: Facts | None = None
+) -> tuple[list[Expr], list[Expr]]:
     """The reduced axes of a point and their extents: for an axis of which the element fixes some digits, the others.
 
     Args:
+        facts: what holds at the point.
         ends: of reduced axes: the points behind need not be visited. Digits of several axes together do not use it.
+        always: what holds whether or not a point is visited, for the extents; ``None``: the facts.
     """
+    always = facts if always is None else always
     point: list[Expr] = []
     extents: list[Expr] = []
     together = _rows(definition, axes)
@@ -27,25 +32,25 @@ def residues(definition: Definition, axes: list[int], values: list[Expr], facts:
         name, value, extent = f"i{k}", values[k], ends.get(k, definition.space[k])
         if together is not None and k in together.axes:
             if k == together.axes[0]:
-                _append(point, extents, together.number(values) % together.low, const(together.low), None, facts)
+                _append(point, extents, together.number(values) % together.low, const(together.low), None, facts, always)
             continue
         fixed = [_digit(e) for e in definition.place if name in e.free]
         if not fixed:
             point.append(simplify(value, facts))
-            extents.append(simplify(extent, facts))
+            extents.append(simplify(extent, always))
         low: Expr = const(1)
         for _ in range(len(fixed)):
             weight, modulus = next(((w, m) for w, m in fixed if w is low), None) or min(fixed, key=lambda d: d[0].value if isinstance(d[0], Const) else 0)
             fixed.remove((weight, modulus))
             if weight is not low:
                 most = extent if low is const(1) and (k in ends or isinstance(extent, Const)) else None
-                _append(point, extents, value // low % (weight // low), weight // low, most, facts)
+                _append(point, extents, value // low % (weight // low), weight // low, most, facts, always)
             if modulus is None:
                 break
             low = weight * modulus
         else:
             if definition.place and any(name in e.free for e in definition.place):
-                _append(point, extents, value // low, _quotient(extent, low), None, facts)
+                _append(point, extents, value // low, _quotient(extent, low), None, facts, always)
     return point, extents
 
 
@@ -116,12 +121,12 @@ def _first(e: Expr, axes: Sequence[int], extents: Sequence[int]) -> int:
     return bisect_left(range(prod(extents)), True, key=lambda number: not is_zero(number))
 
 
-def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts) -> None:
+def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts, always: Facts) -> None:
     """Append a digit; its extent is at most that of its axis."""
     if most is not None:
         extent = minimum(extent, most)
     point.append(simplify(value, facts))
-    extents.append(simplify(extent, facts))
+    extents.append(simplify(extent, always))
 
 
 def _quotient(extent: Expr, low: Expr) -> Expr:
