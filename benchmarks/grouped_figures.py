@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -127,7 +128,7 @@ def check_eight(form: str, call: Callable[[], object], out: torch.Tensor, a: tor
     out.fill_(float("nan"))
     call()
     for group, (start, end) in enumerate(pairwise(found)):
-        rows = torch.arange(start, end, 61, device="cuda")
+        rows = slice(start, end, 61)
         x, y = a[rows].float(), b[group].float()
         if form == "blocks":
             x = x * scale_a.T[rows].repeat_interleave(BLOCK, 1)
@@ -289,6 +290,7 @@ def jobs(parts: Sequence[str]) -> list[Job]:
         for side, terms in grouped_matmul.HALVES:
             for count in (1, 2):
                 found += [product(f"half {side} {terms} {count} {whole}", half, side, terms, count, whole) for whole in (True, False)]
+                found += [Job(f"half {side} {terms} {count} {order}", in_order, (side, terms, count, order)) for order in (tf.tiles.Half.LOWER, None)]
     if "unlike" in parts:
         found += [Job(f"unlike {at}", of_list, (shapes, None)) for at, shapes in enumerate(grouped.drawn(LISTS, 0))]
     return found
@@ -297,6 +299,12 @@ def jobs(parts: Sequence[str]) -> list[Job]:
 def half(side: int, terms: int, count: int, whole: bool) -> tf.Fusion:
     """A triangle, or all of it."""
     return grouped_matmul.triangle(side, terms, count, whole=whole)
+
+
+def in_order(side: int, terms: int, count: int, order: tf.tiles.Half | None) -> tf.Fusion:
+    """A triangle with the tiles that the cost model chooses, in another order."""
+    chosen = tf.schedulers.matmul(half(side, terms, count, False)).config
+    return scheduled(half, (side, terms, count, False), replace(chosen, half=order))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Roles that are blocks: one block makes gates, step by step; several others scale rows by them as soon as they are there.
+"""Roles that are blocks: one block computes gates, step by step; other blocks scale rows by them as soon as they are available.
 
 The two tasks form a vertical group on BIDx. Their boundary is a ring in Global memory of ``stages`` slots, which semaphores guard: a slot is full
 when the producing block has released it, and empty when all ``blocks`` consuming ones have. All blocks of the grid run at once.

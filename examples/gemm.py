@@ -1,9 +1,9 @@
 """``relu(a @ b.T + bias)`` on the tensor cores of Hopper: the whole schedule by hand, with the calls that tf.schedulers.matmul makes.
 
 A persistent kernel of three warpgroups. The role ``load`` starts bulk copies (TMA) of tiles of the operands into a ring in Shared memory. The
-role ``consumer``, two warpgroups that share a tile of the result by rows, multiplies from the ring (wgmma, sums in registers), and sends
-the tile out in pieces of 64 x 64: bias, relu and rounding in registers, stmatrix to a small ring, bulk store. While it does, ``load`` is
-filling the ring for the next tile.
+role ``consumer``, two warpgroups that share a tile of the result by rows, multiplies from the ring (wgmma, accumulators in registers), and stores
+the tile in pieces of 64 x 64: bias, relu and rounding in registers, stmatrix to a small ring, bulk store. Meanwhile ``load``
+fills the ring for the next tile.
 """
 
 import ml_dtypes

@@ -1,7 +1,7 @@
-"""``a @ b.T`` on the tensor cores of Hopper by clusters of two blocks, which share what both read.
+"""``a @ b.T`` on the tensor cores of Hopper by clusters of two blocks, which share the tiles of ``b``.
 
-Beside gemm.py, the rows of tiles are split by two, and the inner axis is bound to CIDx: the blocks of a cluster compute tiles one above the
-other. ``b`` has no rows of the result, so that both need the same tile of it: each block brings half, by a copy that lands in both
+Unlike in gemm.py, the rows of tiles are split by two, and the inner axis is bound to CIDx: the blocks of a cluster compute tiles one above the
+other. ``b`` has no rows of the result, so both blocks need the same tile of it: each loads half, by a copy that is written to both
 (``TMA_LOAD_MULTICAST``). A slot is then empty when the consumers of both blocks have read it.
 """
 

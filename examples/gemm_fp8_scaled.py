@@ -1,9 +1,9 @@
 """Products of 8-bit floats with scales for blocks of 128 elements of k, on the tensor cores of Hopper: the whole schedule by hand.
 
 ``a [M, K]`` has a scale for each row and block, ``b [N, K]`` one for each 128 rows and block; N and K are multiples of 128. The products of a block are
-summed in the accumulators of the tensor cores, which start anew with each block; multiplied by the scales, they are added to sums of float32 in registers of
-the same layout. The role ``load`` brings the factors and, in a ring of their own, the scales of a tile's rows, by bulk copies (TMA). The scale of a tile's
-columns, one value, comes straight to registers, before the product that it belongs to is waited for. The rest is as in ``gemm.py``.
+summed in the accumulators of the tensor cores, which restart with each block; multiplied by the scales, they are added to float32 sums in registers of
+the same layout. The role ``load`` loads the factors and, in a separate ring, the scales of a tile's rows, by bulk copies (TMA). The scale of a tile's
+columns, one value, is loaded directly to registers, before the wait for its product. The rest is as in ``gemm.py``.
 """
 
 import ml_dtypes

@@ -1,8 +1,8 @@
-"""``a @ b.T`` on the tensor cores of any GPU since Ampere, in one role: the pipeline is what the threads fill ahead for themselves.
+"""``a @ b.T`` on the tensor cores of any GPU since Ampere, in one role: the threads fill their own pipeline ahead.
 
 Four warps share a tile of the result, 64 x 64 each. All of them copy the tiles of the operands (``cp.async``), ``stages - 1`` steps along k ahead of
-the one that they multiply; and of a step that they multiply, they load the factors of the next instructions to registers (``ldmatrix``) while
-the tensor cores work on those before (``mma.sync``). Both are ``circular_buffer``: the code has no word about prologues, waits and slots.
+the product; within a step, they load the factors of the next instructions to registers (``ldmatrix``) while
+the tensor cores compute the previous ones (``mma.sync``). Both are ``circular_buffer``: prologues, waits and slots are derived.
 """
 
 import ml_dtypes

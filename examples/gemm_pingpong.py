@@ -1,8 +1,8 @@
 """``a @ b.T`` on the tensor cores of Hopper, ping-pong: two warpgroups take tiles of the result in turns.
 
-Beside gemm.py, one axis is bound differently: the loop over tiles is split by two, and the inner axis is Serial in ``load`` but a thread index in
+Unlike in gemm.py, one axis is bound differently: the loop over tiles is split by two, and the inner axis is Serial in ``load`` but a thread index in
 ``consumer``. So the ring of the operands is distributed: each warpgroup reads the slots of its own tiles and advances past the other's,
-and a turn that goes round lets one multiply while the other stores. Where the last round has one tile only, the loop over k has no trips in the
+and a turn lets one multiply while the other stores. If the last round has only one tile, the loop over k has no trips in the
 other warpgroup, nor in ``load``.
 """
 

@@ -2,7 +2,7 @@
 
 ``mma.sync.m8n8k4`` multiplies an 8 x 4 by a 4 x 8 matrix in each of the four quad pairs of a warp. A macro-MMA is a few splits: quad pairs are two values
 of the rows and two of the columns, so that a warp multiplies 16 x 8 by 8 x 16; with two tiles of each in a quad pair, 32 x 8 by 8 x 32. Around it are tiles
-of blocks and warps, a strip-mined k, and k split between warps of a block, which add up their sums at the end. Operands go from Global memory to
+of blocks and warps, a strip-mined k, and k split between warps of a block, which combine their sums at the end. Operands go from Global memory to
 registers, where a prologue computes, to swizzled Shared memory, to the fragments of the instructions, each ahead of its use; the result goes through
 Shared memory, too, so that threads store 16 bytes.
 """

@@ -1,8 +1,8 @@
-"""``a @ b.T`` on the tensor cores of Hopper with K in parts: each block of a cluster multiplies one, and they sum the parts through Shared memory.
+"""``a @ b.T`` on the tensor cores of Hopper with K in parts: each block of a cluster multiplies one part, and they sum the results through Shared memory.
 
-For a long K and few tiles of the result. ``rfactor`` makes the product two: what the part of a block adds up to, and the sum of the parts. The first is
-copied from registers to memory that all blocks of the cluster see (``MemoryType.Cluster``): each block has its own part there. The rows of the sum are
-bound to ``CIDx``, too, so that each block adds up a share of the tile, in the order of the parts, whoever was first.
+For a long K and few tiles of the result. ``rfactor`` splits the product in two: the partial sum of each block, and the sum of the partial sums. The former is
+copied from registers to memory that all blocks of the cluster can access (``MemoryType.Cluster``), where each block has its own part. The rows of the sum are
+bound to ``CIDx``, too, so that each block adds up a share of the tile, always in the order of the parts.
 """
 
 import ml_dtypes

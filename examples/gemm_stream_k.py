@@ -1,9 +1,9 @@
 """``a @ b.T`` of few tiles and long sums, on the tensor cores of Hopper: blocks share tiles (stream-K).
 
 ``tf.tiles.stream_k(blocks)`` gives all blocks equally many steps of k, wherever tiles begin: the steps of a block may belong to several tiles, its
-*items*, and those of a tile to several blocks. The role ``load`` brings the operands of each item by bulk copies (TMA), the role ``mma`` multiplies (wgmma)
-and stores the item's sums in a workspace. Behind a barrier of the grid, ``join`` adds the sums of each tile in the order of k: the result is the same in
-every run. ``tf.tiles.split_k(parts)`` in its place gives each tile as many blocks.
+*items*, and those of a tile to several blocks. The role ``load`` loads the operands of each item by bulk copies (TMA), the role ``mma`` multiplies (wgmma)
+and stores the item's sums in a workspace. After a barrier of the grid, ``join`` adds the sums of each tile in the order of k, so the result is the same in
+every run. ``tf.tiles.split_k(parts)`` instead gives each tile the same number of blocks.
 """
 
 import ml_dtypes

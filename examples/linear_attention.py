@@ -1,8 +1,8 @@
 """Linear attention with decay, by chunks: the form of state-space models such as Mamba-2 (Dao and Gu, arXiv:2405.21060), with a scalar decay per position.
 
-A head has a state, a matrix ``S = a * S + k v^T`` after each position, and its output is ``q S``. One position after another that is a fold. By chunks of
-positions the work becomes products: a chunk's own state is a fold over its positions; the states before chunks are a scan of these by the same rule, a linear
-recurrence with the product of a chunk's decays; and an output is what its chunk gives it, a masked product as in attention, and its part of the state before.
+A head has a state, a matrix ``S = a * S + k v^T`` after each position, and its output is ``q S``. Position by position, this is a fold. By chunks of
+positions, it becomes products: a chunk's own state is a fold over its positions; the states before chunks are a scan of these by the same rule, a linear
+recurrence with the product of a chunk's decays; and an output is a masked product within its chunk, as in attention, plus a term of the state before it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A mixture-of-experts layer: each token goes through two of its experts, which the data decide.
+"""A mixture-of-experts layer: each token goes through two experts, selected by data.
 
-The gate's probabilities choose two experts for each token. Tokens are put in order of their experts by counting: an expert's first row is the number of choices
-of all experts before it, and a choice comes as many rows later as there are earlier choices of its expert. The rows of an expert go through two
+The gate's probabilities choose two experts for each token. Tokens are sorted by expert by counting: an expert's first row is the number of choices
+of all experts before it, plus the number of earlier choices of the same expert. The rows of an expert go through two
 products with its matrices, a gated activation (SwiGLU) and a third product, and each token adds its two rows, weighted by the gate.
 
-No number leaves the GPU on the way: how many rows an expert has is a table of offsets, which the products read in their kernels. So one set of kernels serves
+Routing stays on the GPU: the numbers of rows of the experts are a table of offsets, which the products read in their kernels. So one set of kernels serves
 every routing, without a wait or another compilation, and a CUDA graph of them replays with other tokens.
 """
 

@@ -8,7 +8,7 @@
       side
 
 TIDy is divided twice: ``outer`` gives its first three indices to ``rotate`` and the last to ``side``; ``waves`` gives the first of those
-three to ``sine`` and two to ``cosine``, which works with twice as many threads. What ``waves`` makes reaches ``combine`` through a channel.
+three to ``sine`` and two to ``cosine``, which works with twice as many threads. A channel passes the results of ``waves`` to ``combine``.
 """
 
 import numpy as np

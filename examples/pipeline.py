@@ -1,4 +1,4 @@
-"""A pipeline of three roles: prepare, bend, finish; each hands its tiles to the next through a circular buffer.
+"""A pipeline of three roles: prepare, bend, finish; each passes its tiles to the next through a circular buffer.
 
 The rows are spread over blocks; along a row, a serial loop goes over tiles of 32 columns. The three tasks form a vertical group on TIDy, so
 three sets of 32 threads work on three different tiles at a time, at most ``stages`` tiles ahead of each other.

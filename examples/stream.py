@@ -1,4 +1,4 @@
-"""A streaming pipeline: the copy engine brings tiles in, warps compute, the copy engine takes tiles out.
+"""A streaming pipeline: the copy engine loads tiles, warps compute, the copy engine stores tiles.
 
 Three roles of one persistent kernel: ``load`` starts a bulk tensor copy (TMA) for each tile, ``compute`` reads the tile from Shared memory in
 vectors and writes the result to another ring, ``store`` starts the copy back. Each block takes every ``blocks``-th tile; the rings let the

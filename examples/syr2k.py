@@ -1,8 +1,8 @@
-"""A symmetric rank-2k update, ``a @ b.T + b @ a.T``, of which the lower triangle of tiles is computed: as a list of unlike products, or as one.
+"""A symmetric rank-2k update, ``a @ b.T + b @ a.T``, of which the lower triangle of tiles is computed: as a list of products, or as one product.
 
-*A list.* With ``p = [a b]`` and ``q = [b a]`` the result is ``p @ q.T``. Row i of tiles of its lower triangle is a product of its own, of the i-th rows of
+*A list.* With ``p = [a b]`` and ``q = [b a]`` the result is ``p @ q.T``. Row i of tiles of its lower triangle is a separate product, of the i-th rows of
 ``p`` and the first i + 1 of ``q``; so the triangle is a list of products with 1, 2, 3, ... tiles, and the items of the list are the tiles of the triangle in
-their order (``tf.tiles.triangle``). A plain grid has almost twice as many tiles, and blocks that get tiles of the other half have nothing to do.
+order (``tf.tiles.triangle``). A plain grid has almost twice as many tiles, and blocks with tiles of the other half would be idle.
 
 *One product*, of which ``tf.tril`` keeps the lower triangle: loops over terms do not run in tiles of zeros. Tiles of the triangle come first
 (``tf.tiles.halves``), so that all blocks have equally many of them; then zeros are stored in the others. The result is one array.

@@ -4,6 +4,8 @@ Describe tensor math as a :class:`Fusion`, partition it into tasks, arrange the 
 kernel whose members run side by side, and :func:`compile` a function on arrays. Start with README.md.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
 from taskfuse import errors, ops, schedulers, tiles
 from taskfuse.dtypes import (
     DType,
@@ -34,6 +36,7 @@ from taskfuse.ir.values import MODULAR, NATIVE
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.ops import *
+from taskfuse.ops.registry import elsewhere
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.readers import KernelReaders
@@ -118,3 +121,10 @@ __all__ += ops.__all__
 def __dir__() -> list[str]:
     """The public names, without modules that the package imports."""
     return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})
+
+
+if not TYPE_CHECKING:  # a type checker knows all names there are
+
+    def __getattr__(name: str) -> NoReturn:
+        """Names that NumPy and torch have for ops of other names."""
+        raise AttributeError(f"taskfuse has no {name!r}{elsewhere(name)}")

@@ -11,7 +11,7 @@ from taskfuse.target import H200
 
 
 def test_texts() -> None:
-    assert len(idioms.names()) == 237
+    assert len(idioms.names()) == 240
     for name in idioms.names():
         for fusion in idioms.read(name):
             assert fusion.name == name

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.ir.scalar import Const, Expr, evaluate
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.target import MAX_THREADS, WARP
@@ -55,9 +56,9 @@ class Masks:
     def is_empty(self, conditions: Iterable[Expr]) -> bool:
         """True only if no thread satisfies the conditions, considering only those on thread indices."""
         mask = self.of(c for c in conditions if c.free and c.free <= THREADS)
-        return mask is not None and not mask.any()
+        return mask is not None and not any_of(mask)
 
     def everybody(self, condition: Expr) -> bool:
         """True only if all threads satisfy a condition."""
         mask = self.of((condition,))
-        return mask is not None and bool(mask.all())
+        return mask is not None and all_of(mask)

@@ -45,13 +45,9 @@ MEMORY = 1 << 14
 
 def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
     """``e`` as (terms with coefficients, constant)."""
-    match e:
-        case Sum(terms, constant):
-            return terms, constant
-        case Const(value):
-            return (), value
-        case _:
-            return ((e, 1),), 0
+    if isinstance(e, Sum):
+        return e.terms, e.const
+    return ((), e.value) if isinstance(e, Const) else (((e, 1),), 0)
 
 
 def without_floor(extent: Expr) -> Expr:
@@ -326,6 +322,7 @@ def nonnegative_form(condition: Expr) -> Expr | None:
             return None
 
 
+@lru_cache(MEMORY)
 def _difference(condition: Compare) -> Expr:
     """The left side of a comparison less the right one."""
     return condition.a - condition.b

@@ -71,7 +71,8 @@ class Relation:
         if MEDIA[a.memory].reach is Reach.BLOCK:
             self.equal |= BLOCKS
         self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ
-        clusters = [simplify(sym(name) // extent, self.a.facts) for name, extent in zip(BLOCK_NAMES, a.context.kernel.cluster, strict=True)]
+        extents = zip(BLOCK_NAMES, a.context.kernel.cluster, strict=True)
+        clusters = [sym(name) if extent is const(1) else simplify(sym(name) // extent, self.a.facts) for name, extent in extents]
         if MEDIA[a.memory].reach is Reach.CLUSTER:  # what blocks of different clusters access is not one element
             for cluster in clusters:
                 self._learn(cluster)
@@ -82,9 +83,14 @@ class Relation:
         else:
             equations = []
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
+        used: dict[int, tuple[int, ...]] = {}  # how much was known when an equation was used: it says no more until more is
         for _ in range(ROUNDS):
             before = len(self.equal), len(self._facts), len(equations)
-            for x, y in equations:
+            for k, (x, y) in enumerate(equations):
+                known = len(self.equal), len(self._alike), len(self._facts), len(self._loops)
+                if used.get(k) == known:
+                    continue
+                used[k] = known
                 self._solve(x, y)
                 if self.never:
                     return

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
+from taskfuse.check.flags import all_of
 from taskfuse.ir.scalar import Expr, Facts, Samples, evaluate, sample_count, sampled_values, samples_of, samples_where, samples_with
 
 
@@ -37,7 +38,7 @@ def fails(constraints: Sampled, condition: Expr) -> bool:
         return False
     try:
         found = evaluate(condition, table)
-        return not (found if isinstance(found, int) else found.all())
+        return not (found if isinstance(found, int) else all_of(found))
     except ZeroDivisionError:  # of constants
         return True
 

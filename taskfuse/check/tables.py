@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.ir.scalar import Evaluation, Expr
 
 Ints = NDArray[np.int64]
@@ -56,7 +57,7 @@ class ValueTable:
             mask = one if mask is None else mask & one
         self.count = prod(self._shape)
         self._places: Ints | None = None  # in the grid; all of them
-        if mask is not None and not mask.all():
+        if mask is not None and not all_of(mask):
             self._places = np.flatnonzero(np.broadcast_to(mask, self._shape or (1,)))
             self.count = self._places.size
 
@@ -75,7 +76,7 @@ class ValueTable:
             return self
         mine, theirs, _ = numbered([(self._column(n), other._column(n)) for n in common])
         mask = np.isin(self.spread(mine), other.spread(theirs))
-        return self if mask.all() else self.some(mask)
+        return self if all_of(mask) else self.some(mask)
 
     def grid(self, e: Expr) -> Ints:
         """The values of an expression along the axes of its symbols."""
@@ -154,7 +155,7 @@ class TableJoin:
         a, b, _ = numbered(pairs)
         left, right = self._one.spread(a), self._two.spread(b)
         apart = left != left[self._same]
-        if apart.any():
+        if any_of(apart):
             read = np.zeros(self._count, np.bool_)
             read[self._theirs] = True
             if (apart & read[self._mine]).any():

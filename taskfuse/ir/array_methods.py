@@ -44,6 +44,20 @@ class Arithmetic:
             location=caller(),
         )
 
+    def __float__(self) -> NoReturn:
+        self._no_number("float")
+
+    def __int__(self) -> NoReturn:
+        self._no_number("int")
+
+    def _no_number(self, kind: str) -> NoReturn:
+        raise FusionError(
+            fusion=self.fusion.name,
+            reason=f"{self.label()} is no {kind} of Python: its elements are not known yet",
+            help="convert its elements with x.astype(dtype); an integer of a call, for extents and bounds of slices, is tf.define_integer",
+            location=caller(),
+        )
+
     def __eq__(self, other: object) -> Any:
         return operators().binary("eq", self, other)
 
@@ -136,6 +150,18 @@ class Arithmetic:
 
     def __neg__(self) -> TensorView:
         return operators().unary("neg", self)
+
+    def __pos__(self) -> TensorView:
+        return operators().unary("copy", self)
+
+    def __round__(self, decimals: int | None = None) -> TensorView:
+        return operators().call("round", self, decimals or 0)
+
+    def __divmod__(self, other: Value) -> tuple[TensorView, TensorView]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Value) -> tuple[TensorView, TensorView]:
+        return other // self, other % self
 
     def __abs__(self) -> TensorView:
         return operators().unary("abs", self)
@@ -246,9 +272,9 @@ class ArrayMethods(Arithmetic):
         """``minimum(maximum(x, min), max)``, without a bound that is ``None``."""
         return operators().call("clip", self, min, max)
 
-    def round(self) -> TensorView:
-        """The nearest integers, halves to even."""
-        return operators().call("round", self)
+    def round(self, decimals: int = 0) -> TensorView:
+        """The nearest integers, halves to even; the nearest multiples of ``10 ** -decimals``."""
+        return operators().call("round", self, decimals)
 
     def flatten(self) -> TensorView:
         """The elements in row-major order in one axis: a view."""

@@ -29,7 +29,7 @@ from taskfuse.ir.expr import (
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.offsets import lengths_name
-from taskfuse.ir.scalar import Expr, Token, integers_of, lookups_of, shape_text
+from taskfuse.ir.scalar import Const, Expr, Token, integers_of, lookups_of, shape_text
 from taskfuse.ir.syntax import (
     AssembleText,
     BoundAxis,
@@ -105,14 +105,14 @@ class _FusionBuilder:
             self.scalars[s.name.text].location = self._location(s.name.token)
         for t in text.tensors:
             self._check_new(t.name)
-            self._check_symbols(t.name.token, t.shape, 0)
+            self._check_extents(t.name, t.shape)
             self.declared[t.name.text] = t
         schedules = self._schedules()
         axes = TextAxes(text)
         for t in self._order():
             tv = fusion.new_tensor(axes.root(t), t.dtype, name=t.name.text, location=self._location(t.name.token))
             self.tensors[t.name.text] = tv
-            self._check_symbols(t.name.token, (a.extent for a in tv.root), 0)
+            self._check_extents(t.name, [a.extent for a in tv.root])
         for t in text.tensors:
             self._schedule(t, schedules.get(t.name.text), axes)
         self._define_all()
@@ -140,6 +140,13 @@ class _FusionBuilder:
     def _check_new(self, name: Name) -> None:
         if name.text in self.scalars or name.text in self.declared:
             raise name.token.error(f"there is already a value named '{name.text}'")
+
+    def _check_extents(self, name: Name, extents: Sequence[Expr]) -> None:
+        """Extents are made of dimensions, and none is negative."""
+        self._check_symbols(name.token, extents, 0)
+        negative = next((e for e in extents if isinstance(e, Const) and e.value < 0), None)
+        if negative is not None:
+            raise name.token.error(f"extent {negative} of {name.text} is negative")
 
     def _check_symbols(self, token: Token, exprs: Iterable[Expr], space: int, values: int = 0) -> None:
         """Every symbol is a dimension, an iteration symbol of ``space`` axes or one of so many values of a gather."""

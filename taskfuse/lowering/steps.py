@@ -95,7 +95,7 @@ class Step:
 def _prepare(state: State) -> None:
     """Check the laws of tasks and names; copy the fusion, so that every boundary tensor is only a boundary.
 
-    Ensures: ``fusion`` is a copy that later steps may change; no tensor in it is unread but outputs and those that tasks claim. ``written``.
+    Ensures: ``fusion`` is a copy that later steps may change; every tensor in it is read, an output, or claimed by a task. ``written``.
     """
     check_supported(state.fusion)
     state.written = as_written(state.fusion)
@@ -103,7 +103,7 @@ def _prepare(state: State) -> None:
 
 
 def _order(state: State) -> None:
-    """Find the one total order of all code, and which loops are one.
+    """Find the total order of all code, and the loops that tensors share.
 
     Requires: ``fusion`` prepared. Ensures: ``tree``, ``shared_loops``, ``order``.
     """
@@ -112,7 +112,7 @@ def _order(state: State) -> None:
 
 
 def _ranges(state: State) -> None:
-    """Give every node its indices of threads and blocks; choose the launch shape.
+    """Assign thread and block indices to every node; choose the launch shape.
 
     Requires: ``tree``. Ensures: ``ranges``.
     """
@@ -120,7 +120,7 @@ def _ranges(state: State) -> None:
 
 
 def _memory(state: State) -> None:
-    """Choose the memory type of every tensor: the nearest in which its readers find it.
+    """Choose the memory type of every tensor: the nearest that all its readers can access.
 
     Requires: ``shared_loops``, ``ranges``. Ensures: ``index_maps`` with the memory types.
     """
@@ -129,7 +129,7 @@ def _memory(state: State) -> None:
 
 
 def _grid_stride(state: State) -> None:
-    """Find the grid-stride loops, whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
+    """Find the grid-stride loops, whose trips depend on the block index; the remainder of their splits is a bound of the loop, not a guard.
 
     Requires: memory types. Ensures: ``index_maps`` with grid-stride loops, and without the guards that these replace.
     """
@@ -138,7 +138,7 @@ def _grid_stride(state: State) -> None:
 
 
 def _neutral_tails(state: State) -> None:
-    """Find the loops over reduced axes that end where their terms do, before the extent of the axis.
+    """Find the loops over reduced axes that end with their last term, before the extent of the axis.
 
     Requires: grid-stride loops. Ensures: ``index_maps`` with the trips of these loops.
     """
@@ -148,7 +148,7 @@ def _neutral_tails(state: State) -> None:
 def _channels(state: State) -> None:
     """Find the rings between members of vertical groups, and their endpoints.
 
-    Requires: ``order``, memory types, grid-stride loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
+    Requires: ``order``, memory types, grid-stride loops. Ensures: ``channels``; every boundary is in the memory that its ring needs.
     """
     state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.trips)
     state.channels.check_memory(state.index_maps.memory)
@@ -174,7 +174,7 @@ def _nest(state: State) -> None:
 
 
 def _prefetch(state: State) -> None:
-    """Skew the loops whose rings the same role can fill some trips before it uses them.
+    """Skew the loops whose rings their own role can fill some trips ahead.
 
     Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses.
     """
@@ -182,7 +182,7 @@ def _prefetch(state: State) -> None:
 
 
 def _endpoints(state: State) -> None:
-    """Put the waits, arrivals, ordered barriers and cursors of every channel into the plan.
+    """Insert the waits, arrivals, ping-pong turns and cursors of every channel into the plan.
 
     Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
     """
@@ -192,7 +192,7 @@ def _endpoints(state: State) -> None:
 
 
 def _cursors(state: State) -> None:
-    """Put the cursors of the rings inside roles into the plan.
+    """Insert the cursors of the rings inside roles into the plan.
 
     Requires: ``prefetch``. Ensures: every cursor that code uses is initialized and advances once in each trip.
     """
@@ -208,7 +208,7 @@ def _copies(state: State) -> None:
 
 
 def _register_rings(state: State) -> None:
-    """Unroll the loops whose rings lie in registers by the number of slots.
+    """Unroll the loops with rings in registers by the number of slots.
 
     Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
     """
@@ -216,7 +216,7 @@ def _register_rings(state: State) -> None:
 
 
 def _buffers(state: State) -> None:
-    """Declare the storage that statements use: one buffer for all tensors of a ring that has a name.
+    """Declare the storage that statements use: one buffer for all tensors of a named ring.
 
     Requires: all statements are in the plan. Ensures: ``buffers``, those in Shared memory without a place.
     """
@@ -241,7 +241,7 @@ def _unroll(state: State) -> None:
 
 
 def _layout(state: State) -> None:
-    """Give every buffer in Shared memory its place; those whose lifetimes are apart may share bytes.
+    """Give every buffer in Shared memory its offset; buffers with disjoint lifetimes may share bytes.
 
     Requires: ``buffers``. Ensures: each has an offset.
     """
@@ -250,7 +250,7 @@ def _layout(state: State) -> None:
 
 
 def _barriers(state: State) -> None:
-    """Put a barrier wherever two accesses conflict and no channel orders them.
+    """Insert a barrier wherever two accesses conflict and no channel orders them.
 
     Requires: ``layout``, since buffers that share bytes conflict. Ensures: ``mbarriers``, ``counters``, ``cursors``; no instance of a distributed
     channel waits for another where it holds the turn.
@@ -267,7 +267,7 @@ def _barriers(state: State) -> None:
 
 
 def _notes(state: State) -> None:
-    """Say at every dispatch what orders the data that enters and leaves.
+    """Note at every dispatch what orders the data that enters and leaves.
 
     Requires: ``barriers``. Ensures: notes only.
     """
@@ -275,9 +275,9 @@ def _notes(state: State) -> None:
 
 
 def _emit(state: State) -> None:
-    """Print the plan as kernel IR in indices of the hardware, with the definitions of its tensors.
+    """Emit the plan as kernel IR in hardware indices, with the definitions of its tensors.
 
-    Requires: all else. Ensures: ``kernel``, whose blocks have room for what is in their Shared memory, if it is known how much that is.
+    Requires: all else. Ensures: ``kernel``, whose Shared memory fits a block, if its size is known.
     """
     emitter = Emitter(state.fusion, state.ranges, state.options.target)
     maps = tuple(state.needs.maps.values())

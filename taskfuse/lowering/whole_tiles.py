@@ -30,6 +30,7 @@ class WholeTiles:
         self.tails = tails
         self.fusion = indexer.fusion
         self._known: dict[TensorView, bool] = {}
+        self._with_tiles: dict[TensorView, bool] = {}
 
     def are_computed(self, tv: TensorView) -> bool:
         """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from existing elements."""
@@ -41,7 +42,7 @@ class WholeTiles:
     def _computes(self, tv: TensorView) -> bool:
         expr, atom = self.fusion.definition(tv), tv.schedule.atom
         if self.is_input(tv) or self._is_staged(tv):
-            return any(map(self._is_sum, self._sums_of(tv))) or any(map(self._is_made_of_tiles, self._made_of(tv)))
+            return any(map(self._is_sum, self._sums_of(tv))) or self._is_beside_tiles(tv)
         if atom is not None:
             return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
         if isinstance(expr, Reduction):
@@ -108,13 +109,7 @@ class WholeTiles:
 
     def _sums_of(self, tv: TensorView) -> list[TensorView]:
         """The reductions that take ``tv``, directly or through terms in registers."""
-        found: list[TensorView] = []
-        for use in storage_uses(self.fusion, tv):
-            if isinstance(use, Reduction):
-                found.append(use.output)
-            elif isinstance(use, Pointwise) and self.indexer.memory.get(use.output) is MemoryType.Local:
-                found += self._sums_of(use.output)
-        return found
+        return [use.output for term in (tv, *self._made_of(tv)) for use in storage_uses(self.fusion, term) if isinstance(use, Reduction)]
 
     def _is_sum(self, tv: TensorView) -> bool:
         """True for a reduction in registers, of tiles and of terms that are made of tiles and copies of inputs, all in registers."""
@@ -130,20 +125,35 @@ class WholeTiles:
         return self._has_tiles(tv)
 
     def _made_of(self, tv: TensorView) -> list[TensorView]:
-        """What is computed element by element of ``tv`` in registers."""
-        uses = storage_uses(self.fusion, tv)
-        return [u.output for u in uses if isinstance(u, Pointwise) and self.indexer.memory.get(u.output) is MemoryType.Local]
+        """What is computed element by element of ``tv`` in registers, directly or through others."""
+        found: dict[TensorView, None] = {}
+        stack = [tv]
+        while stack:
+            uses = storage_uses(self.fusion, stack.pop())
+            new = [u.output for u in uses if isinstance(u, Pointwise) and u.output not in found and self.indexer.memory.get(u.output) is MemoryType.Local]
+            found.update(dict.fromkeys(new))
+            stack += new
+        return list(found)
 
-    def _is_made_of_tiles(self, tv: TensorView) -> bool:
-        """True if ``tv``, or what is computed of it element by element in registers, is computed of tiles, too, and of nothing that is not for all of one."""
-        return self._has_tiles(tv) or any(map(self._is_made_of_tiles, self._made_of(tv)))
+    def _is_beside_tiles(self, tv: TensorView) -> bool:
+        """True if something is computed of ``tv`` in registers, element by element, and of tiles, too, and of nothing that is not for all of one."""
+        return any(map(self._has_tiles, self._made_of(tv)))
 
     def _has_tiles(self, tv: TensorView) -> bool:
         """True if ``tv`` is made, element by element in registers, of tiles and of copies of inputs."""
+        known = self._with_tiles.get(tv)
+        if known is None:
+            known = self._with_tiles[tv] = self._is_of_tiles_and_inputs(tv)
+        return known
+
+    def _is_of_tiles_and_inputs(self, tv: TensorView) -> bool:
         leaves: list[TensorView] = []
-        stack = self._sources(tv)
+        stack, seen = self._sources(tv), set[TensorView]()
         while stack:
             source = stack.pop()
+            if source in seen:
+                continue
+            seen.add(source)
             if self.indexer.memory.get(source) is not MemoryType.Local:
                 return False
             if source.schedule.atom is not None or self.is_input(source) or self._is_staged(source):

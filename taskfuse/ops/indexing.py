@@ -98,7 +98,7 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
                 raise dtype_error(op, f"{described(x)} cannot be indexed with {type(key).__name__}", _HELP)
     if not tensors:
         return view(x, "slice", shape, index)
-    is_whole = all(index[d] is iteration_symbol(d) for d in range(x.ndim)) and len(shape) == x.ndim
+    is_whole = len(shape) == x.ndim and all(index[d] is iteration_symbol(d) and shape[d] is x.shape[d] for d in range(x.ndim))
     with x.fusion.call():
         return _gathered(x if is_whole else view(x, "slice", shape, index), given, tensors, places)
 

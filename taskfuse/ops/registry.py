@@ -218,6 +218,20 @@ def by_torch(name: str) -> Op | None:
     return next((row for row in OPS.values() if name in row.torch), None)
 
 
+_NAMES = {
+    **{"mod": "remainder", "concatenate": "cat", "concat": "cat", "astype": "cast"},
+    **dict.fromkeys(("array", "asarray", "tensor"), "define_tensor"),
+}
+"""Names of NumPy and torch that are not in the table, with the op to use."""
+
+
+def elsewhere(name: str) -> str:
+    """The op that NumPy or torch calls ``name``, as the end of a message: ``": write tf.pow"`` for NumPy's ``power``; empty if there is none."""
+    row = by_torch(name) or next((row for row in OPS.values() if row.numpy == name), None)
+    own = _NAMES.get(name) if row is None else row.name
+    return "" if own is None else f": write tf.{own}"
+
+
 def _dtype(x: object) -> DType:
     if isinstance(x, DType | str | type):
         return as_dtype(x)

@@ -107,6 +107,8 @@ class _Copier:
             given = self.names.inputs.get(tv.name)
             tensors[tv] = given if isinstance(given, TensorView) else self._tensor(tv, first)
         for tv in fusion.tensors():
+            if tv.origin is not None and not isinstance(self.names.inputs.get(tv.name), TensorView):
+                tensors[tv].origin = tensors[tv.origin]
             expr = fusion.definition(tv)
             if expr is not None:
                 new.define(rebuilt(expr, lambda r: self._read(r, tensors), leaf=self._leaf, index=self._scalar, output=tensors[tv]))
@@ -147,10 +149,9 @@ class _Copier:
         return given.name if isinstance(given, TensorView) else self.names.values.get(tv.name, tv.name)
 
     def _tensor(self, tv: TensorView, first: int) -> TensorView:
-        origin = None if tv.origin is None else self._tensors[tv.origin]
         name = self.names.values.get(tv.name, tv.name)
         root, logical = self._domain(tv.root), self._domain(tv.logical)
-        copy = self.into.new_tensor(root, tv.dtype, logical=logical, name=name, location=tv.location, origin=origin)
+        copy = self.into.new_tensor(root, tv.dtype, logical=logical, name=name, location=tv.location)
         copy.id = first + tv.id
         copy.schedule = self._schedule(tv.schedule)
         return copy

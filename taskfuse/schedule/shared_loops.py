@@ -1,4 +1,4 @@
-"""Which loops are one: inline positions join the loops of producers and consumers.
+"""Shared loops: inline positions join the loops of producers and consumers.
 
 ``p.inline_at(c)`` joins the first ``c`` loop axes of ``p`` with those at the same positions of every reader, which is legal if each read
 of ``p`` maps them onto each other (:func:`mismatch`). The joined axes form one loop; chains of joins go through producers and consumers.

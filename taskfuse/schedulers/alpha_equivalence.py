@@ -19,8 +19,9 @@ from taskfuse.schedulers.candidates import Candidate
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.script import RESERVED, variable
 
-_WORD: Final = re.compile(r"(?P<task>name='(?:[^'\\]|\\.)*')|(?P<string>'(?:[^'\\]|\\.)*')|(?<![\w.])[A-Za-z_]\w*")
-"""A string or a variable in code; or the name of a task, which may be called like a tensor."""
+_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_WORD: Final = re.compile(rf"(?P<comment>#.*)|(?P<task>name='(?:[^'\\]|\\.)*')|(?P<string>'(?:[^'\\]|\\.)*')|{_NAME.pattern}")
+"""A comment, a string or a variable in code; or the name of a task, which may be called like a tensor."""
 _FOUND: Final = re.compile(r"^(\w+) = fusion\.tensor\(('(?:[^'\\]|\\.)*')\)", re.MULTILINE)
 _BOUND: Final = re.compile(r"^([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*),? = ", re.MULTILINE)
 _AUTOMATIC: Final = re.compile(r"tv[0-9]+")
@@ -94,6 +95,8 @@ def _words(code: str, names: Mapping[str, str]) -> str:
 
     def word(match: re.Match[str]) -> str:
         text = match[0]
+        if match["comment"] is not None:  # apostrophes in it are not those of strings
+            return _NAME.sub(lambda name: variables.get(name[0], name[0]), text)
         if match["task"] is not None:
             return text
         if match["string"] is not None:

@@ -104,7 +104,7 @@ def find(fusion: Fusion) -> Attention:
     exprs = needed(fusion)
     products = [e for e in exprs if isinstance(e, Reduction) and matrices(fusion, e) is not None]
     if len(products) != 2:
-        raise refuse(fusion, "attention", f"it has {len(products)} matrix products, not two", "tf.compile cuts other fusions")
+        raise refuse(fusion, "attention", f"the number of matrix products is {len(products)}, not 2", "tf.compile cuts other fusions")
     first, second = products
     assert isinstance(first, Reduction)
     assert isinstance(second, Reduction)

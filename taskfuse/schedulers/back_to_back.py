@@ -91,7 +91,10 @@ def find(fusion: Fusion) -> BackToBack:
     products = [e for e in reductions if matrices(fusion, e) is not None]
     if len(products) < 2 or len(products) < len(reductions):
         raise refuse(
-            fusion, NAME, f"it has {len(products)} matrix products and {len(reductions) - len(products)} other reductions", "tf.compile cuts other fusions"
+            fusion,
+            NAME,
+            f"the number of matrix products is {len(products)}, of other reductions {len(reductions) - len(products)}",
+            "tf.compile cuts other fusions",
         )
     for e in products:
         for r in storage_reads(fusion, e):

@@ -6,7 +6,7 @@ outputs need are computed for each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -104,7 +104,7 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     fusion = script.fusion
     known = set(fusion.tensors())
     owner = separate(script)
-    steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
+    steps = max(1.0, *(_steps(fusion, root, [tv for tv, r in owner.items() if r is root], extent) for root in stored(fusion)))
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
 
@@ -182,15 +182,18 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
             check_new(fusion, before, reader)
 
 
-def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
-    """Serial iterations of a thread."""
-    match fusion.definition(tv):
-        case Reduction():
-            return prod(extent(a.extent) for a in tv.root if a.is_reduction)
-        case Scan(axis=axis) | Fold(axis=axis):
-            return extent(tv.root[axis].extent)
-        case _:
-            return 0
+def _steps(fusion: Fusion, root: TensorView, served: Sequence[TensorView], extent: Sizes) -> float:
+    """Serial iterations of a thread for an output and what it needs; a reduction in the loop of a scan runs for each of its elements."""
+    exprs = [fusion.definition(tv) for tv in served]
+    scanned = {e.axis for e in exprs if isinstance(e, Scan)}
+    threads = prod(extent(a.extent) for k, a in enumerate(root.root) if not a.is_reduction and k not in scanned)
+    found = 0.0
+    for e in exprs:
+        if isinstance(e, Reduction | Scan | Fold):
+            axes = e.output.root
+            along = [a for a in axes if a.is_reduction] if isinstance(e, Reduction) else [axes[e.axis]]
+            found += max(prod(extent(a.extent) for a in along), prod(extent(a.extent) for a in axes) // max(threads, 1))
+    return found
 
 
 def _loops(script: Script, root: TensorView, along: int | None, threads: int) -> None:

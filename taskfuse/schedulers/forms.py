@@ -42,6 +42,9 @@ from taskfuse.schedulers.walks import walks_apart
 WIDE_SHARE: Final = 0.5
 """The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
 
+CROSSING_SHARE: Final = 0.1
+"""The same of a tensor that is known to be stored."""
+
 
 class Forms:
     """The forms of a fusion, each with the search of it.
@@ -84,6 +87,8 @@ class Forms:
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own)
+
+            self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own)
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -214,6 +219,22 @@ def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
         for use in uses:
             if isinstance(use, Pointwise) and table(script.fusion, use) is not tv:
                 script.recompute(tv, [use.output])
+    return script if script.lines else None
+
+
+def again(search: Search, extent: Sizes) -> Script | None:
+    """A copy in which what one segment computes element by element and another one reads is computed by that one, too, if reading what it is computed of moves
+    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs.
+    ``None`` if there is no such tensor among those that move most bytes."""
+    script = Script(copy_fusion(search.fusion)[0])
+    fusion = script.fusion
+    least = CROSSING_SHARE * bytes_of(fusion, extent)
+    for tv, readers in [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]:
+        expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
+        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
+            continue
+        for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
+            script.recompute(tv, [use.output])
     return script if script.lines else None
 
 

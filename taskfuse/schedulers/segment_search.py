@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import Any
 
 from taskfuse.deadline import DeadlineError
-from taskfuse.ir.expr import Assemble, FirstValid, Pointwise, Reduction
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import made_from, needed, producers, storage_reads
@@ -35,8 +35,12 @@ from taskfuse.target import Target
 
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
+ABSURD = 10.0
+"""A kernel that takes this many times as long as expected when its tensors were put together is not taken if there is another way, whatever was spent."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
+ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
+"""Expressions that compute an element of operands at its own point, or of a table that is there before."""
 Segment = frozenset[TensorView]
 
 
@@ -82,6 +86,7 @@ class Search:
         self._made: dict[Segment, Chosen[Any]] = {}
         self._dropped: list[str] = []
         self._refused_us = 0.0
+        self._is_absurd = False
         self._trusted: set[Segment] = set()
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Segment, frozenset[TensorView]] = {}
@@ -102,6 +107,16 @@ class Search:
         _, together = self._groups(self._segments, made)
         return self.us - self.target.launch_us * sum(len(group) - 1 for group in together)
 
+    def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
+        """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
+        found: list[tuple[TensorView, tuple[TensorView, ...]]] = []
+        for tv in reversed(self.tensors):
+            for p in self._segments:
+                readers = tuple(sorted(self.readers[tv] & p, key=self.place.__getitem__))
+                if readers and tv not in p:
+                    found.append((tv, readers))
+        return found
+
     def _us_of(self, segments: Sequence[Segment]) -> float:
         """Microseconds of segments; ``inf`` if one has no kernel."""
         return sum(self._way(p).scheduled_us for p in segments)
@@ -110,6 +125,7 @@ class Search:
         """The segments that the search ends with, all of them kernels that are proved."""
         segments = self._segments
         while True:
+            segments = self._by_levels(segments)
             refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
             if refused is None:
                 break
@@ -149,11 +165,21 @@ class Search:
 
     def _groups(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> tuple[list[int], list[list[int]]]:
         """The level of each segment, and which may share a launch."""
+        level = self._levels(segments, steps)
+        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
+
+    def _levels(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[int]:
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
-        kinds = [multiplies(step.schedule) for step in steps]
-        level = levels(needs, kinds)
-        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
+        return levels(needs, [multiplies(step.schedule) for step in steps])
+
+    def _by_levels(self, segments: list[Segment]) -> list[Segment]:
+        """The segments in the order in which their kernels run, by which these are named; as they are, while one has no kernel."""
+        steps = [step for p in segments if (step := self._step(p)) is not None]
+        if len(steps) < len(segments):
+            return segments
+        level = self._levels(segments, steps)
+        return [segments[k] for k in sorted(range(len(segments)), key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, merged as long as that is faster. If one takes longer, when scheduled, than estimated, all are tried again; one that was
@@ -231,7 +257,9 @@ class Search:
         named.name = name
         came = tried(self._trial, named, step.schedule, self._ways[p].bound)
         schedule = came.schedule
-        if not came.refused and not (schedule.is_far and not self._budget.is_spent and self._ways[p].put_aside(schedule)):
+        self._is_absurd = schedule.us > ABSURD * step.schedule.us
+        searches_on = self._is_absurd or not self._budget.is_spent
+        if not came.refused and not (schedule.is_far and searches_on and self._ways[p].put_aside(schedule)):
             self._kept[p] = replace(step, fusion=named, schedule=schedule)
             self._made[p] = step.schedule
             return True
@@ -247,7 +275,8 @@ class Search:
     def _without(self, segments: Sequence[Segment], refused: Segment) -> list[Segment]:
         """The segments after a kernel was refused, or is far from its roofline: that one is made in another way, or taken apart and put together anew."""
         step = self._step(refused)
-        if step is not None and (self._budget.is_spent or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
+        is_taken = self._budget.is_spent and not self._is_absurd and step is not None and step.schedule.us <= ABSURD * self._refused_us
+        if step is not None and (is_taken or (step.schedule.us <= SLACK * self._refused_us and not self._ways[refused].is_last)):
             return list(segments)
         rest = [p for p in segments if p is not refused]
         parts = self._parts_of(refused)
@@ -325,8 +354,8 @@ class Search:
         return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
 
     def _start(self) -> list[Segment]:
-        """A segment for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader. Rows out of tiles belong to
-        the product that makes the tiles, which then stores nothing else."""
+        """A segment for each tensor; those of one assembly together, and what only one segment reads, at its readers' points, with that. Rows out of tiles
+        belong to the product that makes the tiles, which then stores nothing else."""
         ragged = set(ragged_rows(self.fusion))
         ragged |= {use.output for tv in ragged for use in tv.uses if isinstance(use, Pointwise)}
         joined: dict[TensorView, Segment] = {tv: frozenset([tv]) for tv in self.tensors}
@@ -339,15 +368,18 @@ class Search:
         for expr in self.fusion.exprs():
             if isinstance(expr, Assemble):
                 join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
-        for tv in self.tensors:
+        for tv in reversed(self.tensors):
             readers = self.readers[tv]
-            if len(readers) == 1 and not tv.is_output and tv not in ragged and self._is_simple(tv, *readers):
+            if tv.is_output or tv in ragged or len({joined[r] for r in readers}) != 1:
+                continue
+            if all(self._is_simple(tv, r) for r in readers):
                 join([tv, *readers])
-        return list(dict.fromkeys(joined.values()))
+        return list(dict.fromkeys(joined[tv] for tv in self.tensors))
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
+        """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""
         expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
-        if not isinstance(expr, Pointwise | FirstValid) or not isinstance(use, Pointwise | FirstValid):
+        if not isinstance(expr, ELEMENTWISE_KINDS) or not isinstance(use, ELEMENTWISE_KINDS):
             return False
         found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
         return bool(found) and all(found)

@@ -1,7 +1,8 @@
 """Choosing the kernels of a fusion: one, if a scheduler takes the whole fusion and its kernel is fast; otherwise several, with cuts that move the least data.
 
-The search starts with a segment for each computed tensor, and merges two segments while the cost models say that this takes no longer,
-starting with those between which the most bytes go. Segments stay convex: a path that leaves one and comes back would have to run before and after it.
+The search starts with a segment for each computed tensor, those together that are steps of one elementwise result, and merges two segments while the
+cost models say that this takes no longer, starting with those between which the most bytes go. Segments stay convex: a path that leaves one and comes
+back would have to run before and after it.
 
 Then the kernels of the segments are lowered and proved. If one is refused, its segment is scheduled in the next best way; it is taken apart and merged
 again if that is faster, or if no way is left. A budget of work bounds the search; at its end the best segments so

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Pointwise, Read, Reduction, Scan, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
@@ -81,7 +81,7 @@ def find(fusion: Fusion) -> Space:
     """The space of ``fusion``.
 
     Raises:
-        UnsupportedError: it has no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
+        UnsupportedError: it has no reduction, or a scan or fold; reductions reduce different axes; a tensor has an axis that the others lack, or
             one twice; or a computed tensor is read elsewhere than at its own place.
     """
     code = [e for e in fusion.exprs() if has_code(fusion, e)]
@@ -90,6 +90,9 @@ def find(fusion: Fusion) -> Space:
     reductions = [e for e in code if isinstance(e, Reduction)]
     if not reductions:
         raise refuse(fusion, "reduction", "it reduces nothing", "tf.schedulers.pointwise takes such fusions")
+    in_order = next((e for e in code if isinstance(e, Scan | Fold)), None)
+    if in_order is not None:
+        raise refuse(fusion, "reduction", f"{in_order.output.name} takes elements one after another, and threads have parts of a row each")
     loads = _loads(fusion, code)
     keys = Keys(fusion)
     axes = {e.output: _axes(keys, e.output) for e in code}

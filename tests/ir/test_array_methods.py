@@ -170,6 +170,28 @@ def test_methods() -> None:
         np.testing.assert_allclose(value, wanted, rtol=1e-5)
 
 
+def test_what_python_makes_of_numbers() -> None:
+    with tf.Fusion("f") as fusion:
+        x, s = tf.define_tensor([4, 6], name="x"), tf.define_tensor([], name="s")
+        fusion.add_output(+x, *divmod(x, 2), *divmod(2, x), round(x), round(x, 1), x.round(2))
+    a = np.linspace(0.3, 5, 24, dtype=np.float32).reshape(4, 6)
+    wanted = [+a, *divmod(a, 2), *divmod(2, a), a.round(), a.round(1), a.round(2)]
+    for value, expected in zip(fusion.evaluate(a, np.zeros((), np.float32)), wanted, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for number in (float, int):
+        with pytest.raises(FusionError, match=f"s is no {number.__name__} of Python: its elements are not known yet") as caught:
+            number(s)
+        assert "x.astype(dtype)" in str(caught.value)
+
+
+def test_names_that_others_have() -> None:
+    for name, here in {"power": "pow", "mod": "remainder", "concatenate": "cat", "absolute": "abs"}.items():
+        with pytest.raises(AttributeError, match=rf"taskfuse has no '{name}': write tf\.{here}$"):
+            getattr(tf, name)
+    with pytest.raises(AttributeError, match=r"taskfuse has no 'nonsense'$"):
+        getattr(tf, "non" + "sense")
+
+
 # What np.ndarray and torch.Tensor both have, but for what needs values or places in memory.
 BOTH = (
     *("T", "mT", "all", "any", "argmax", "argmin", "clip", "cumprod", "cumsum", "diagonal", "dot", "dtype", "flatten", "max", "mean", "min"),

@@ -246,6 +246,8 @@ def test_round_trip(fusion: Fusion) -> None:
     ("text", "error"),
     [
         ("FUSION f\nDIM S, T, S", "line 2, column 11: dimension 'S' is given twice"),
+        ("FUSION f\nINPUT x: float32[-1]", "line 2, column 7: extent -1 of x is negative"),
+        ("FUSION f\nINPUT x: float32[4]\ny: float32[] = reduce add of copy(x[i0]) over i0: -4 init 0.0", "line 3, column 1: extent -4 of y is negative"),
         ("FUSION f\nDIM S max 4 max 5", "line 2, column 13: 'max' of dimension 'S' is given twice"),
         ("FUSION f\nDIM S max N max S", "line 2, column 13: 'max' of dimension 'S' is given twice"),
         ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is a symbol of index maps, not a dimension"),

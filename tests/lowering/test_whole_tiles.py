@@ -109,3 +109,16 @@ def test_what_stands_for_columns_that_do_not_exist_is_proved(last: int, verdict:
         return replace(stmt, source=replace(stmt.source, index=(place,)))
 
     assert replace(kernel, body=map_stmts(kernel.body, clamped)).verify().verdict is verdict
+
+
+def test_what_is_asked_of_values_that_meet_again_and_again_is_asked_once() -> None:
+    """Of 40 values in a row, each made of the one before along two ways: 2^40 paths from the first to the last."""
+    with tf.Fusion("ways") as fusion:
+        x = tf.define_tensor([4], name="x")
+        y = tf.exp(x)
+        for _ in range(40):
+            y = tf.sin(y) * y
+        fusion.add_output(y)
+    x.cache_after()
+    fusion.inline_most()
+    assert str(tf.lower(fusion)).count("mul(") == 40

@@ -37,6 +37,13 @@ def test_indexing(key: Any) -> None:
     assert np.array_equal(evaluated(lambda a: a[key], x, shapes=[[tf.dim("A", min=4), tf.dim("B", min=5)]]), x[key])
 
 
+@pytest.mark.parametrize("key", ["i, :2", ":2, i", "i, ::2", "..., i", "i, None, :3", ":0, i"])
+def test_slices_beside_tensors(key: str) -> None:
+    """The first elements of a dimension lie where they lie in the whole, which they are not."""
+    x, i = numbers((4, 5), "float32"), np.array([3, 0, 3])
+    assert np.array_equal(evaluated(lambda a, i: eval(f"a[{key}]", {"a": a, "i": i}), x, i), eval(f"x[{key}]", {"x": x, "i": i}))
+
+
 @given(st.integers(0, 5), st.none() | st.integers(-7, 7), st.none() | st.integers(-7, 7), st.none() | st.integers(-3, 3).filter(bool))
 def test_slices_of_a_symbolic_extent_have_the_bounds_of_numpy(n: int, start: int | None, stop: int | None, step: int | None) -> None:
     x = np.arange(n)

@@ -6,6 +6,7 @@ import taskfuse.ops as tf
 from taskfuse.dtypes import float32
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -95,3 +96,13 @@ def test_the_copy_computes_the_same() -> None:
     array = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
     copy, _ = copy_fusion(fusion)
     assert (evaluate(copy, [array])[0] == evaluate(fusion, [array])[0]).all()
+
+
+def test_a_tensor_may_come_before_the_one_that_it_was_made_from() -> None:
+    with Fusion("f") as f:
+        y = tf.exp(tf.define_tensor([4], name="x"))
+        f.add_output(y)
+        y.cache_before()
+    text = "\n".join(line for line in str(f).split("\n") if not line.startswith("ORDER"))
+    copy, _ = copy_fusion(parse_fusion(text))
+    assert str(copy) == text

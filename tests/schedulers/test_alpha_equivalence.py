@@ -35,6 +35,12 @@ def piece(a: str, b: str, c: str, scale: float = 2.0) -> tf.Fusion:
     return fusion
 
 
+def elementwise(name: str) -> tf.Fusion:
+    with tf.Fusion(name) as fusion:
+        fusion.add_output(tf.exp(tf.define_tensor(["M", 64], name=name)))
+    return fusion
+
+
 def test_a_form_ignores_names_and_nothing_else() -> None:
     first = alpha_equivalence.form(piece("x", "y", "z"))
     assert alpha_equivalence.form(piece("tv9", "split", "x")).text == first.text
@@ -63,6 +69,18 @@ def test_a_schedule_in_other_names_is_the_one_that_would_have_been_made(names: t
     renamed.fusion.name = other.name
     assert str(tf.lower(space["fusion"])) == str(tf.lower(renamed.fusion))
     assert alpha_equivalence.form(renamed.fusion).text == alpha_equivalence.form(found.fusion).text
+
+
+def test_an_apostrophe_in_a_comment_does_not_begin_a_string() -> None:
+    one, other = (elementwise(name) for name in ("x", "z"))
+    found = candidates(one).best
+    assert found is not None
+    assert found.schedule.code.partition("# ")[2].partition("\n")[0].count("'") == 1
+    renamed = alpha_equivalence.in_other_names(found, alpha_equivalence.form(one).names, alpha_equivalence.form(other).names)
+    space = {"fusion": tf.copy_fusion(other)[0]}
+    exec(renamed.schedule.code, space)
+    assert "fusion.tensor('z')" in renamed.schedule.code
+    assert "readers' points" in renamed.schedule.code
 
 
 def test_code_of_equal_segments_makes_their_kernels() -> None:

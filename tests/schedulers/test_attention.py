@@ -126,7 +126,7 @@ def scaled_first() -> tf.Fusion:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (single, "1 matrix products"),
+        (single, "the number of matrix products is 1, not 2"),
         (chained, "16-bit floats"),
         (scaled_first, "not inputs"),
         (lambda: attention(40), "heads of 40"),

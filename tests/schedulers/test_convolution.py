@@ -11,8 +11,10 @@ from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.kir import walk
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import AsyncCopy, TmaLoad
+from taskfuse.runtime.result_views import bases
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.testing.value_operators import VALUE_OPERATORS
+from tests.ops.of_torch import torch
 from tests.proofs import proved
 from tests.schedulers.convolutions import CASES, ONE, Convolution
 
@@ -91,6 +93,26 @@ def test_few_channels(window: tuple[int, int], stride: int, out: int) -> None:
     kernel = tf.lower(product.fusion)
     kernel.verify().require()
     assert not any(isinstance(s, AsyncCopy) for s in walk(kernel))
+
+
+def test_groups() -> None:
+    """Of 64 channels: a group is a part of each row of the image, which bulk copies bring; bias and result have an axis of groups."""
+    random = np.random.default_rng(0)
+    x, w, b = (random.integers(-2, 3, s).astype(np.float16) for s in ((2, 3, 6, 128), (32, 3, 3, 64), (32,)))
+    with tf.Fusion("conv") as fusion:
+        image, weight, bias = (tf.define_tensor(a.shape, tf.float16, name) for a, name in ((x, "x"), (w, "w"), (b, "b")))
+        y = tf.conv2d(tf.permute(image, [0, 3, 1, 2]), tf.permute(weight, [0, 3, 1, 2]), bias, padding=1, groups=2)
+        fusion.add_output(tf.permute(y, [0, 2, 3, 1]))
+    stored = bases(fusion)
+    assert stored is not None
+    tf.schedulers.matmul(stored.fusion, ONE)
+    kernel = tf.lower(stored.fusion)
+    assert sum(isinstance(s, TmaLoad) for s in walk(kernel)) >= 2
+    (found,) = kernel.simulate(x, w, b, seed=1)
+    nchw = (torch.from_numpy(np.moveaxis(a, -1, 1).astype(np.float64)) for a in (x, w))
+    expected = torch.nn.functional.conv2d(*nchw, torch.from_numpy(b.astype(np.float64)), 1, 1, 1, 2).numpy()
+    np.testing.assert_array_equal(found.astype(np.float64).reshape(2, 3, 6, 32), np.moveaxis(expected, 1, -1))
+    proved(kernel)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -34,6 +34,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "products in chunks": (forms, "chunk_long_products"),
     "widened tensors": (forms, "narrowed"),
     "wide tensors": (forms, "repeated"),
+    "both sides of cuts": (forms, "again"),
     "fewer axes": (forms, "narrow"),
     "packed factors": (forms, "pack_products"),
     "short sums": (forms, "unroll_short_sums"),
@@ -179,6 +180,30 @@ def test_wide_tensors_that_are_read_in_place_stay() -> None:
         d = y - tf.mean(y, 1, keepdims=True)
         fusion.add_output(d * tf.rsqrt(tf.mean(tf.square(d), 1, keepdims=True)))
     assert forms.repeated(fusion, Sizes(fusion, None, DEFAULT)) is None
+
+
+def gradients_of_rms_norm(rows: int, columns: int) -> tf.Fusion:
+    """Sums over rows and over columns of the same products."""
+    with tf.Fusion("gradients") as fusion:
+        x, dy = (tf.cast(tensor(name, rows, columns, dtype=tf.bfloat16), tf.float32) for name in ("x", "dy"))
+        scaled = dy * tf.cast(tensor("w", columns, dtype=tf.bfloat16), tf.float32)
+        r = tf.rsqrt(tf.mean(x * x, 1, keepdims=True) + 1e-6)
+        fusion.add_output(tf.cast(r * scaled - x * r * r * r * tf.mean(scaled * x, 1, keepdims=True), tf.bfloat16))
+        fusion.add_output((dy * x * r).sum(0))
+    return fusion
+
+
+def test_what_two_kernels_need_of_narrow_inputs_is_computed_by_both() -> None:
+    """Only results of rows are stored between the two, none of the casts to float32."""
+    fusion = gradients_of_rms_norm(1024, 2048)
+    found = segmenter.choose_segments(fusion)
+    assert len(found.steps) == 2
+    assert sum(size for _, size in found.crossing) < 1e5
+    form = found.whole_fusion
+    assert form is not None
+    given = [array(1024, 2048, dtype=tf.bfloat16), array(1024, 2048, dtype=tf.bfloat16), array(2048, dtype=tf.bfloat16)]
+    for mine, wanted in zip(form.evaluate(*given), fusion.evaluate(*given), strict=True):
+        assert np.array_equal(mine, wanted)
 
 
 def test_what_does_not_depend_on_an_axis_is_computed_once() -> None:

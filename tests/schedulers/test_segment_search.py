@@ -4,6 +4,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.ops.merge import merged
+from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.segmenter import choose_segments
 from tests.schedulers.oracle import array, checked
 
@@ -68,3 +70,11 @@ def test_a_tensor_moves_where_nothing_is_lost_and_its_reader_can_then_be_merged(
     steps = choose_segments(fusion).steps
     assert any({both.name, ours.name, theirs.name} <= {*step.tensors} for step in steps)
     assert len(steps) == 3
+
+
+def test_steps_that_read_a_table_at_what_they_compute_begin_as_one_segment() -> None:
+    """Rows that are merged by bisection, twice, in which several steps read each place: two kernels, however little may be spent."""
+    with tf.Fusion("rows") as fusion:
+        rows = tf.define_tensor([64, 4, 4], tf.uint32, name="rows")
+        fusion.add_output(merged(merged(rows, 8), 16))
+    assert len(choose_segments(fusion, budget=Budget(0.0)).steps) == 2

@@ -78,8 +78,8 @@ class Monomial:
 
     @property
     def is_left_out(self) -> bool:
-        """True if it adds nothing: a 0 that is not multiplied by elements, but for divisors, none of which is 0."""
-        return not self.coefficient and not (self.has_zero and (self.products or any(n > 0 for _, n in self.factors)))
+        """True if it adds nothing: a 0 that is not multiplied by elements, but for divisors, none of which is 0, and for factors of later steps."""
+        return not self.coefficient and not (self.has_zero and any(n > 0 for _, n in self.factors))
 
     def inverse(self) -> Monomial:
         """Its reciprocal.

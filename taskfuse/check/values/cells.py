@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
+from taskfuse.check.flags import any_of
 from taskfuse.check.refuted import Refuted, TooLarge
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
@@ -155,6 +156,6 @@ class Cells:
         assert region is not None
         at = addresses - region.first
         outside = (at < 0) | (at + store.dtype.itemsize > region.count * region.grain)
-        if outside.any():
+        if any_of(outside):
             raise Refuted(store.name, f"{what} touches byte {int(addresses[outside].flat[0])} of Shared memory, outside it")
         return owners * region.count + at // region.grain

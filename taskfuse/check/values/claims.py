@@ -16,7 +16,7 @@ from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
-from taskfuse.ir.scalar import NO_FACTS, Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
@@ -81,11 +81,19 @@ class Instructions:
         self.shapes = {b.name: b.shape for b in kernel.buffers} | {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)}
         self.definitions = {d.tensor: d for d in kernel.definitions}
         self.thread = linear_thread(kernel)
+        self._written: dict[tuple[Node, Holds], Place] = {}
+        self._points: dict[str, Facts] = {}  # what is known of the points of boxes
 
     # -- what is written ------------------------------------------------------------------------------------------------------------
 
     def written(self, node: Node, holds: Holds) -> Place:
         """The place of a write, and its claim."""
+        found = self._written.get((node, holds))
+        if found is None:
+            found = self._written[node, holds] = self._made(node, holds)
+        return found
+
+    def _made(self, node: Node, holds: Holds) -> Place:
         stmt = node.stmt
         match stmt:
             case Compute() | Choose() | Shuffle() | AtomicUpdate():
@@ -233,14 +241,17 @@ class Instructions:
         needed = {name for name in tiles if any(name in e.free for e in element)}
         found: Mapping[str, Expr] = {}
         # the extents of the tile are used only where the index is not solved as it is: simplified by them it may divide, and have no short terms
-        for known, index in ((facts, source), (wide, tuple(simplify(e, wide) for e in source))):
+        for known in (facts, wide):
+            index = source if known is facts else tuple(simplify(e, wide) for e in source)
             found, _ = solved(list(zip(index, wanted, strict=True)), tiles, partial(simplify, facts=known))
             found = {f"tile.{k}": const(0) for k, n in enumerate(holds.tile) if n == 1} | dict(found)  # the only value, which simplifies away
             if needed <= found.keys():
                 break
         else:
             raise Open("the element of the tile at a point of the box is unknown", node)
-        points = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
+        points = self._points.get(box.name)
+        if points is None:
+            points = self._points[box.name] = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
         return tuple(simplify(substitute(e, found), points) for e in element)  # digits of the points, which the index was taken apart into
 
     def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:

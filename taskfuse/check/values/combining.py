@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.values.elements import row_major
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, folded, inherited, matches
@@ -62,7 +63,7 @@ def _stepped(state: RunState, stmt: Compute, fold: Accumulation, rule: Iterate, 
         good &= state.same(mine, state.elements.operand(o, at, n), fold.dtype)
     leaf, _ = state.partials.nodes(fold, Terms(np.full(n, fold.body, np.int64), places), lanes.ids, stmt)
     found = Terms(np.full(n, fold.part, np.int64), state.partials.joins(held, leaf))
-    if good.all():
+    if all_of(good):
         return found
     bad = np.flatnonzero(~good)
 
@@ -92,7 +93,7 @@ def _rescaled(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, 
     same = state.same(operands[1 - mine], state.elements.operand(rule.operands[-1], points(lanes, holds.index), n), fold.dtype)
     good = known & inside & follows & same
     done = Terms(np.full(n, fold.part, np.int64), found)
-    if good.all():
+    if all_of(good):
         return done
     bad = np.flatnonzero(~good)
 
@@ -127,9 +128,9 @@ def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lane
     expected = [state.elements.operand(o, at, n) for o in wanted]
     good, reason = matches(state, stmt, lanes, operands, expected, op, fold.dtype, inside, tensor, np.zeros(n, np.int64))
     done = Terms(np.full(n, fold.body, np.int64), places)
-    if good.all():
+    if all_of(good):
         return done
-    if reason.tag.any():
+    if any_of(reason.tag):
         reason = _at_points(state, stmt, lanes, operands, expected, fold, good, inside, places, reason)
     found = chosen(good, done, reason)
     bad = np.flatnonzero(~good)
@@ -181,7 +182,7 @@ def _combined(state: RunState, stmt: Compute, fold: Accumulation, lanes: Execute
     alike = state.partials.are_alike(fold, a, b, is_term=is_term)
     good = a_known & b_known & alike
     found = Terms(np.full(n, fold.part, np.int64), state.partials.joins(a, b))
-    if good.all():
+    if all_of(good):
         return found
     bad = np.flatnonzero(~good)
     sides = [chosen(a_known[bad], right[bad], left[bad])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.values.combining import reduced
 from taskfuse.check.values.elements import MOVES, Tensor
 from taskfuse.check.values.lanes import ExecutedLanes
@@ -59,19 +60,19 @@ def _moved(state: RunState, stmt: Compute, lanes: ExecutedLanes, term: Terms, fo
         places, inside = claimed(state, stmt.holds, fold.tensor, lanes)
         nodes, known = state.partials.nodes(fold, term)
         known &= inside
-        if known.any() and state.cells.stores[stmt.out.buffer].dtype is fold.tensor.dtype and stmt.dtype in (fold.dtype, fold.tensor.dtype):
+        if any_of(known) and state.cells.stores[stmt.out.buffer].dtype is fold.tensor.dtype and stmt.dtype in (fold.dtype, fold.tensor.dtype):
             where = np.flatnonzero(known)
             full = state.partials.is_complete(fold, nodes[where], places[where])
             term = term.copy()
             term[where[full]] = state.elements.at(fold.tensor, places[where[full]])
-            if full.all() and len(where) == len(places):
+            if all_of(full) and len(where) == len(places):
                 return term
     held = state.dtype_numbers(term)
     bad = (term.tag > WRONG) & ~is_constant(term.tag) & (held != NUMBERS[stmt.dtype])
     done = np.zeros(len(term), np.bool_) if fold is None else term.tag == fold.tensor.element
     bad &= ~done
     term = converted(term, stmt.dtype)
-    if bad.any():
+    if any_of(bad):
         was = term[bad]
         term = term.copy()
         term[bad] = state.wrong(stmt, lanes.role, lanes.ids[bad], lambda k: f"converts {state.text(was[k : k + 1])} to {stmt.dtype}")
@@ -95,11 +96,11 @@ def _applied(state: RunState, stmt: Compute, lanes: ExecutedLanes, operands: lis
     expected = [state.elements.operand(o, at, n) for o in rule.operands]
     good, reason = matches(state, stmt, lanes, operands, expected, rule.op, rule.dtype, inside, tensor, places)
     done = state.elements.at(tensor, places)
-    if good.all():
+    if all_of(good):
         return done
     past = ~inside
     found = chosen(good, done, reason)
-    if past.any():
+    if any_of(past):
         mine = np.flatnonzero(past)
         found[mine] = folded(state, stmt.op, stmt.dtype, [o[mine] for o in operands], found[mine])
     return found

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.drawn_launches import SAMPLES, drawn_values
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import ExecutedLanes
@@ -32,10 +33,10 @@ def choose(state: RunState, stmt: Choose, lanes: ExecutedLanes) -> None:
     for case in stmt.cases:
         holds = lanes.holds(case.cond)
         mine = left if holds is True else left & holds
-        if mine.any():
-            found[mine] = state.operand(case.operand, lanes if mine.all() else lanes.some(mine), stmt)
+        if any_of(mine):
+            found[mine] = state.operand(case.operand, lanes if all_of(mine) else lanes.some(mine), stmt)
             left = left & ~mine
-    if left.any():
+    if any_of(left):
         thread = int(lanes.ids[np.flatnonzero(left)[0]])
         raise Refuted(stmt.out.buffer, "no case of its choice holds", *state.who(thread, stmt, lanes.role))
     state.write(stmt.out, lanes, found, stmt)
@@ -82,7 +83,7 @@ def gather(state: RunState, stmt: GatherCopy, lanes: ExecutedLanes) -> None:
     for start in range(0, len(tried), step := max(1, ROWS // max(count, 1))):
         bad |= _elsewhere(state, stmt, rule, tensor.dtype, some, at, tried[start : start + step], width)
     bad &= inside
-    if bad.any():
+    if any_of(bad):
         found = found.copy()
         name = tensor.name
         where = places[bad]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.flags import all_of
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable
@@ -192,7 +193,7 @@ def _filled(columns: list[Ints], widths: list[int], ends: list[int], node: Node,
         times = np.bincount(flat)
         raise Open(f"point {_text(np.unravel_index(int(np.argmax(times)), tuple(widths)))} is visited {int(times.max())} times", node)
     needed = seen.reshape(widths)[tuple(slice(0, e) for e in ends)]
-    if not needed.all():
+    if not all_of(needed):
         raise Open(f"point {_text(np.unravel_index(int(np.argmin(needed)), needed.shape))} is not visited", node)
 
 
@@ -245,7 +246,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
         counts.append(-(-extent.value // size))
     there = np.logical_and.reduce([t < n for t, n in zip(tiles, counts, strict=True)])  # others lie past the end
     _filled([t[there] for t in tiles], counts, counts, v.node, again)
-    return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
+    return not all_of(there) or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 
 def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, constraints: Constraints) -> tuple[int, bool]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import taken
@@ -244,17 +245,17 @@ class CrossThreadReductions:
         return MEDIA[self.storages[access.buffer].memory].reach in (Reach.CLUSTER, Reach.GRID)
 
     def _sum(self, node: Node, a: ThreadSets, b: ThreadSets, mask: Bools) -> ThreadSets:
-        if not a.is_of_blocks(b.blocks, b.spans) and a.sets[mask].any() and b.sets[mask].any():
+        if not a.is_of_blocks(b.blocks, b.spans) and any_of(a.sets[mask]) and any_of(b.sets[mask]):
             raise Open("it joins results of other blocks with its own", node)
         common = a.sets & b.sets
-        if common.any() and (both := common.any(axis=1) & a.known & b.known & mask).any():
+        if any_of(common) and (both := common.any(axis=1) & a.known & b.known & mask).any():
             t = int(np.flatnonzero(both)[0])
             s = int(np.flatnonzero(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
             raise Open(f"thread {t} joins the partial result of thread {s} twice", node)
         apart = a.of != b.of
-        if apart.any() and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
+        if any_of(apart) and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
             raise Open("it joins partial results of different elements", node)
-        full = a if a.sets[mask].any() else b
+        full = a if any_of(a.sets[mask]) else b
         return ThreadSets(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), self.along, full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
@@ -288,7 +289,7 @@ class CrossThreadReductions:
                 raise Open("it reads registers that were never written", node)
         else:
             found = self._gathered(access, index, mask)
-        if not found.known[mask].all():
+        if not all_of(found.known[mask]):
             t = int(np.flatnonzero(mask & ~found.known)[0])
             raise Open(f"thread {t} reads a partial result that was never written", node)
         if self.threads.along and (late := mask & (found.above > self.above)).any():
@@ -343,12 +344,12 @@ class CrossThreadReductions:
                 before = np.where(old.known, old.above, self.above)
                 self._same_below(node, np.flatnonzero(mask & (before < self.above)), old, value)
                 above = np.where(mask, np.minimum(before, self.above), old.above)
-            if old is None or mask.all():
+            if old is None or all_of(mask):
                 self.registers[key] = ThreadSets(value.sets.copy(), value.known & mask, value.of.copy(), above, value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
-                full = value if value.sets[mask].any() else old
+                full = value if any_of(value.sets[mask]) else old
                 if not value.is_of_blocks(old.blocks, old.spans):  # these are one for all threads: what is of others is not known any more
                     known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
                 self.registers[key] = ThreadSets(sets, known, of, above, full.blocks, full.spans, under | old.under)
@@ -427,7 +428,7 @@ class CrossThreadReductions:
     def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
         """The partial results of some blocks, one of each value of ``spans``."""
         before = self._read(node, out, env, mask)
-        if before.sets[mask].any():
+        if any_of(before.sets[mask]):
             raise Open("it joins the results of all blocks with its own", node)
         wanted = tuple(self._at(e, env) for e in b.index)
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.flags import all_of
 from taskfuse.check.refuted import TooLarge
 from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, tensor_tag
 from taskfuse.dtypes import DType, converts_once, int64
@@ -104,7 +105,7 @@ class Elements:
                 tensor = self.tensors[name]
                 places, inside = self.place(tensor, index, at, count)
                 found = self.at(tensor, places) if tensor.size else Terms.full((count,), NOTHING)
-                return found if inside.all() else Terms(np.where(inside, found.tag, NOTHING), np.where(inside, found.data, 0))
+                return found if all_of(inside) else Terms(np.where(inside, found.tag, NOTHING), np.where(inside, found.data, 0))
             case _:
                 return self.leaf(operand, at, count)
 
@@ -177,8 +178,13 @@ class Elements:
 
 def row_major(index: list[int | Ints], extents: tuple[int, ...], count: int) -> tuple[Ints, Bools]:
     """Row-major offsets of an index, one value or array per axis, and a mask of those in bounds; an offset outside is 0."""
-    place, inside = np.zeros(count, np.int64), np.ones(count, np.bool_)
-    for v, extent in zip(index, extents, strict=True):
-        place = place * extent + v
-        inside &= (v >= np.int64(0)) & (v < np.int64(extent))
-    return (place, inside) if inside.all() else (np.where(inside, place, 0), inside)
+    shared: int | Ints = 0
+    inside = np.ones(count, np.bool_)
+    for v, extent in zip(index, extents, strict=True):  # common numbers are broadcast once
+        shared = shared * extent + v
+        if not isinstance(v, int):
+            inside &= (v >= 0) & (v < extent)
+        elif not 0 <= v < extent:
+            inside[:] = False
+    place: Ints = np.full(count, shared, np.int64) if np.ndim(shared) == 0 else np.asarray(shared)
+    return (place, inside) if all_of(inside) else (np.where(inside, place, 0), inside)

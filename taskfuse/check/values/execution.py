@@ -18,6 +18,7 @@ from enum import Enum
 
 import numpy as np
 
+from taskfuse.check.flags import all_of
 from taskfuse.check.refuted import Refuted, TooLarge, WorkBudget
 from taskfuse.check.values import computing, copies, sending, tiles
 from taskfuse.check.values.barriers import LaunchBarriers
@@ -143,7 +144,7 @@ class _Execution:
         if sent is not None:
             held, _ = sent.seen(held, np.arange(tensor.size), state.same(held, sent.base, tensor.dtype), name)
         good = state.same(held, expected, tensor.dtype)
-        if good.all():
+        if all_of(good):
             return
         for order in (held.tag == NOTHING, np.ones(len(good), np.bool_)):
             bad = np.flatnonzero(~good & order)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.values.barriers import LaunchBarriers
 from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch, ExecutionFrame, Number
@@ -97,11 +98,11 @@ class LaunchExecution:
         part: tuple[ExecutedLanes, Bools] | None = None
         for lanes in waiting:
             ready = self._ready(lanes)
-            if ready.all():
+            if all_of(ready):
                 if lanes.waits:
                     self._pass(lanes)
                 return lanes
-            if part is None and ready.any():
+            if part is None and any_of(ready):
                 part = lanes, ready
         if part is not None:
             lanes, ready = part
@@ -266,10 +267,10 @@ class LaunchExecution:
             if holds is True:
                 return [*found, (k if arm is not None else -1, left)]
             mine = holds if left is None else holds & left
-            if mine.any():
-                found.append((k, None if mine.all() else mine))
+            if any_of(mine):
+                found.append((k, None if all_of(mine) else mine))
             left = ~holds if left is None else left & ~holds
-            if not left.any():
+            if not any_of(left):
                 break
         return found
 
@@ -337,9 +338,9 @@ class LaunchExecution:
             around: the variables of the loops around.
         """
         (stmt,) = body
-        inner = bodies(stmt)
         if not isinstance(stmt, For):
-            return self._executions(inner[0], lanes, around) if inner else 1
+            inside_arms = tuple(inner for arm in bodies(stmt) for inner in arm)
+            return self._executions(inside_arms, lanes, around) if inside_arms else 1
         bounds = (stmt.start, stmt.stop, stmt.step)
         if any(not e.free.isdisjoint(around) for e in bounds):
             return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.ranges import nonnegative_form, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, CLUSTER_NAMES, THREADS, Node
 from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
@@ -200,7 +201,7 @@ def _possible(pair: WriteAndRead, left: ValueTable) -> ValueTable:
             needed = part if part.free <= left.names else None if part.free.isdisjoint(left.names) else _needed(pair, part, left.names)
             if needed is not None and left.count:
                 holds = left.values(needed) != 0
-                left = left if holds.all() else left.some(holds)
+                left = left if all_of(holds) else left.some(holds)
     return left
 
 
@@ -231,7 +232,7 @@ def _left(pair: WriteAndRead, write: ValueTable, read: ValueTable, shared: list[
     if not write.count:
         return read
     join = TableJoin(write, read, keys)
-    if not join.hit.any():
+    if not any_of(join.hit):
         return read
     if not join.is_one(wrong):
         for k, sides in enumerate(wrong):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.values.elements import Tensor, row_major
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.state import RunState
@@ -41,11 +42,11 @@ def matches(
     dtypes = [bool_ if op.rule is DTypeRule.SELECT and k == 0 else dtype for k in range(len(operands))]
     equal = [state.same(held, want, d) for held, want, d in zip(operands, expected, dtypes, strict=True)]
     good = np.logical_and.reduce(equal) if equal else np.ones(n, np.bool_)
-    if op.commutative and not good[inside].all():
+    if op.commutative and not all_of(good[inside]):
         swapped = state.same(operands[0], expected[1], dtype) & state.same(operands[1], expected[0], dtype)
         good = good | (swapped if len(equal) == 2 else np.logical_and.reduce([swapped, *equal[2:]]))
     good = good & inside
-    if good.all():
+    if all_of(good):
         return good, Terms.full((n,), NOTHING)
     bad = np.flatnonzero(~good)
     first = np.argmax(np.stack([~e[bad] for e in equal]), axis=0) if equal else np.zeros(len(bad), np.int64)
@@ -90,7 +91,7 @@ def folded(state: RunState, op: Elementwise, dtype: DType, operands: Sequence[Te
     where = np.ones(len(otherwise), np.bool_)
     for o in operands:
         where &= is_constant(o.tag)
-    if not where.any():
+    if not any_of(where):
         return otherwise
     mine = np.flatnonzero(where)
     inputs: list[Any] = []

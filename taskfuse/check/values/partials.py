@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import any_of
 from taskfuse.check.values.elements import MOVES, Elements, Tensor, row_major, value
 from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
@@ -136,7 +137,7 @@ class Accumulation:
         points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
         terms = [converted(self.elements.operand(o, points, count), self.dtype) for o in rule.terms]
         found = np.logical_and.reduce([(t.tag == constant_tag(self.dtype)) & (t.data == self.neutral) for t in terms])
-        return found if found.any() else None
+        return found if any_of(found) else None
 
     def _is_chosen(self, operand: Operand) -> bool:
         """True for an element that is chosen by its index, or a copy of one."""
@@ -290,13 +291,13 @@ class PartialNodes:
         node, known = np.zeros(len(terms), np.int64), terms.tag == fold.part
         node[known] = terms.data[known]
         bodies = terms.tag == fold.body
-        if bodies.any():
+        if any_of(bodies):
             points = terms.data[bodies]
             who = np.full(len(points), -1) if threads is None else threads[bodies]
             steps = -1 if fold.rescaled is None else fold.steps(points)
             node[bodies] = self.leaves(fold.hashes(points), Leaves(stmt, who, lambda k: [int(points[k])]), steps)
         same = terms.tag == constant_tag(fold.dtype)
-        if same.any():
+        if any_of(same):
             initial = same & (terms.data == fold.initial)
             node[initial] = self.start(fold)
             neutral = same & (((terms.data == fold.neutral) & (fold.neutral is not None and not fold.is_signed_zero)) | fold.absorbs(terms.data))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.partials import Accumulation, Leaves, Words
@@ -83,7 +84,7 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     known &= state.partials.are_alike(fold, nodes, leaves, is_term=True)
     tags: Ints = np.full(nodes.shape, fold.part, np.int64)
     found = Terms(tags, state.partials.joins(nodes, leaves))
-    if not known.all():
+    if not all_of(known):
         where = np.flatnonzero(~known)
         was = acc.flat()[where]
         aim = fold.tensor.name
@@ -160,14 +161,14 @@ def _terms(fold: Accumulation, index: list[Ints], good: Bools, neutral: Bools, s
             place = place * n + np.clip(at, 0, n - 1)
         left_out = np.broadcast_to(fold.without[place], shape)
         good, neutral = good & ~left_out, neutral | (good & left_out)
-    if good.all():
+    if all_of(good):
         total = _times([one, *(w for w in words if along(w))])
         total = total.sum(axis=3, keepdims=True, dtype=np.uint64) if along(total) else total * np.uint64(shape[3])
         total = _times([total, *(w for w in words if not along(w))])
         return np.broadcast_to(total[..., 0], shape[:3]), None
     total = np.where(good, np.broadcast_to(_times([one, *words]), shape), np.uint64(0)).sum(axis=3, dtype=np.uint64)
     bad = np.broadcast_to(~(good | neutral), shape)
-    return total, bad if bad.any() else None
+    return total, bad if any_of(bad) else None
 
 
 def _times(factors: list[Words]) -> Words:

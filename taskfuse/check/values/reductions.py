@@ -48,6 +48,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     evaluate,
+    ge,
     gt,
     is_boolean,
     le,
@@ -450,6 +451,7 @@ class Reductions:
             return None
         if isinstance(self.writes.definitions[want.tensor].rule, Iterate):
             raise Open("states of a fold are joined", *parts)
+        self._behind_terms(parts, group, want)
         tree = self.writes.tree
         definition = self.writes.definitions[want.tensor]
         storages = dict(self.writes.storages)
@@ -477,6 +479,18 @@ class Reductions:
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
         return joined_threads.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
+
+    def _behind_terms(self, parts: list[Node], group: list[Term], want: Place) -> None:
+        """Where partial results are joined in a loop that takes terms, and does not begin anew in each iteration, no later iteration takes more."""
+        starts = self.starts.recent(group[0])
+        for n in parts:
+            for loop in n.loops:
+                stmt = loop.stmt
+                if loop in want.node.loops or not any(loop in t.node.loops for t in group) or (starts and all(loop in s.node.loops for s in starts)):
+                    continue
+                assert isinstance(stmt, For)
+                if not proves(n.context.constraints, ge(sym(stmt.var) + stmt.step, stmt.stop)):
+                    raise Open("partial results are joined in an iteration behind which others take terms", n, group[-1].node)
 
     @staticmethod
     def _check_joined(want: Place, joined_threads: CrossThreadReductions) -> None:

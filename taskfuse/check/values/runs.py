@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +43,8 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
+MEMORY = 1 << 6
+"""Sets of threads that are remembered."""
 Span = tuple[Expr, Expr | None]
 """The first value and the exclusive end; ``None``: bounded by a condition that is known to include all relevant values."""
 
@@ -213,12 +217,16 @@ def _ends_after(root: Constraints, span: Span, end: Expr) -> bool:
     return span[1] is None or proves(root, le(end, span[1]))
 
 
-def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> dict[str, Ints] | None:
+def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> Mapping[str, Ints] | None:
     """The threads that conditions on them select, index by index; ``None`` if the block has no constant extents."""
-    shape = [e.value for e in kernel.block if isinstance(e, Const)]
-    if len(shape) != 3:
-        return None
-    linear = np.arange(shape[0] * shape[1] * shape[2], dtype=np.int64)
+    shape = tuple([e.value for e in kernel.block if isinstance(e, Const)])
+    return _threads(shape, tuple(conditions)) if len(shape) == 3 else None
+
+
+@lru_cache(MEMORY)
+def _threads(shape: tuple[int, ...], conditions: tuple[Expr, ...]) -> Mapping[str, Ints]:
+    """The same in a block of some shape."""
+    linear = np.arange(prod(shape), dtype=np.int64)
     parts = (linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1]))
     env: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
     mask = np.ones(linear.size, np.bool_)

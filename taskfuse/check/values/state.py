@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskfuse.check.flags import any_of
 from taskfuse.check.refuted import Refuted, WorkBudget
 from taskfuse.check.values.cells import Cells, CellStore
 from taskfuse.check.values.elements import Elements
@@ -120,7 +121,7 @@ class RunState:
                 outside, which = at < 0 or last >= extent, 0
             else:
                 bad = (at < np.int64(0)) | (last >= np.int64(extent))
-                outside, which = bool(bad.any()), int(np.argmax(bad))
+                outside, which = any_of(bad), int(np.argmax(bad))
             if outside:
                 number = at if isinstance(at, int) else int(at[which])
                 shown = number if number < 0 else number + width - 1 if axis == len(store.extents) - 1 else number
@@ -165,7 +166,7 @@ class RunState:
         sent = self._arrays[store.name]
         right = self.same(held.flat(), sent.base[places.reshape(-1)], store.dtype).reshape(places.shape)
         found, bad = sent.seen(held, places, right, store.name)
-        if not bad.any():
+        if not any_of(bad):
             return found
         who = np.broadcast_to(threads.reshape(-1, *(1 for _ in range(bad.ndim - 1))), bad.shape)[bad]
         at = places[bad]
@@ -181,7 +182,7 @@ class RunState:
     def _whole(self, store: CellStore, found: Terms, whole: Bools, stmt: Stmt, threads: Ints, role: str) -> Terms:
         """Terms of cells that buffers share: those that are not elements of this one are wrong."""
         bad = ~whole | (self.dtype_numbers(found) != NUMBERS[store.dtype]) & (found.tag > WRONG)
-        if bad.any():
+        if any_of(bad):
             who = np.broadcast_to(threads.reshape(-1, *(1 for _ in range(found.tag.ndim - 1))), found.tag.shape)[bad]
             held = found[bad]
 
@@ -216,7 +217,7 @@ class RunState:
         self.budget.spend(len(cells) // 8)
         terms = converted(terms, store.dtype)
         bad = (self.dtype_numbers(terms) != NUMBERS[store.dtype]) & (terms.tag > WRONG)
-        if bad.any():
+        if any_of(bad):
             held = terms[bad]
             terms = terms.copy()
             terms[bad] = self.wrong(
@@ -231,7 +232,7 @@ class RunState:
         writers.threads[places] = threads
         twice = (before >= 0) & (before != threads)
         now = writers.threads[places]
-        if twice.any():
+        if any_of(twice):
             k = int(np.argmax(twice))
             first, (other, its) = int(before[k]), writers.stmts[int(writers.which[places[k]])]
         elif (now != threads).any():
@@ -258,7 +259,7 @@ class RunState:
         """The dtype of each term, as its number; -1: none."""
         found = self._dtypes[terms.tag]
         scalars = terms.tag == SCALAR
-        if scalars.any():
+        if any_of(scalars):
             found[scalars] = self._scalars[terms.data[scalars]]
         return found
 
@@ -266,13 +267,13 @@ class RunState:
         """A mask of the terms, in a row, that equal the expected ones after conversion to a dtype."""
         found = (held.tag == expected.tag) & (held.data == expected.data) & (expected.tag > WRONG)
         rest = ~found
-        if not rest.any():
+        if not any_of(rest):
             return found
         both = rest & is_constant(held.tag) & is_constant(expected.tag)
-        if both.any():
+        if any_of(both):
             found[both] = converted(held[both], dtype).data == converted(expected[both], dtype).data
         results = rest & self._results[expected.tag]
-        while results.any():
+        while any_of(results):
             tag = int(expected.tag[np.argmax(results)])
             mine = np.flatnonzero(results & (expected.tag == tag))
             fold = self.partials.folds[(tag - TENSORS) // 3]

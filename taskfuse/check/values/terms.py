@@ -9,11 +9,13 @@ its iteration space), and a partial result (a node of :class:`taskfuse.check.val
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import any_of
 from taskfuse.dtypes import DTYPES, DType
 
 Ints = NDArray[np.int64]
@@ -28,6 +30,9 @@ CONSTANT = 2
 SCALAR = CONSTANT + len(_DTYPES)
 TENSORS = SCALAR + 1
 ELEMENT, BODY, PART = range(3)
+
+NUMBERS = 1 << 10
+"""Constants of which it is remembered what they are in other dtypes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +118,7 @@ def converted(terms: Terms, dtype: DType) -> Terms:
     """Terms, flat, with their constants converted to a dtype; others unchanged."""
     want = constant_tag(dtype)
     where = is_constant(terms.tag) & (terms.tag != want)
-    if not where.any():
+    if not any_of(where):
         return terms
     found = terms.copy()
     tags: list[int] = terms.tag[where].tolist()
@@ -125,6 +130,12 @@ def converted(terms: Terms, dtype: DType) -> Terms:
 
 def number(value: int | float | bool, *dtypes: DType) -> int | float:
     """A constant of the first of some dtypes, converted to the others one after another."""
+    return _number(type(value), str(value), value, dtypes)
+
+
+@lru_cache(NUMBERS)
+def _number(kind: type, text: str, value: int | float | bool, dtypes: tuple[DType, ...]) -> int | float:
+    """The same. Numbers that are equal, as 0.0 and -0.0, are told apart by type and text."""
     found = constant(value, dtypes[0])
     for dtype in dtypes[1:]:
         found = converted(found, dtype)

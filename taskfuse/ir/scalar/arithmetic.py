@@ -45,7 +45,10 @@ def _sum(terms: Terms, constant: int) -> Expr:
 
 
 def _term_key(item: tuple[Expr, int]) -> tuple[object, ...]:
-    return item[0].key
+    try:
+        return item[0].known_key
+    except AttributeError:
+        return item[0].key
 
 
 def _key(e: Expr) -> tuple[object, ...]:
@@ -56,14 +59,23 @@ def add(a: Expr, b: Expr) -> Expr:
     """``a + b``."""
     if a is ZERO:
         return b
-    if b is ZERO:
-        return a
-    return _combined(a, b, 1)
+    if isinstance(b, Const):
+        return shift(a, b.value)
+    return shift(b, a.value) if isinstance(a, Const) else _combined(a, b, 1)
 
 
 def sub(a: Expr, b: Expr) -> Expr:
     """``a - b``."""
-    return ZERO if a is b else a if b is ZERO else _combined(a, b, -1)
+    if a is b:
+        return ZERO
+    return shift(a, -b.value) if isinstance(b, Const) else _combined(a, b, -1)
+
+
+@lru_cache(MEMORY)
+def shift(a: Expr, k: int) -> Expr:
+    """``a + k``."""
+    terms, constant = linear_parts(a)
+    return _sum(terms, constant + k) if k else a
 
 
 @lru_cache(MEMORY)

@@ -33,25 +33,29 @@ class Expr:
     For Python a constant is an integer: it compares, counts and indexes as one. An expression with symbols raises on questions that their values decide.
 
     Attributes:
-        key: total order of nodes that depends only on their structure; it determines the order of terms, and so the text.
         free: names of the symbols that occur.
+        known_key: :attr:`key`, if it has been computed.
         printer: ``to_text``, which is in a higher module and registers itself here.
     """
 
-    __slots__ = ("free", "key")
-    key: tuple[object, ...]
+    __slots__ = ("free", "known_key")
     free: frozenset[str]
+    known_key: tuple[object, ...]
     rank: ClassVar[int]
     printer: ClassVar[Callable[[Expr], str]]
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
-    if not TYPE_CHECKING:  # few nodes are ever sorted: the key is made when somebody asks for it
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Total order of nodes that depends on their structure only; it fixes the order of terms, and so the text.
 
-        def __getattr__(self, name: str) -> object:
-            if name != "key":
-                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        Few nodes are ever sorted, so it is made when it is asked for; not by ``__getattr__``, for which Python would look in every access to a field.
+        """
+        try:
+            return self.known_key
+        except AttributeError:
             found = _sort_key(self)
-            object.__setattr__(self, "key", found)
+            object.__setattr__(self, "known_key", found)
             return found
 
     # NumPy's integers leave their operators to the expression.
@@ -332,8 +336,12 @@ def _free(e: Expr) -> frozenset[str]:
     """The symbols of a node that has just been made; its operands' own set where that has all."""
     if isinstance(e, Sym):
         return frozenset((e.name,))
-    first, *rest = [child.free for child in children(e)] or [NO_NAMES]
-    return first.union(*rest) if rest else first
+    found = NO_NAMES
+    for child in children(e):
+        free = child.free
+        if not free <= found:
+            found = found | free if found else free
+    return found
 
 
 def _sort_key(e: Expr) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any, SupportsIndex
 
 from taskfuse.errors import SymbolError
-from taskfuse.ir.scalar.arithmetic import add, floordiv, linear_parts, mod, mul, scale, sub
+from taskfuse.ir.scalar.arithmetic import add, floordiv, linear_parts, mod, mul, scale, shift, sub
 from taskfuse.ir.scalar.expr import ONE, Const, Expr, IntLike, NotAnIntegerError, const, index, wrap
 from taskfuse.location import caller
 
@@ -87,6 +87,8 @@ def _ge(self: Expr, other: IntLike | float) -> bool:
 
 
 def _add(self: Expr, other: IntLike) -> Expr:
+    if type(other) is int:
+        return shift(self, other)
     try:
         return add(self, other if isinstance(other, Expr) else wrap(other))
     except NotAnIntegerError:
@@ -101,6 +103,8 @@ def _radd(self: Expr, other: IntLike) -> Expr:
 
 
 def _sub(self: Expr, other: IntLike) -> Expr:
+    if type(other) is int:
+        return shift(self, -other)
     try:
         return sub(self, other if isinstance(other, Expr) else wrap(other))
     except NotAnIntegerError:

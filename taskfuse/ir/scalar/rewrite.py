@@ -131,9 +131,10 @@ class Rewriter:
         for atom in factors(term):
             if isinstance(atom, Mod):
                 rest = cancel(term, atom)
-                definition = sub(atom.a, mul(atom.b, floordiv(atom.a, atom.b)))
-                joined = add(e, scale(mul(rest, sub(definition, atom)), k))
-                if _divisions(joined) <= _divisions(e) - 2:  # the remainder and the quotient are gone
+                quotient = floordiv(atom.a, atom.b)
+                joined = add(e, scale(mul(rest, sub(sub(atom.a, mul(atom.b, quotient)), atom)), k))
+                left = _divisions(joined) - _divisions(atom.a) * (not _has_factor(joined, quotient))
+                if left <= _divisions(e) - 2:  # the remainder and the quotient are gone
                     return joined
         return None
 
@@ -343,6 +344,11 @@ class Rewriter:
             if later(e) is (FALSE if negate else TRUE):
                 kept.remove(e)
         return kept
+
+
+def _has_factor(e: Expr, atom: Expr) -> bool:
+    """Whether a term of a sum has a factor."""
+    return any(other is atom for term, _ in linear_parts(e)[0] for other in factors(term))
 
 
 def _divisions(e: Expr) -> int:

@@ -59,6 +59,8 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     if hi is not None and hi < 0:
         return False
     found = facts.sign_memo.get(form)
+    if found is None and _is_attained(form, facts):
+        found = facts.sign_memo[form] = False
     if found is None:
         search = _Search(facts, _Steps(form, facts))
         found = search.prove(form, ASSUMPTION_LIMIT)
@@ -66,6 +68,17 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
             found = nonnegative(*simpler)
         facts.sign_memo[form] = found
     return found
+
+
+def _is_attained(form: Expr, facts: Facts) -> bool:
+    """True only if no step of a search tells more of a form than its constant bounds: it is a sum of symbols that have such bounds, or none, and no assumed
+    form has a symbol of it."""
+    terms, _ = linear_parts(form)
+    ranges, forms = facts.ranges, facts.forms
+    for term, _ in terms:
+        if not isinstance(term, Sym) or any([bound is not None and bound.free for bound in ranges.get(term.name, ())]):
+            return False
+    return not forms or all([form.free.isdisjoint(assumed.free) for assumed in forms])
 
 
 def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:

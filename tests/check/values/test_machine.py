@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taskfuse.check.refuted import Refuted, WorkBudget
@@ -26,7 +26,7 @@ def trace(kernel: Kernel, *, apart: bool = False) -> dict[tuple[int, int], list[
 
     def execute(stmt: Stmt, lanes: ExecutedLanes) -> None:
         assert isinstance(stmt, Compute)
-        for number, k in zip(lanes.ids.tolist(), lanes.values(stmt.out.index[0]).tolist(), strict=True):
+        for number, k in zip(lanes.ids.tolist(), np.broadcast_to(lanes.values(stmt.out.index[0]), len(lanes.ids)).tolist(), strict=True):
             found[divmod(number, launch.per)].append(k)
 
     LaunchExecution(kernel, launch, LaunchBarriers(kernel, launch, {}), WorkBudget(10**6, 10**9), execute, lambda _: apart).run()
@@ -73,9 +73,13 @@ def texts(draw: st.DrawFn) -> str:
                         block(indent + "  ", names)
                     if draw(st.booleans()):
                         lines.append(f"{indent}ELSE:")
-                        block(indent + "  ", names)
+                        if draw(st.booleans()):
+                            block(indent + "  ", names)
+                        else:
+                            lines.append(f"{indent}  PASS")
                 case _:
-                    lines.append(f"{indent}r[{len(lines)}] = copy(0.0)")
+                    place = "".join(f"{weight}*{name} + " for name, weight in zip(names, (100, 1000), strict=False))  # says the iteration
+                    lines.append(f"{indent}r[{place}{len(lines)}] = copy(0.0)")
 
     for _ in range(draw(st.integers(1, 3))):
         block("", ())
@@ -86,6 +90,8 @@ def texts(draw: st.DrawFn) -> str:
 
 @settings(max_examples=20)
 @given(texts(), st.booleans())
+@example(HEAD.format(block=5) + "FOR i0 in 0..2:\n  FOR i1 in 0..threadIdx.x:\n    r[100*i0 + 1000*i1] = copy(0.0)\n", True)
+@example(HEAD.format(block=5) + "FOR i0 in 0..2:\n  IF i0 == 2:\n    PASS\n  ELSE:\n    FOR i1 in 0..3:\n      r[100*i0 + 1000*i1] = copy(0.0)\n", True)
 def test_a_thread_does_what_it_does_alone(text: str, apart: bool) -> None:
     kernel = parse_kernel(text)
     for (b, t), wrote in trace(kernel, apart=apart).items():

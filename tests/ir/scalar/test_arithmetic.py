@@ -24,6 +24,8 @@ from tests.ir.scalar.nests import M, N, S, i0, i1, x, y
         (S * (i0 + 1), i0 * S + S),
         ((x + y) * (x - y), x * x - y * y),
         (3 - x + 2 * x - 3, x),
+        (const(5) - 5 + x + 0, x),
+        (x + const(2) - 2, const(0) + x),
         (x // 1, x),
         (x % 1, const(0)),
         (0 // x, const(0)),

@@ -107,3 +107,20 @@ def test_assumptions_are_used_soundly(a: Expr, b: Expr, e: Expr, points: list[di
         if evaluate(assumption, point):
             assert evaluate(simple, point) == evaluate(e, point)
             assert evaluate(claim, point) or not proved
+
+
+def test_a_sum_of_bounded_symbols_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constant bounds say all of it, unless a bound is symbolic or an assumed form has one of its symbols."""
+    asked: list[Expr] = []
+
+    def search(self: object, form: Expr, assumptions: int) -> bool:
+        asked.append(form)
+        return False
+
+    monkeypatch.setattr("taskfuse.ir.scalar.search._Search.prove", search)
+    facts = nest(x=(0, 31), y=(0, 31))
+    assert not prove(ge(x, 2 * y), facts)
+    assert not asked
+    assert not prove(ge(x, y), facts.with_assumption(lt(y, x)))
+    assert not prove(ge(x, i0), facts.with_range("i0", 0, S))
+    assert {x - y, x - i0} <= set(asked)
