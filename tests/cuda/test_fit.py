@@ -13,6 +13,7 @@ from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
 from taskfuse.target import H100
+from tests.calls import always
 
 COPY = """
 KERNEL k(x: float32[{n}, 32]) -> (y: float32[{n}, 32])
@@ -125,6 +126,6 @@ def test_what_is_refused_drops_a_candidate(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("of_registers", [False, True])
 def test_machine_code_that_loses_registers(monkeypatch: pytest.MonkeyPatch, of_registers: bool) -> None:
     said = (Diagnostic("something", of_registers=of_registers),)
-    monkeypatch.setattr(fit, "compile_quietly", lambda *_: Binary(b"", "", None, said))
+    monkeypatch.setattr(fit, "compile_quietly", always(Binary(b"", "", None, said)))
     kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
     assert fit.loses_registers(kernel, H100, None, fast_math=False) == of_registers

@@ -44,11 +44,11 @@ def check(scores: Array, mask: Array | None = None, keys: Array | None = None) -
     k = np.zeros((count, D)) if keys is None else keys
     k[:, :rows] = scores.T
     v = np.random.default_rng(3).standard_normal((count, D)).astype(tf.bfloat16.numpy)
-    there = np.ones(scores.shape, np.bool_) if mask is None else mask
+    there = np.ones((int(rows), int(count)), np.bool_) if mask is None else mask
     q, k = (x.astype(tf.bfloat16.numpy) for x in (q, k))
     s = np.where(there, k[:, :rows].T.astype(np.float64), -np.inf)
     top = s.max(1, keepdims=True, initial=-np.inf)
-    shift = np.where(np.isneginf(top), 0, top)
+    shift = np.where(top == -np.inf, 0, top)
     p = np.exp(s - shift)
     total = p.sum(1, keepdims=True)
     with np.errstate(divide="ignore"):

@@ -153,4 +153,4 @@ def test_given_parameters_are_tried_on_a_copy_first() -> None:
 def test_wgmma_is_refused_elsewhere_than_on_hopper() -> None:
     check_wgmma(fusion(), "products", H100)
     said = text_of(lambda: check_wgmma(fusion(), "products", A100, "use another"), UnsupportedError)
-    assert said == "a products schedule of fusion 'f' is not supported: a schedule with wgmma, which sm_90a alone has; A100 is sm_80\nhelp: use another"
+    assert said == "a products schedule of fusion 'f' is not supported: it uses wgmma, which only sm_90a has; A100 is sm_80\nhelp: use another"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ import taskfuse as tf
 from taskfuse.count import count
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers.windows import WindowsConfig, offer, windows
+from tests.calls import Math
 
-Build = Callable[..., tf.TensorView]
+Build = Math
 
 
-def last(function: Build) -> Build:
+def last(function: Build) -> Callable[..., tf.TensorView]:
     """A function of tensors with channels second, of one with channels last."""
 
     def turned(x: tf.TensorView, *more: tf.TensorView) -> tf.TensorView:
@@ -50,8 +52,8 @@ class Case:
         return [rng.standard_normal([values[n] if isinstance(n, str) else n for n in shape]).astype(self.dtype.numpy) for shape in self.shapes]
 
 
-def depthwise(channels: int, stride: int = 1, padding: int = 1, dilation: int = 1) -> Build:
-    return last(lambda x, w, b=None: tf.conv2d(x, w, b, stride, padding, dilation, channels))
+def depthwise(channels: int, stride: int = 1, padding: int = 1, dilation: int = 1) -> Callable[..., tf.TensorView]:
+    return last(partial(tf.conv2d, stride=stride, padding=padding, dilation=dilation, groups=channels))
 
 
 CASES = {

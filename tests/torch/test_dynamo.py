@@ -131,10 +131,13 @@ def test_gradient_checkpointing() -> None:
     """What is computed again comes after states of random numbers, of which torch's metadata says nothing."""
     model = MLP()
 
+    def attention(t: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(t, t, t)
+
     def function(x: Any) -> Any:
         h = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
         q = h.view(1, 2, 2, 8)
-        return torch.utils.checkpoint.checkpoint(lambda t: torch.nn.functional.scaled_dot_product_attention(t, t, t), q, use_reentrant=False)
+        return torch.utils.checkpoint.checkpoint(attention, q, use_reentrant=False)
 
     results: list[Any] = []
     for run in (function, compiled(function)):
