@@ -208,9 +208,8 @@ class TorchFigures:
             and 473 for causal attention (``benchmarks/results/attention_backward.txt``).
         unaligned_factor: factor of the time of a 16-bit product whose rows are not multiples of 16 bytes: 6.6 ms instead of 0.87 for
             [8192, 768] x [768, 50257], 4.4 and 4.2 instead of 1.3 for its gradients, on an H100.
-        windows: share of the CUDA cores' rate of multiply-adds that depthwise convolutions reach. Derived for 7 x 7 windows in [32, 384, 28, 28] of bfloat16 on
-            an H200: the time of a ConvNeXt (``benchmarks/results/torch_models.txt``) leaves 440 us for them with torch, and 180 with Inductor, which has
-            channels last; at that rate they would take 16. ``benchmarks/depthwise.py`` measures it.
+        windows: share of the CUDA cores' rate of multiply-adds that depthwise convolutions reach at most: 0.17 with channels last, 0.05 with channels second,
+            down to 0.03 for few channels (7 x 7 windows of ConvNeXt, 3 x 3 and 5 x 5 of EfficientNet on an H200, ``benchmarks/results/depthwise.txt``).
     """
 
     products: float = 0.85
@@ -219,7 +218,7 @@ class TorchFigures:
     flash_gradients: float = 0.29
     cudnn_gradients: float = 0.59
     unaligned_factor: float = 5.0
-    windows: float = 0.1
+    windows: float = 0.17
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +239,10 @@ class AttentionFigures:
         diagonal: further cost of the square of a block's rows on the diagonal, in units of its products' time: masks are evaluated, and warpgroups wait
             for each other.
         shared_chunk: share of the time of a chunk that it takes if two blocks share its copy: 4 x 8 heads of 256 and 4096 keys.
-        piece_cycles: cycles saved per 64 rows and columns of results that the copy engine stores. Not measured: 16 ``stmatrix`` and two barriers replace 64
-            stores of warps, each of 16 bytes of 8 rows.
+        piece_cycles: cycles saved per 64 columns of results that the copy engine stores; warpgroups overlap.
+        staged_chunk_cycles: further cycles of a chunk of a kernel whose results the copy engine stores: its loop is slower, for reasons unknown; with
+            ``piece_cycles`` fitted to three cases with heads of 128: 42.5 us without and 35.4 with such stores for 8 x 16 heads of 512 keys, 133.7 and 130.8
+            for 1024 keys, 899 and 1012 for 4 x 16 heads of 4096 keys.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -252,7 +253,8 @@ class AttentionFigures:
     masked_cycles: float = 320
     diagonal: float = 1.3
     shared_chunk: float = 0.95
-    piece_cycles: float = 300
+    piece_cycles: float = 2680
+    staged_chunk_cycles: float = 590
 
 
 @dataclass(frozen=True, slots=True)

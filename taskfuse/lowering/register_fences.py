@@ -1,7 +1,8 @@
 """Fences between code that accesses registers and the wgmmas that have them as accumulators or as their matrix A (PTX ISA, "wgmma.fence").
 
 A batch opens with a fence, after its register operands have been written. Where several products of one iteration share a batch, or a slot of a ring,
-the operands of the second are written after that fence, so another fence comes before it.
+the operands of the second are written after that fence, so another fence comes before it. So it does if threads compute anything in between: an
+accumulator that a product overwrites may get registers that held other values, for which the compiler of CUDA 13.0 adds a fence, with a warning.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from taskfuse.kir.operands import Access
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import WgmmaFence
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
+
+ANY = ""
+"""Stands for the registers of all values that no wgmma has."""
 
 
 def fence_registers(plan: list[PNode]) -> None:
@@ -59,8 +63,8 @@ def _waiting(nodes: list[PNode]) -> set[str]:
     for node in nodes:
         if _is_fence(node):
             break
-        if isinstance(node, PStmt):
-            found |= _held(node)
+        if isinstance(node, PStmt) and isinstance(node.stmt, Wgmma):
+            found |= {ANY, *_held(node)}
         for block in children(node):
             found |= _waiting(block)
     return found
@@ -82,7 +86,7 @@ def _pass(node: PNode, open: set[str], held: frozenset[str]) -> None:
     if _is_fence(node):
         open.clear()
     elif isinstance(node, PStmt) and not isinstance(node.stmt, Wgmma):
-        open |= {a.buffer for a in (*node.reads, *node.writes)} & held
+        open |= {ANY, *({a.buffer for a in (*node.reads, *node.writes)} & held)}
 
 
 def _is_fence(node: PNode) -> bool:

@@ -122,7 +122,7 @@ class _MachineCode:
     def __init__(self, make: Maker) -> None:
         self._make = make
         self._reasons: dict[Executable, str | None] = {}
-        self._kept: dict[Executable, tuple[SegmentStep, Executable]] = {}
+        self._kept: dict[tuple[Fusion, tuple[str, ...], tuple[str, ...]], tuple[SegmentStep, Executable]] = {}
 
     @property
     def refuses(self) -> bool:
@@ -148,12 +148,13 @@ class _MachineCode:
     def keeping_registers(self, step: SegmentStep, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> tuple[SegmentStep, Executable]:
         """A step and its kernel, or those with other parameters of its scheduler if the kernel spills registers or the compiler serializes its products: the
         first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long."""
-        if run not in self._kept:
-            self._kept[run] = step, run
+        own = step.fusion, step.arguments, step.outputs  # not the kernel: segments that differ only in names share it
+        if own not in self._kept:
+            self._kept[own] = step, run
             if self._loses_registers(run):
                 other = next(self._others(step, sizes, target), None)
-                self._kept[run] = (step, run) if other is None else other
-        return self._kept[run]
+                self._kept[own] = (step, run) if other is None else other
+        return self._kept[own]
 
     def _others(self, step: SegmentStep, sizes: Mapping[str, int] | None, target: Target) -> Iterator[tuple[SegmentStep, Executable]]:
         """A step with other parameters whose kernels are proved, taken, and keep their registers; the fastest by the cost model first."""

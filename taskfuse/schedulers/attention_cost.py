@@ -312,10 +312,11 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += 0 if found.end is None else figures.masked_cycles
+    cycles += figures.staged_chunk_cycles if config.staged else 0
     tiles = -(-walk.m // config.rows)
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
     each += 0 if found.end is None else figures.diagonal * config.residents * products * config.rows / config.chunk
-    stored = config.warpgroups * found.columns / PIECE * figures.piece_cycles if config.staged else 0
+    stored = found.columns / PIECE * figures.piece_cycles if config.staged else 0
     waves = walk.batch * tiles / (config.blocks or target.sms * config.residents)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:

@@ -142,6 +142,7 @@ FOUND = {
     "accumulator_joined_behind": "y[1]: for element [1] of y: element [] of s has the term at [30] twice: by thread 30 and thread 30",
     "joined_before_terms": "y[]: element [] of y lacks the term at [1, 1] and 61 more",
     "extent_of_terms": "y[]: element [] of y lacks the term at [0] and 2 more",
+    "ends_of_no_terms": "y[]: for element [] of y: element [] of s lacks the term at [0] and 2 more",
     "iterations_together": "y[1]: for element [1] of y: reads element [8] of x where element [1] of x is defined",
     "last_of_no_trips": "y[]: for element [] of y: reads the constant 0.0 where element [0] of x is defined",
     "register_set_behind": "y[1]: for element [1] of y: reads element [0] of z where element [0] of x is defined",

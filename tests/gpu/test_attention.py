@@ -19,6 +19,8 @@ def test_right(name: str, sizes: tuple[int, int] | None) -> None:
     m, n = sizes or own
     m = n if name in ("causal", "keys of 8 bits") else m
     args = arrays(fusion, m, n)
+    if name == "keys of 8 bits":
+        args[3] /= 32  # tensor cores keep some 14 bits of sums of 8-bit products (DeepSeek-V3, arXiv:2412.19437, section 3.5.2), too few for scores of 500
     with np.errstate(all="ignore"):
         wanted = fusion.evaluate(*args)
     tf.schedulers.attention(fusion, config)

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -214,3 +215,19 @@ def test_a_kernel_that_loses_registers_gives_way_to_other_parameters(monkeypatch
     assert run.kernel is asked[0 if losing == 99 else losing]
     assert chosen.config == (first.config if losing in (0, 99) else others[losing - 1].config)
     assert not chosen.given
+
+
+def test_equal_kernels_of_a_chain_have_arguments_of_their_own() -> None:
+    def gated() -> list[tf.TensorView]:
+        h = tensor("x", 64, 32)
+        for name in "abcd":
+            h = tf.cumsum(tf.softmax(h, 1), 0) @ tensor(name, 32, 32)
+        return [h]
+
+    fusion = built(gated)
+    run = tf.compile(fusion, backend="sim")
+    assert isinstance(run, Chain)
+    assert len({id(link.run) for link in run.links}) < len(run.links), "there are equal kernels"
+    args = [np.random.default_rng(k).standard_normal([int(n) for n in tv.shape]).astype(np.float32) for k, tv in enumerate(fusion.inputs)]
+    for found, wanted in zip(run(*args), fusion.evaluate(*args), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)

@@ -53,9 +53,9 @@ def test_reports_say_what_could_be() -> None:
     assert "100% could be" in str(found)
 
 
-@pytest.mark.parametrize(("rows", "keys", "gain"), [(4, 32768, 4.0), (4096, 4096, 0.98)])
+@pytest.mark.parametrize(("rows", "keys", "gain"), [(4, 32768, 4.0), (4096, 4096, 1.0)])
 def test_attention_of_few_queries_is_expected_in_chunks_of_keys(rows: int, keys: int, gain: float) -> None:
-    """torch's op moves as many bytes; neither is faster than these. Of many queries the walk alone has float32 results, which threads store."""
+    """torch's op moves as many bytes; neither is faster than these."""
     fusion = attention(128, heads=(1, 8), sizes=(rows, keys))
     found = attention_times(fusion, "_scaled_dot_product_cudnn_attention", False)
     assert found is not None

@@ -399,8 +399,9 @@ class Reductions:
         """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
 
         Args:
-            facts: what holds wherever a term of the element is taken.
+            facts: those wherever a term of the element is taken. An element without a term has ends, too, so only the ranges of its own indices count.
         """
+        facts = _with_ranges_of(element.values(), facts, self.writes.tree.root.context.facts)
         given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
         ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
         return {
@@ -505,6 +506,18 @@ class Reductions:
         for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
             if (want.buffer, index) not in joined_threads.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
+
+
+def _with_ranges_of(expressions: Iterable[Expr], facts: Facts, before: Facts) -> Facts:
+    """Some facts, and from others the ranges of the symbols of some expressions, with the ranges of the symbols in these."""
+    waiting = {name for e in expressions for name in e.free}
+    found: dict[str, tuple[Expr | None, Expr | None]] = {}
+    while waiting:
+        name = waiting.pop()
+        if name in facts.ranges and name not in before.ranges and name not in found:
+            found[name] = facts.ranges[name]
+            waiting |= {other for bound in found[name] if bound is not None for other in bound.free}
+    return before.with_ranges(found) if found else before
 
 
 def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str, tuple[int, int]]) -> Expr:
