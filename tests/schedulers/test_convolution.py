@@ -139,7 +139,7 @@ def test_what_there_is_no_schedule_for() -> None:
         return caught.value.message
 
     with tf.Fusion("first") as first:
-        x, w = tf.define_tensor([2, 64, 9, 10], tf.float16, "x"), tf.define_tensor([16, 3, 3, 64], tf.float16, "w")
+        x, w = tf.define_tensor([2, 64, 24, 24], tf.float16, "x"), tf.define_tensor([16, 3, 3, 64], tf.float16, "w")
         first.add_output(tf.conv2d(x, tf.permute(w, [0, 3, 1, 2]), padding=1))
     assert "is computed" in refused(first)
     assert [step.schedule.scheduler for step in choose_segments(first).steps] == ["transpose", "matmul"]  # what is computed is a copy
