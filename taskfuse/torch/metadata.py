@@ -140,6 +140,11 @@ def _most(known: Any) -> int | None:
     return int(upper) if getattr(upper, "is_Integer", False) and int(upper) < LARGEST else None
 
 
+def is_contiguous_last(meta: Meta) -> bool:
+    """Whether elements that follow each other along the last axis do so in memory: true without such an axis, and for one element along it."""
+    return not meta.shape or meta.strides[-1] is const(1) or meta.shape[-1] is const(1)
+
+
 def row_major(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The strides of a tensor without gaps."""
     found: list[Expr] = []

@@ -47,3 +47,11 @@ def test_a_symbol_that_is_no_extent_is_passed() -> None:
 def test_symbolic_extents(extent: int) -> None:
     found = check(lambda x: torch.cat([x, x * 2], 1).exp().sum(1), torch.randn(extent, 3), symbolic=True)
     assert any(e.free for region, _ in found.fusions.values() for tv in region.fusion.inputs for e in tv.shape)
+
+
+def test_inputs_lie_as_torch_has_them_where_no_copy_engine_loads_them_otherwise() -> None:
+    """A transposed factor says so; rows with gaps between them are loaded as they are, and share their kernel with others."""
+    graph = traced(lambda x, y, z: (x @ y.mT) * z, torch.randn(2, 6, 8), torch.randn(2, 8, 10).mT, torch.randn(2, 6, 16)[..., :10]).graph
+    nodes = [n for n in graph.nodes if n.op == "call_function"]
+    found = imported(nodes, nodes[-1:], lambda n: False)
+    assert {tv.name: [int(e) for e in strides] for tv, strides in found.fusion.strides.items()} == {"x0": [80, 1, 10]}
