@@ -465,11 +465,10 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        may_be_long = problem.blocks is None and problem.ragged is None
+        may_be_long = problem.blocks is None and problem.ragged is None and problem.prologue is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
-        longest = problem.k if problem.longest_step is None else min(problem.k, problem.longest_step + 1)
-        steps = [*rings(config, [problem], room, longest if may_be_long else 0)]
+        steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]

@@ -65,8 +65,9 @@ def test_long_steps() -> None:
     assert np.array_equal(kernel.simulate(*args, seed=1)[0], made.evaluate(*args)[0])
     with pytest.raises(UnsupportedError, match="tile_k = 128, which does not divide k"):
         tf.schedulers.matmul(fusion(n=16, m=64), long)
-    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3328)).config.tile_k == 256
-    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3264)).config.tile_k == 64
+    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3328)).config.tile_k == 64, (
+        "not chosen: on an H200 such kernels take up to 1.4 times as long as expected"
+    )
 
 
 @cache
