@@ -179,6 +179,14 @@ def _divisors(e: Expr, name: str) -> Iterator[int]:
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
 
 
+def _place(fusion: Fusion, tv: TensorView, axes: Sequence[Axis], wanted: Axis, keys: Keys) -> int:
+    """Where an axis of the products is among the axes of a tensor. Raises :class:`UnsupportedError`: it is not there."""
+    found = next((k for k, a in enumerate(axes) if keys.equal(a, wanted)), None)
+    if found is None:
+        raise refuse(fusion, "attention", f"{tv.name} has other axes than the products", "move reshapes of scores and results to a separate fusion")
+    return found
+
+
 class _Walk:
     """The calls. Axes stand [batch.., rows of blocks, chunk, warpgroup, | warp, row, pair, ...]."""
 
@@ -198,7 +206,7 @@ class _Walk:
         self._spread()
         script.comment("one walk over the keys")
         keys = Keys(fusion)
-        along = next(k for k, a in enumerate(found.reductions[0].logical) if keys.equal(a, found.scores.root[found.m]))
+        along = _place(fusion, found.reductions[0], found.reductions[0].logical, found.scores.root[found.m], keys)
         of_rows = {} if found.end is None else {"rows": config.rows * config.cluster, "along": along}
         script.cascade(found.reductions, config.chunk, **of_rows)
         self._find()
@@ -360,8 +368,9 @@ class _Walk:
         script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
         ref = self.after[0]
         keys = Keys(self.fusion)
-        column, row = (next(k for k, a in enumerate(ref.root) if keys.equal(a, x)) for x in (self.walk.root[self.column], self.scores.root[self.found.m]))
-        batch = [next(k for k, a in enumerate(ref.root) if keys.equal(a, self.scores.root[p])) for p in self.found.batch]
+        scores = self.scores.root
+        wanted = self.walk.root[self.column], scores[self.found.m], *(scores[p] for p in self.found.batch)
+        column, row, *batch = (_place(self.fusion, ref, ref.root, x, keys) for x in wanted)
         call = script.on(ref)
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
