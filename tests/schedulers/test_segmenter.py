@@ -12,6 +12,7 @@ from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
+from tests.calls import always
 from tests.proofs import proved
 
 
@@ -92,12 +93,9 @@ def test_a_kernel_whose_count_is_worse_than_several_kernels_is_not_taken(monkeyp
     step = choose_segments(fusion).steps[0]
     several = Segmentation("f", (step, step))
 
-    def found(*_: object) -> SimpleNamespace:
-        return SimpleNamespace(segmentation=lambda reason: several)
-
-    monkeypatch.setattr(segmenter, "Forms", found)
-    monkeypatch.setattr(segmenter, "_least", lambda *_: 0.0)
+    monkeypatch.setattr(segmenter, "Forms", always(SimpleNamespace(segmentation=always(several))))
+    monkeypatch.setattr(segmenter, "_least", always(0.0))
     for us, kernels in ((1e9, 2), (1.0, 1)):
         schedule = SimpleNamespace(us=us, is_far=us > 1e3)
-        monkeypatch.setattr(segmenter, "tried", lambda *_, schedule=schedule: SimpleNamespace(refused="", schedule=schedule))
+        monkeypatch.setattr(segmenter, "tried", always(SimpleNamespace(refused="", schedule=schedule)))
         assert len(choose_segments(fusion, budget=Budget(0.0)).steps) == kernels

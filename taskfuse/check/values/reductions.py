@@ -401,7 +401,7 @@ class Reductions:
         Args:
             facts: those wherever a term of the element is taken. An element without a term has ends, too, so only the ranges of its own indices count.
         """
-        facts = _with_ranges_of(element.values(), facts, self.writes.tree.root.context.facts)
+        facts = _with_ranges_of(element.values(), facts, constraints.facts)
         given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
         ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
         return {
