@@ -72,7 +72,8 @@ class ProductFigures:
             element.
             Assumed, not measured.
         finish_us: time of a grid barrier and of the sum of partial results after it. Assumed, not measured.
-        access_cycles: cycles of the load and store units per access of a warp of a copying role. Assumed, not measured.
+        access_cycles: cycles per access of each thread of a copying role; fitted to 4096 x 4096 x (4092, 4090, 4089) in bfloat16 on an H200, with accesses of
+            8, 4 and 2 bytes (``benchmarks/results/product_figures.txt``).
         fragment_cycles: cycles from the arrival of a slot to the first product of a factor that is computed in registers, without the instructions per
             element. Fitted to ``relu(a) @ b`` of 23 random sizes on an H200 (``benchmarks/results/product_figures.txt``).
         converted_instructions: instructions per 16-bit element that passes through registers: its conversions to float32 and back, and its share of a load.
@@ -123,7 +124,7 @@ class ProductFigures:
     row_part_cycles: float = 100
     column_part_cycles: float = 250
     finish_us: float = 5.0
-    access_cycles: float = 8
+    access_cycles: float = 40
     fragment_cycles: float = 330
     converted_instructions: float = 2.5
     busy_share: float = 0.35
@@ -241,7 +242,8 @@ class AttentionFigures:
         piece_cycles: cycles saved per 64 columns of results that the copy engine stores; warpgroups overlap.
         staged_chunk_cycles: further cycles of a chunk of a kernel whose results the copy engine stores: its loop is slower, for reasons unknown; with
             ``piece_cycles`` fitted to three cases with heads of 128: 42.5 us without and 35.4 with such stores for 8 x 16 heads of 512 keys, 133.7 and 130.8
-            for 1024 keys, 899 and 1012 for 4 x 16 heads of 4096 keys.
+            for 1024 keys, 899 and 1012 for 4 x 16 heads of 4096 keys. For 1 x 16 heads of 16384 keys it gives 4377 with such stores, which took
+            3691.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)

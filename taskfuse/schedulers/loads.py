@@ -61,7 +61,8 @@ def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int, 
     """
     accesses = [tile // size // LOADING_THREADS if size else 0 for tile, size in zip(tiles, access, strict=True)]
     rounds = sum(ceil(n / TOGETHER) for n, size in zip(accesses, access, strict=True) if size == itemsize)
-    return target.products.copy_latency_cycles * (rounds or 1) + target.products.access_cycles * sum(accesses)
+    latency, issued = target.products.copy_latency_cycles, target.products.access_cycles * sum(accesses)
+    return latency * rounds + issued if rounds else max(latency, issued)  # asynchronous copies overlap their latency with each other
 
 
 def told(tv: TensorView, facts: Facts) -> str:

@@ -76,9 +76,9 @@ def test_copies_of_one_element_are_issued_together() -> None:
 
 
 def test_cycles_of_a_slot() -> None:
-    """One latency if all is asynchronous; one for each round of loads that are stored when they come; and a part for each access."""
+    """A part for each access, at least one latency; a latency more for each round of loads that are stored when they come."""
     latency, access = DEFAULT.products.copy_latency_cycles, DEFAULT.products.access_cycles
     tile = 16 * LOADING_THREADS
-    assert copy_cycles((tile, tile), (0, 16), 2, DEFAULT) == latency + access
-    assert copy_cycles((tile, tile), (8, 8), 2, DEFAULT) == latency + 4 * access
+    assert copy_cycles((tile, tile), (0, 16), 2, DEFAULT) == latency > access
+    assert copy_cycles((8 * tile, 8 * tile), (8, 8), 2, DEFAULT) == 32 * access > latency
     assert copy_cycles((3 * tile, 0), (2, 0), 2, DEFAULT) == 2 * latency + 24 * access  # 24 loads: rounds of 16
