@@ -62,7 +62,8 @@ class ElementPairs:
         self.compares = compares
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
-        self._asked: set[tuple[Operand, Operand, Facts, bool]] = set()
+        self._asked: dict[tuple[Operand, Operand, Facts, bool], int] = {}  # under way, each with its depth
+        self._rests = DEPTH  # the least depth of those under way on which a failure in the innermost one rests
         self._symbols = 0
         self._count = 0
         self._depth = 0
@@ -102,12 +103,14 @@ class ElementPairs:
         if key in self._failed:
             raise self._failed[key]
         if key in self._asked:
+            self._rests = min(self._rests, self._asked[key])
             raise Different("its comparison rests on itself")
         self._count += 1
         if self._count > LIMIT or self._depth == DEPTH:
             raise Different("its comparison takes too many steps")
+        depth = self._asked[key] = self._depth
+        before, self._rests = self._rests, DEPTH
         self._depth += 1
-        self._asked.add(key)
         try:
             a, b = self._seen(a, facts), self._seen(b, facts)
             if is_converted and a.side.dtype(a.operand) is not b.side.dtype(b.operand):
@@ -115,11 +118,13 @@ class ElementPairs:
             if not self._is_one(a, b, facts) and not self._by_cases(a, b, facts, is_converted):
                 self._by_rules(a, b, facts)
         except Different as error:
-            self._failed[key] = error
+            if self._rests >= depth:  # else one that is under way may turn out equal, and this with it
+                self._failed[key] = error
             raise
         finally:
-            self._depth -= 1
-            self._asked.remove(key)
+            self._depth = depth
+            del self._asked[key]
+            self._rests = min(before, self._rests) if self._rests < depth else before
         self._equal.add(key)
 
     def _seen(self, at: At, facts: Facts) -> At:

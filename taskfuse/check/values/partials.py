@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.flags import any_of
-from taskfuse.check.values.elements import MOVES, Elements, Tensor, row_major, value
+from taskfuse.check.flags import all_of, any_of
+from taskfuse.check.values.elements import MOVES, Elements, Symbols, Tensor, row_major, value
 from taskfuse.check.values.neutral_terms import is_signed_zero
-from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
+from taskfuse.check.values.terms import NOTHING, PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.scalar import Sym
@@ -135,7 +135,7 @@ class Accumulation:
         if not all(map(self._is_chosen, rule.terms)):
             return None
         points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
-        terms = [converted(self.elements.operand(o, points, count), self.dtype) for o in rule.terms]
+        terms = [converted(self._with_constants(o, points, count), self.dtype) for o in rule.terms]
         found = np.logical_and.reduce([(t.tag == constant_tag(self.dtype)) & (t.data == self.neutral) for t in terms])
         return found if any_of(found) else None
 
@@ -149,6 +149,19 @@ class Accumulation:
                 return self._is_chosen(inner)
             case _:
                 return False
+
+    def _with_constants(self, operand: Operand, at: Symbols, count: int) -> Terms:
+        """The terms of an operand that is chosen, at ``count`` points. A constant is converted by each copy of it: to the others a converted element is new."""
+        assert isinstance(operand, Access)
+        tensor = self.elements.tensors[operand.buffer]
+        match None if tensor.definition is None else tensor.definition.rule:
+            case Apply(operands=(inner,), dtype=dtype):
+                source = self._with_constants(inner, self.elements.points(tensor.extents), tensor.size)
+                places, inside = self.elements.place(tensor, operand.index, at, count)
+                found = converted(converted(source, dtype), tensor.dtype)[places] if tensor.size else Terms.full((count,), NOTHING)
+                return found if all_of(inside) else Terms(np.where(inside, found.tag, NOTHING), np.where(inside, found.data, 0))
+            case _:
+                return self.elements.operand(operand, at, count)
 
     def hashes(self, points: Ints) -> Words:
         """The hashes of points, given by their offsets; 0 for those that may be omitted."""
