@@ -20,7 +20,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
-from taskfuse.schedulers.cost import SPANS, Estimate, MatmulProblem, estimate, rank
+from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
@@ -84,8 +84,8 @@ def matmul(
         blocks=problem.blocks,
         counts=problem.counts,
         is_computed=problem.prologue is not None,
-        longest_step=problem.longest_step,
     )
+    _check_step(fusion, product, chosen)
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
     make_roles(script, [scheduled])
@@ -289,14 +289,15 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
-        longest_step=_longest_step(fusion, product) if product.a.prologue else None,
     )
 
 
-def _longest_step(fusion: Fusion, product: MatrixProduct) -> int:
-    """The most elements of a step of k that divide k."""
-    steps = [spans * SPAN // product.a.tensor.dtype.itemsize for spans in SPANS]
-    return max(step for step in steps if step == steps[0] or is_multiple(product.axes.extent(product.axes.k), step, fusion.facts()))
+def _check_step(fusion: Fusion, product: MatrixProduct, config: MatmulConfig) -> None:
+    """Steps of k divide k if a factor is computed: behind the end it is computed of zeros, and need not be zero. Those of :data:`SPAN` bytes do."""
+    k = product.axes.extent(product.axes.k)
+    if product.a.prologue and not is_multiple(k, config.tile_k, fusion.facts()):
+        reason = f"tile_k = {config.tile_k}, which does not divide k = {k}: a factor is computed, of zeros behind its end, too"
+        raise config.error(reason, f"use {SPAN // product.a.tensor.dtype.itemsize}")
 
 
 def _access(factors: Sequence[Operand]) -> int:
