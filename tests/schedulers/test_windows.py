@@ -74,6 +74,9 @@ CASES = {
         lambda x, w: tf.permute(tf.conv3d(tf.permute(x, [0, 4, 1, 2, 3]), w, padding=1, groups=4), [0, 2, 3, 4, 1]), ((1, 3, 4, 5, 4), (4, 1, 3, 3, 3))
     ),
     "any batch and height": Case(depthwise(8), (("B", "H", 7, 8), (8, 1, 3, 3)), WindowsConfig(4, 8, 4), values=(("B", 2), ("H", 5))),
+    "any width, one more window": Case(
+        lambda x: tf.sum(tf.unfold(tf.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0))), 2, 2), -1), ((2, 3, "W", 8),), WindowsConfig(3, 4, 1), values=(("W", 5),)
+    ),
     "any width": Case(depthwise(8), ((2, 4, "W", 8), (8, 1, 3, 3)), WindowsConfig(4, 8, 4), values=(("W", 7),)),
 }
 
@@ -85,6 +88,7 @@ def test_right_and_proved(name: str) -> None:
     chosen = windows(fusion, case.config)
     kernel = tf.lower(fusion)
     assert kernel.verify().is_proved
+    assert {b.memory for b in kernel.buffers} <= {tf.MemoryType.Local, tf.MemoryType.Shared}
     (got,), (wanted,) = kernel.simulate(*given, seed=0), plain.evaluate(*given)
     np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-5, atol=1e-5 if case.dtype is tf.float32 else 2**-6)
     again = case.fusion()
