@@ -135,6 +135,24 @@ def test_refused(reason: str) -> None:
     assert str(fusion) == before
 
 
+def test_extents_that_may_be_0() -> None:
+    """Factors share loops over axes that they lack, so these have elements; windows alone may have none."""
+    with tf.Fusion("windows") as fusion:
+        x, w = tf.define_tensor([tf.dim("B", min=0), 5, 6, 8]), tf.define_tensor([8, 1, 3, 3])
+        fusion.add_output(depthwise(8)(x, w))
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="B may be 0"):
+        windows(fusion)
+    assert str(fusion) == before
+    with tf.Fusion("windows") as maxima:
+        x = tf.define_tensor([tf.dim("B", min=0), 5, 6, 8])
+        maxima.add_output(last(lambda x: tf.max_pool(x, [3, 3], 1, 1))(x))
+    windows(maxima, WindowsConfig(3, 8, 2))
+    kernel = tf.lower(maxima)
+    assert kernel.verify().is_proved
+    assert kernel.simulate(np.zeros((0, 5, 6, 8), np.float32))[0].shape == (0, 5, 6, 8)
+
+
 def test_parameters_are_checked() -> None:
     with pytest.raises(UnsupportedError, match="tile is 1"):
         WindowsConfig(1)
