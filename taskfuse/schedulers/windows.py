@@ -128,6 +128,8 @@ def windows(fusion: Fusion, config: WindowsConfig | None = None, *, sizes: Mappi
     problem = _find(fusion)
     options = _options(problem, extent)
     chosen = options[0] if config is None else _option(problem, config, extent)
+    if (terms := chosen.config.tile * extent(problem.extents[problem.places])) > MOST_CODE:
+        raise chosen.config.error(f"tiles of {chosen.config.tile} windows have {terms} terms to unroll", f"use tiles of up to {MOST_CODE} terms")
     size = " x ".join(str(extent(e)) for e in problem.extents)
     _schedule(script, problem, chosen.config)
     return Chosen("windows", f"of {size}", chosen, tuple(options), config is not None, script.text)

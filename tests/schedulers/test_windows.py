@@ -158,3 +158,8 @@ def test_parameters_are_checked() -> None:
         WindowsConfig(1)
     with pytest.raises(UnsupportedError, match="at most"):
         WindowsConfig(4, 64, 32)
+    fusion = Case(depthwise(8), ((2, 5, 6, 8), (8, 1, 3, 3))).fusion()
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="tiles of 171 windows have 513 terms to unroll"):
+        windows(fusion, WindowsConfig(171))
+    assert str(fusion) == before
