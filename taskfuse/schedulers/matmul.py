@@ -85,7 +85,7 @@ def matmul(
         counts=problem.counts,
         is_computed=problem.prologue is not None,
     )
-    _check_step(fusion, product, chosen)
+    check_step(fusion, product, chosen)
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
     make_roles(script, [scheduled])
@@ -292,8 +292,11 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     )
 
 
-def _check_step(fusion: Fusion, product: MatrixProduct, config: MatmulConfig) -> None:
-    """Steps of k divide k if a factor is computed: behind the end it is computed of zeros, and need not be zero. Those of :data:`SPAN` bytes do."""
+def check_step(fusion: Fusion, product: MatrixProduct, config: MatmulConfig) -> None:
+    """Raise :class:`UnsupportedError` unless steps of k divide k, if a factor is computed: behind the end it is computed of zeros, and need not be zero.
+
+    Steps of :data:`SPAN` bytes do.
+    """
     k = product.axes.extent(product.axes.k)
     if product.a.prologue and not is_multiple(k, config.tile_k, fusion.facts()):
         reason = f"tile_k = {config.tile_k}, which does not divide k = {k}: a factor is computed, of zeros behind its end, too"
