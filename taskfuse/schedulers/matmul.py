@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
@@ -29,9 +29,6 @@ from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
-
-EITHER_MAJOR_BYTES = 2
-"""Bytes of the elements that ``wgmma`` takes with k or the other axis contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
 
 
 @tries_parameters
@@ -211,7 +208,7 @@ def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
         help = "if 10 bits of the factors' fractions are enough: tf.schedulers.matmul(fusion, tf32=True)"
         raise refuse(fusion, "matmul", "products of float32: tensor cores read its upper 19 bits", help)
     for operand in (operand for two in product.factors for operand in two):
-        if not operand.is_k_major and factor.itemsize != EITHER_MAJOR_BYTES:
+        if not (operand.is_k_major or transposes(factor)):
             raise refuse(
                 fusion,
                 "matmul",
