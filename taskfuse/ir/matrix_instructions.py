@@ -269,6 +269,12 @@ def accumulator_dtype(a: DType, b: DType, family: Family | None = None) -> DType
     return next((row.sums for row in MATRIX_INSTRUCTIONS if (row.a, row.b) == (a, b) and family in (None, row.shape.family)), None)
 
 
+@cache
+def transposes(dtype: DType) -> bool:
+    """Whether ``wgmma`` takes tiles of a dtype with m or n contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
+    return any(row.transposes for row in rows(Family.WGMMA, dtype, dtype))
+
+
 def shapes(family: Family) -> tuple[InstructionShape, ...]:
     """The shapes of a family."""
     return tuple(shape for shape in SHAPES if shape.family is family)

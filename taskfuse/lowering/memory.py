@@ -132,7 +132,8 @@ def _crosses(index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, p
         total = ZERO
         for k, a in enumerate(own):
             total = total + values[a] * product(own[k + 1 :])
-        return not prove(eq(total + mine.start, index), index_map.facts)
+        if prove(eq(total + mine.start, index), index_map.facts):
+            return False
     delta = index - mine.start
     if not (prove(ge(delta, 0), index_map.facts) and prove(lt(delta, product(own)), index_map.facts)):
         return True

@@ -111,6 +111,8 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
 def windowed_read(definition: MathExpr | None) -> Read | None:
     """What a tensor reads that has elements of one other tensor, and a constant where there are none."""
     match definition:
+        case Pointwise(op=function, operands=(Read() as read,)) if function is ELEMENTWISE["copy"]:
+            return read
         case View(operand=read) | FirstValid(operands=(Read() as read,)) | FirstValid(operands=(Read() as read, Literal())):
             return read
         case _:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 
 from taskfuse import tiles
-from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
@@ -42,7 +41,7 @@ from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
+from taskfuse.schedulers.walk_tiles import check_product, copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 SWIZZLED_ROWS = 8
@@ -110,14 +109,11 @@ def find(fusion: Fusion) -> Attention:
     assert isinstance(second, Reduction)
     if not depends(fusion, second.output, (first.output,)):
         raise refuse(fusion, "attention", f"{second.output.name} does not depend on {first.output.name}")
-    for e in products:
-        sizes, kind = ((1, ITEMSIZE), "8-bit or 16-bit") if e is first else ((ITEMSIZE,), "16-bit")
-        for o in e.operands:
-            if isinstance(o, Read) and (o.tensor.dtype.itemsize not in sizes or not o.tensor.dtype.is_float or e.output.dtype is not float32):
-                raise refuse(fusion, "attention", f"{e.output.name} is not a float32 sum of products of {kind} floats", "cast the factors; dtype=tf.float32")
     one, two = matrices(fusion, first), matrices(fusion, second)
     assert one is not None
     assert two is not None
+    check_product(fusion, "attention", first, one, (1, ITEMSIZE))
+    check_product(fusion, "attention", second, two)
     if not all(is_given(fusion, o) for o in first.operands) or len(one.summed) != 1 or len(two.summed) != 1:
         raise refuse(fusion, "attention", f"the factors of {first.output.name} are not inputs, or it sums over several axes")
     key = second.output.root[two.summed[0]]

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from taskfuse import tiles
-from taskfuse.dtypes import float32
 from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
@@ -26,7 +25,7 @@ from taskfuse.ir.expr import FirstValid, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const
-from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import needed, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -36,7 +35,7 @@ from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, NAME, WIDEST, BackToBack, BackToBackConfig, check_fits, planned
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
+from taskfuse.schedulers.walk_tiles import check_product, copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 
@@ -97,9 +96,7 @@ def find(fusion: Fusion) -> BackToBack:
             "tf.compile cuts other fusions",
         )
     for e in products:
-        for r in storage_reads(fusion, e):
-            if r.tensor.dtype.itemsize != ITEMSIZE or not r.tensor.dtype.is_float or e.output.dtype is not float32:
-                raise refuse(fusion, NAME, f"{e.output.name} is not a float32 sum of products of 16-bit floats", "cast the factors; dtype=tf.float32")
+        check_product(fusion, NAME, e, _factors(fusion, e.output))
     first = tuple(e.output for e in products if all(is_given(fusion, o) for o in e.operands))
     last = tuple(e.output for e in products if not among(e.output, first))
     if not first or not last or not all(depends(fusion, tv, first, [t for t in last if t is not tv]) for tv in last):

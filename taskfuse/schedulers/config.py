@@ -271,7 +271,6 @@ class MatmulConfig(Parameters):
         blocks: BlockCounts | None = None,
         counts: ProductCounts = ALONE,
         is_computed: bool = False,
-        longest_step: int | None = None,
     ) -> None:
         """Check the parameters against the fusion and the GPU.
 
@@ -285,7 +284,6 @@ class MatmulConfig(Parameters):
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
             is_computed: the factor with the rows is computed in registers.
-            longest_step: the most elements of a step of k, where that must not end behind k.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
@@ -310,9 +308,6 @@ class MatmulConfig(Parameters):
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
         if blocks is not None and self.spans(itemsize) > 1:
             raise self.error(f"tile_k = {self.tile_k}, and products of blocks are summed for each {SPAN} bytes", f"use {SPAN // itemsize}")
-        if longest_step is not None and self.tile_k > longest_step:
-            reason = f"tile_k = {self.tile_k}, which does not divide k: a factor is computed, of zeros behind its end, too"
-            raise self.error(reason, f"use {longest_step}")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
             raise self.error(
                 f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"

@@ -132,7 +132,6 @@ class MatmulProblem:
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
         box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
-        longest_step: the most elements of a step of k that divide k, where a factor is computed: behind k it is computed of zeros, and need not be zero.
     """
 
     m: int
@@ -163,7 +162,6 @@ class MatmulProblem:
     is_swapped: bool = False
     walks: int = 1
     box_of: tuple[int, ...] = ()
-    longest_step: int | None = None
 
     @property
     def shares_columns(self) -> bool:

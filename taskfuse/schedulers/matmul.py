@@ -14,13 +14,13 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
-from taskfuse.schedulers.cost import SPANS, Estimate, MatmulProblem, estimate, rank
+from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
@@ -29,9 +29,6 @@ from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
-
-EITHER_MAJOR_BYTES = 2
-"""Bytes of the elements that ``wgmma`` takes with k or the other axis contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
 
 
 @tries_parameters
@@ -84,8 +81,8 @@ def matmul(
         blocks=problem.blocks,
         counts=problem.counts,
         is_computed=problem.prologue is not None,
-        longest_step=problem.longest_step,
     )
+    check_step(fusion, product, chosen)
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
     make_roles(script, [scheduled])
@@ -211,7 +208,7 @@ def check_types(fusion: Fusion, product: MatrixProduct, tf32: bool) -> None:
         help = "if 10 bits of the factors' fractions are enough: tf.schedulers.matmul(fusion, tf32=True)"
         raise refuse(fusion, "matmul", "products of float32: tensor cores read its upper 19 bits", help)
     for operand in (operand for two in product.factors for operand in two):
-        if not operand.is_k_major and factor.itemsize != EITHER_MAJOR_BYTES:
+        if not (operand.is_k_major or transposes(factor)):
             raise refuse(
                 fusion,
                 "matmul",
@@ -289,14 +286,18 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
-        longest_step=_longest_step(fusion, product) if product.a.prologue else None,
     )
 
 
-def _longest_step(fusion: Fusion, product: MatrixProduct) -> int:
-    """The most elements of a step of k that divide k."""
-    steps = [spans * SPAN // product.a.tensor.dtype.itemsize for spans in SPANS]
-    return max(step for step in steps if step == steps[0] or is_multiple(product.axes.extent(product.axes.k), step, fusion.facts()))
+def check_step(fusion: Fusion, product: MatrixProduct, config: MatmulConfig) -> None:
+    """Raise :class:`UnsupportedError` unless steps of k divide k, if a factor is computed: behind the end it is computed of zeros, and need not be zero.
+
+    Steps of :data:`SPAN` bytes do.
+    """
+    k = product.axes.extent(product.axes.k)
+    if product.a.prologue and not is_multiple(k, config.tile_k, fusion.facts()):
+        reason = f"tile_k = {config.tile_k}, which does not divide k = {k}: a factor is computed, of zeros behind its end, too"
+        raise config.error(reason, f"use {SPAN // product.a.tensor.dtype.itemsize}")
 
 
 def _access(factors: Sequence[Operand]) -> int:

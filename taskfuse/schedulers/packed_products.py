@@ -17,14 +17,13 @@ from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.contraction import computes, factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import Family, accumulator_dtype
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.cost import MatmulProblem, rank
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
-from taskfuse.schedulers.matmul import EITHER_MAJOR_BYTES
 from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
@@ -89,7 +88,7 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
         return None
     k = axes.k
     along_k = (two.a.index[-1] is iteration_symbol(k), two.b.index[-1] is iteration_symbol(k))
-    is_refused = dtype.itemsize != EITHER_MAJOR_BYTES and not all(along_k)
+    is_refused = not (transposes(dtype) or all(along_k))
     if not is_refused and all(is_bulk(read.tensor, facts) for read in reads):
         return None
     multiple = TMA_BYTES // dtype.itemsize

@@ -20,7 +20,7 @@ from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem, group_of
-from taskfuse.schedulers.matmul import check_types, problem_of, size_of
+from taskfuse.schedulers.matmul import check_step, check_types, problem_of, size_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
 from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -54,8 +54,11 @@ def products(
     check_flag(fusion, "products", "tf32", tf32)
     found, problems, alternatives = _planned(fusion, sizes, target, tf32)
     chosen = alternatives[0].config if config is None else config
-    for problem in problems:
-        chosen.of_one(1).check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous)
+    one = chosen.of_one(1)
+    for product, problem in zip(found, problems, strict=True):
+        is_computed = problem.prologue is not None
+        one.check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous, is_computed=is_computed)
+        check_step(fusion, product, one)
     if chosen.is_dynamic:
         _check_claims(problems, chosen)
     script = Script(fusion)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskfuse.dtypes import float32
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
-from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.axes import iteration_point, iteration_position
 from taskfuse.ir.contraction import Factors, computes, factors
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.matrix_instructions import Family, rows
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
@@ -18,6 +20,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.through_view import reads_through
 from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP
+from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 
@@ -25,6 +28,27 @@ def matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
     """The factors of a matrix product; ``None`` for another reduction."""
     found = factors(fusion, expr) if computes(expr, SUM_OF_PRODUCTS) else None
     return found if found is not None and found.make_a_matrix else None
+
+
+def check_product(fusion: Fusion, kind: str, expr: Reduction, two: Factors, itemsizes: Sequence[int] = (ITEMSIZE,)) -> None:
+    """Raise :class:`UnsupportedError` unless ``wgmma`` multiplies the factors of a product as tiles in Shared memory, and sums in float32.
+
+    Args:
+        kind: the scheduler.
+        itemsizes: the bytes that an element of the factors may have.
+    """
+    name, dtypes = expr.output.name, (two.a.tensor.dtype, two.b.tensor.dtype)
+    a, b = dtypes
+    if not {dtype.itemsize for dtype in dtypes} <= set(itemsizes) or not all(dtype.is_float for dtype in dtypes) or expr.output.dtype is not float32:
+        bits = " or ".join(f"{8 * size}-bit" for size in itemsizes)
+        raise refuse(fusion, kind, f"{name} is not a float32 sum of products of {bits} floats", "cast the factors; dtype=tf.float32")
+    found = rows(Family.WGMMA, a, b)
+    if not any(row.sums is float32 for row in found):
+        raise refuse(fusion, kind, f"{name} multiplies {a.name} by {b.name}, which tensor cores do not", "cast the factors to one dtype")
+    for read in (resolve(fusion, two.a), resolve(fusion, two.b)):
+        if not found[0].transposes and iteration_position(read.index[-1]) not in two.summed:
+            reason = f"{name} does not sum over the last axis of {read.tensor!r}, which tensor cores take contiguous in elements of {8 * a.itemsize} bits"
+            raise refuse(fusion, kind, reason, f"pass {read.tensor.name} transposed, as an array of its own")
 
 
 def is_given(fusion: Fusion, operand: Operand) -> bool:

@@ -21,7 +21,7 @@ from taskfuse.ir.axes import Axis, iteration_position, iteration_symbol
 from taskfuse.ir.expr import FirstValid, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Const, Expr
+from taskfuse.ir.scalar import TRUE, Const, Expr, ge, prove
 from taskfuse.ir.storage import needed, producers, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -128,6 +128,8 @@ def windows(fusion: Fusion, config: WindowsConfig | None = None, *, sizes: Mappi
     problem = _find(fusion)
     options = _options(problem, extent)
     chosen = options[0] if config is None else _option(problem, config, extent)
+    if (terms := chosen.config.tile * extent(problem.extents[problem.places])) > MOST_CODE:
+        raise chosen.config.error(f"tiles of {chosen.config.tile} windows have {terms} terms to unroll", f"use tiles of up to {MOST_CODE} terms")
     size = " x ".join(str(extent(e)) for e in problem.extents)
     _schedule(script, problem, chosen.config)
     return Chosen("windows", f"of {size}", chosen, tuple(options), config is not None, script.text)
@@ -174,7 +176,13 @@ def _find(fusion: Fusion) -> _Problem:
     order = next(iter(orders))
     if len(orders) > 1 or sorted(order) != list(range(len(kept))) or any(out.ndim != len(kept) for out in stored(fusion)):
         raise _refused(fusion, f"the outputs have not the axes of {tv.name}, in one order")
-    return _problem(fusion, expr, order)
+    problem = _problem(fusion, expr, order)
+    lacking = [*problem.factors, *(e.output for e in needed(fusion) if isinstance(e, Pointwise) and e.output.ndim < len(kept))]
+    empty = next((e for e in problem.extents[: len(kept)] if not prove(ge(e, 1), fusion.facts())), None)
+    if lacking and empty is not None:
+        reason = f"{lacking[0].name} would be read in loops over all axes of {tv.name}, of which one may have no elements: {empty} may be 0"
+        raise refuse(fusion, "windows", reason, "declare the extent with tf.dim(..., min=1)")
+    return problem
 
 
 def _is_in_place(read: Read, reader: TensorView) -> bool:

@@ -116,6 +116,7 @@ def test_what_may_lie_where() -> None:
     assert wgmma.transposes
     assert not mma.transposes
     assert not rows(Family.WGMMA, int8, int8)[0].transposes
+    assert [d for d in (bfloat16, float16, float32, int8, float64) if transposes(d)] == [bfloat16, float16]
     held, other = in_registers(wgmma.shape, 16, float16)
     assert held is not None
     assert (held.count, other) == (8, None)  # 64 x 16 elements in 128 threads

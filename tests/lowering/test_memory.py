@@ -82,6 +82,22 @@ def test_a_split_equals_the_whole_if_the_thread_is_the_same() -> None:
     assert buffer(agrees(fusion, numbers(32)), "tv1").memory is Local
 
 
+@pytest.mark.parametrize(("reader", "wanted"), [((0, 1, 2), Local), ((1, 0, 2), Global)])
+def test_digits_are_compared_one_by_one(reader: tuple[int, int, int], wanted: MemoryType) -> None:
+    """Of an extent that is a sum, such as that of a padded axis, the digits of a block index do not simplify to it when they are put together."""
+    with tf.Fusion("digits") as fusion:
+        x = tf.define_tensor([3, 2, "W"], name="x")
+        a = tf.pad(x, ((0, 0), (0, 0), (0, 1)))
+        b = tf.add(a, 1.0)
+        fusion.add_output(b)
+    for tv in (a, b):
+        tv.split(2, 3)
+    b.reorder([*reader, 3])
+    for tv in (a, b):
+        bind(tv, BX, BX, BX, U)
+    assert buffer(agrees(fusion, numbers(3, 2, 7)), a.name).memory is wanted
+
+
 def test_starts_of_regions_count() -> None:
     """The same axis on the same type crosses if the ranges start elsewhere: here on BIDx."""
 

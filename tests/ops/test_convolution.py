@@ -110,6 +110,16 @@ def test_compiled(case: str, last: bool, computed: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_windows_of_padding_alone() -> None:
+    """The only window of a row lies before the input: zeros, for any number of images."""
+    with tf.Fusion("padding") as fusion:
+        x, w, b = tf.define_tensor(["B", 2, 1]), tf.define_tensor([3, 2, 1]), tf.define_tensor([3])
+        fusion.add_output(tf.conv1d(x, w, b, stride=3, padding=1))
+    given = [np.random.default_rng(0).standard_normal(shape).astype(np.float32) for shape in ((4, 2, 1), (3, 2, 1), (3,))]
+    (got,) = tf.compile(fusion, backend="sim")(*given)
+    assert np.array_equal(got, np.broadcast_to(given[2][:, None], (4, 3, 1)))
+
+
 def test_symbolic_batches() -> None:
     x, w = RNG.normal(size=(3, 4, 6, 5)), RNG.normal(size=(2, 4, 3, 3))
     found = evaluated(lambda a, b: tf.conv2d(a, b, padding=1), x, w, shapes=[["N", 4, 6, 5], [2, 4, 3, 3]])

@@ -40,6 +40,23 @@ def test_the_math_stays(form: tuple[int, int, int], tile: int) -> None:
     assert fusion.is_view(tv)
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+def test_tiles_of_several_dimensions(padding: int) -> None:
+    """The elements of tiles have windows along the other dimensions, padded or not."""
+    with tf.Fusion("windows") as fusion:
+        x = tf.define_tensor([2, 5, 7], name="x")
+        fusion.add_output(tf.avg_pool(x, [3, 2], 1, padding))
+    (tv,) = [tv for tv in fusion.tensors() if windows_of(fusion, tv)]
+    given = [RNG.standard_normal((2, 5, 7)).astype(np.float32)]
+    (wanted,) = evaluate(fusion, given, MODULAR)
+    first, second = windows_of(fusion, tv)
+    once = tv.tile_windows(first.windows, 2)
+    assert second in windows_of(fusion, once)
+    twice = once.tile_windows(second.windows, 3)
+    assert [int(twice.shape[w.places]) for w in (first, second)] == [first.reach(2), second.reach(3)]
+    assert np.array_equal(evaluate(fusion, given, MODULAR)[0], wanted)
+
+
 def test_kernels_are_proved() -> None:
     fusion, tv = convolution(2)
     tv.tile_windows(1, 3)

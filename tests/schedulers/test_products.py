@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -54,6 +55,20 @@ def test_unlike_products(is_sorted: bool) -> None:
     assert sum(b.memory is tf.MemoryType.Shared for b in kernel.buffers) == 3
 
     assert chosen.config.is_sorted is is_sorted
+
+
+def test_a_computed_factor() -> None:
+    """Of one of the products: its registers are free before the next step of k."""
+    with tf.Fusion("list") as fusion:
+        for g, k in enumerate((128, 72)):
+            a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=f"{name}{g}") for rows, name in ((70, "a"), (64, "b")))
+            fusion.add_output(tf.cast(tf.matmul(tf.cast(tf.exp(a), tf.bfloat16) if g == 0 else a, b.T, dtype=tf.float32), tf.bfloat16))
+    for config, reason in ((SMALL, "in_flight = 1, and"), (replace(SMALL, in_flight=0, tile_k=192), "tile_k = 192, which does not divide k = 128")):
+        with pytest.raises(UnsupportedError, match=reason):
+            tf.schedulers.products(fusion, config)
+    chosen = tf.schedulers.products(fusion)
+    assert (chosen.config.in_flight, chosen.config.tile_k) == (0, 64)
+    simulated(fusion, proved(tf.lower(fusion)))
 
 
 def test_an_extent_of_the_launch() -> None:

@@ -55,7 +55,7 @@ def test_kinds(config: MatmulConfig, function: Function) -> None:
 
 
 def test_long_steps() -> None:
-    """Of 128 elements, where they divide k."""
+    """Of several spans, where they divide k."""
     long = replace(SMALL, tile_k=128, tile_n=16, blocks=1)
     made = fusion(n=16, m=64, k=256)
     tf.schedulers.matmul(made, long)
@@ -63,8 +63,12 @@ def test_long_steps() -> None:
     rng = np.random.default_rng(0)
     args = [rng.integers(-3, 4, s).astype(t) for s, t in (((64, 256), ml_dtypes.bfloat16), ((16, 256), ml_dtypes.bfloat16), ((16,), np.float32))]
     assert np.array_equal(kernel.simulate(*args, seed=1)[0], made.evaluate(*args)[0])
-    with pytest.raises(UnsupportedError, match="tile_k = 128, which does not divide k"):
-        tf.schedulers.matmul(fusion(n=16, m=64), long)
+    for k, step in ((192, 128), (256, 192), (64, 128)):
+        with pytest.raises(UnsupportedError, match=f"tile_k = {step}, which does not divide k = {k}: .*\n.*\n.*\n.*\nhelp: use 64"):
+            tf.schedulers.matmul(fusion(n=16, m=64, k=k), replace(long, tile_k=step))
+    odd = fusion(n=16, m=64, k=384)
+    tf.schedulers.matmul(odd, replace(long, tile_k=192))
+    proved(tf.lower(odd))
     assert tf.schedulers.matmul(fusion(m=128, n=768, k=3328)).config.tile_k == 64, (
         "not chosen: on an H200 such kernels take up to 1.4 times as long as expected"
     )

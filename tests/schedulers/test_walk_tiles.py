@@ -1,11 +1,14 @@
 """Tiles of walks: what a product reads is copied once, wherever it is read, and lies in Shared memory as tensor cores read it."""
 
+import pytest
+
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.walk_tiles import copied, is_given, matrices, multiply, swizzle
+from taskfuse.schedulers.walk_tiles import check_product, copied, is_given, matrices, multiply, swizzle
 
 
 def squared(k: int = 64) -> tuple[tf.Fusion, tf.TensorView]:
@@ -75,3 +78,31 @@ def test_products_take_steps_of_16_terms() -> None:
     assert [str(a.extent) for a in y.loop] == ["4", "64", "64", "16"]
     assert y.schedule.atom is not None
     assert (y.schedule.atom.name, [str(y.loop[p].extent) for p in (1, 2, 3)]) == ("wgmma_m64n64k16", ["64", "64", "16"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sums", "is_last", "reason"),
+    [
+        (tf.bfloat16, tf.bfloat16, tf.float32, False, ""),
+        (tf.float8_e4m3, tf.float8_e5m2, tf.float32, True, ""),
+        (tf.bfloat16, tf.float16, tf.float32, True, "multiplies bfloat16 by float16"),
+        (tf.bfloat16, tf.float8_e4m3, tf.float32, True, "multiplies bfloat16 by float8_e4m3"),
+        (tf.float8_e4m3, tf.float8_e4m3, tf.float32, False, "does not sum over the last axis of b"),
+        (tf.int8, tf.int8, tf.int32, True, "not a float32 sum of products of 8-bit or 16-bit floats"),
+        (tf.bfloat16, tf.bfloat16, tf.bfloat16, True, ""),
+        (tf.float32, tf.float32, tf.float32, True, "not a float32 sum"),
+    ],
+)
+def test_what_tensor_cores_multiply(a: tf.DType, b: tf.DType, sums: tf.DType, is_last: bool, reason: str) -> None:
+    with tf.Fusion() as fusion:
+        left, right = tf.define_tensor([64, 32], dtype=a, name="a"), tf.define_tensor([64, 32] if is_last else [32, 64], dtype=b, name="b")
+        y = tf.matmul(left, right.T if is_last else right, dtype=sums)
+        fusion.add_output(y)
+    (expr,) = [e for e in fusion.exprs() if isinstance(e, Reduction)]
+    two = matrices(fusion, expr)
+    assert two is not None
+    if not reason:
+        check_product(fusion, "walk", expr, two, (1, 2))
+        return
+    with pytest.raises(UnsupportedError, match=reason):
+        check_product(fusion, "walk", expr, two, (1, 2))

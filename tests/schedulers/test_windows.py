@@ -74,6 +74,9 @@ CASES = {
         lambda x, w: tf.permute(tf.conv3d(tf.permute(x, [0, 4, 1, 2, 3]), w, padding=1, groups=4), [0, 2, 3, 4, 1]), ((1, 3, 4, 5, 4), (4, 1, 3, 3, 3))
     ),
     "any batch and height": Case(depthwise(8), (("B", "H", 7, 8), (8, 1, 3, 3)), WindowsConfig(4, 8, 4), values=(("B", 2), ("H", 5))),
+    "any width, one more window": Case(
+        lambda x: tf.sum(tf.unfold(tf.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0))), 2, 2), -1), ((2, 3, "W", 8),), WindowsConfig(3, 4, 1), values=(("W", 5),)
+    ),
     "any width": Case(depthwise(8), ((2, 4, "W", 8), (8, 1, 3, 3)), WindowsConfig(4, 8, 4), values=(("W", 7),)),
 }
 
@@ -85,6 +88,7 @@ def test_right_and_proved(name: str) -> None:
     chosen = windows(fusion, case.config)
     kernel = tf.lower(fusion)
     assert kernel.verify().is_proved
+    assert {b.memory for b in kernel.buffers} <= {tf.MemoryType.Local, tf.MemoryType.Shared}
     (got,), (wanted,) = kernel.simulate(*given, seed=0), plain.evaluate(*given)
     np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-5, atol=1e-5 if case.dtype is tf.float32 else 2**-6)
     again = case.fusion()
@@ -131,8 +135,31 @@ def test_refused(reason: str) -> None:
     assert str(fusion) == before
 
 
+def test_extents_that_may_be_0() -> None:
+    """Factors share loops over axes that they lack, so these have elements; windows alone may have none."""
+    with tf.Fusion("windows") as fusion:
+        x, w = tf.define_tensor([tf.dim("B", min=0), 5, 6, 8]), tf.define_tensor([8, 1, 3, 3])
+        fusion.add_output(depthwise(8)(x, w))
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="B may be 0"):
+        windows(fusion)
+    assert str(fusion) == before
+    with tf.Fusion("windows") as maxima:
+        x = tf.define_tensor([tf.dim("B", min=0), 5, 6, 8])
+        maxima.add_output(last(lambda x: tf.max_pool(x, [3, 3], 1, 1))(x))
+    windows(maxima, WindowsConfig(3, 8, 2))
+    kernel = tf.lower(maxima)
+    assert kernel.verify().is_proved
+    assert kernel.simulate(np.zeros((0, 5, 6, 8), np.float32))[0].shape == (0, 5, 6, 8)
+
+
 def test_parameters_are_checked() -> None:
     with pytest.raises(UnsupportedError, match="tile is 1"):
         WindowsConfig(1)
     with pytest.raises(UnsupportedError, match="at most"):
         WindowsConfig(4, 64, 32)
+    fusion = Case(depthwise(8), ((2, 5, 6, 8), (8, 1, 3, 3))).fusion()
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="tiles of 171 windows have 513 terms to unroll"):
+        windows(fusion, WindowsConfig(171))
+    assert str(fusion) == before

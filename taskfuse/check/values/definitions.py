@@ -17,7 +17,7 @@ from taskfuse.check.ranges import without_floor
 from taskfuse.check.row_tiles import tiles_of
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.questions import equal, inside, proves
-from taskfuse.ir.scalar import TRUE, Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
@@ -64,7 +64,7 @@ def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> 
         return ""
     around = _point(d.space)
     for index, shape, conditions in _accesses(d, shapes):
-        if all(_is_axis(e, n, d.space) for e, n in zip(index, shape, strict=True)):
+        if any(c is FALSE for c in conditions) or all(_is_axis(e, n, d.space) for e, n in zip(index, shape, strict=True)):
             continue
         known = root.given(*around, *conditions)
         wrong = [c for c in inside(index, shape) if not proves(known, c)]

@@ -130,6 +130,21 @@ FOR i in 0..N:
     assert (reasons(kernel) == []) is right
 
 
+@pytest.mark.parametrize(("condition", "right"), [("0", True), ("1", False)])
+def test_a_case_that_is_never_taken_reads_nothing(condition: str, right: bool) -> None:
+    text = """\
+KERNEL k(x: int32[N]) -> (y: int32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: int32[N] = pick(x[-1] if {condition}, otherwise 0)
+
+FOR i in 0..N:
+  y[i] = copy(0)  ~ value y[i]
+"""
+    kernel = parse_kernel(text.format(condition=condition))
+    assert (reasons(kernel) == []) is right
+
+
 def test_a_definition_is_counted_at_constant_extents() -> None:
     text = """\
 KERNEL k(x: int32[7]) -> (y: int32[{n}])
