@@ -6,13 +6,17 @@ forks, so this module must be used before torch touches the GPU.
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+from reporting import parser, publish
 
 import taskfuse as tf
 from taskfuse.cuda.present import present
@@ -87,3 +91,47 @@ class Ahead:
         lines = [f"{job.name:46} {found.result()}" for job, found in self.found]
         self.pool.shutdown()
         return lines
+
+
+def part_parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of a script that measures in parts, for :func:`publish_parts`."""
+    found = parser(description)
+    found.add_argument("parts", nargs="*", metavar="PART", help="what to measure (default: all)")
+    found.add_argument("--seconds", type=float, default=230, help="begin no part after so many")
+    found.add_argument("--check", action="store_true", help="schedule, prove and compile all kernels; no GPU")
+    return found
+
+
+def publish_parts(
+    name: str,
+    parts: Mapping[str, Callable[[], list[str]]],
+    jobs: Callable[[list[str]], Iterable[Job]],
+    arguments: argparse.ArgumentParser,
+    options: argparse.Namespace,
+) -> None:
+    """Compile the jobs of the parts that are asked for, measure these in turn until the time is over, print the lines and, if asked, store them.
+
+    Args:
+        name: of the script.
+        parts: what measures each; its lines.
+        jobs: the fusions of some parts.
+        arguments: of :func:`part_parser`.
+    """
+    start = time.monotonic()
+    asked: list[str] = options.parts or list(parts)
+    if unknown := [part for part in asked if part not in parts]:
+        arguments.error(f"no part {', '.join(unknown)}: the parts are {', '.join(parts)}")
+    made = Ahead(jobs(asked)).wait()
+    print("\n".join(line for line in made if options.check or "Error" in line), flush=True)
+    print(f"{len(made)} fusions compiled in {time.monotonic() - start:.0f} s", flush=True)
+    if options.check:
+        return
+    lines: list[str] = []
+    for part in asked:
+        begun = time.monotonic()
+        if begun > start + options.seconds:
+            lines.append(f"{part}: the time is over")
+            continue
+        lines += [*([""] if lines else []), *parts[part](), f"  ({part}: {time.monotonic() - begun:.0f} s)"]
+        torch.cuda.empty_cache()
+    publish(name, lines, options)

@@ -124,9 +124,7 @@ COMPILED = (
     Job("resnext.512", 32, 512, 512, 14, 3, 1, 1, groups=32),
     Job("resnet.3x3.512.b1", 1, 512, 512, 7, 3, 1, 1),
     Job("resnet.3x3.256.b1", 1, 256, 256, 14, 3, 1, 1),
-    Job("unet.1280", 2, 1280, 1280, 16, 3, 1, 1),
-    Job("unet.1280.small", 2, 1280, 1280, 8, 3, 1, 1),
-    Job("unet.2560", 2, 2560, 1280, 16, 3, 1, 1),
+    *(job for job in JOBS if job.name in ("unet.1280", "unet.1280.small", "unet.2560")),
     Job("unet.in", 2, 4, 320, 64, 3, 1, 1),
     Job("unet.out", 2, 320, 4, 64, 3, 1, 1),
 )
@@ -145,6 +143,11 @@ def kinds_of(job: Job) -> list[Job]:
         c = option.config
         first.setdefault((c.tile_m, c.tile_n, c.kind, c.cluster), c)
     return [replace(job, config=c) for c in list(first.values())[1:6]]
+
+
+def words(c: MatmulConfig) -> str:
+    """Tile, warpgroups (``t``: they take turns), stages, group of tiles and cluster."""
+    return f"{c.tile_m}x{c.tile_n}x{c.tile_k}/{c.warpgroups}{'t' * c.is_pingpong} s{c.stages} g{c.group} c{c.cluster}"
 
 
 def arguments(job: Job) -> list[torch.Tensor]:
@@ -177,6 +180,22 @@ def check(job: Job, args: list[torch.Tensor], out: torch.Tensor) -> None:
         sys.exit(f"{job}: differs by {float(torch.nan_to_num(error, nan=float('inf')).max()):g}")
 
 
+def timed(job: Job, run: Any, args: list[torch.Tensor]) -> tuple[float, float]:
+    """Microseconds of a kernel and of torch. Exits if an element is wrong, before or after."""
+    mine = args if job.ends else args[:2]
+    out = torch.full(job.result, float("nan"), device="cuda", dtype=job.dtype)
+    run(*mine, out=(out,))
+    check(job, args, out)
+    ours, theirs = in_turn([partial(run, *mine, out=(out,)), torch_call(job, args)])
+    check(job, args, out)
+    return ours, theirs
+
+
+def named(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
+    """Those whose names begin as one of ``names`` does; all without any."""
+    return [job for job in jobs if not names or job.name.startswith(tuple(names))]
+
+
 def compiled(jobs: Sequence[Job], seconds: float) -> list[str]:
     """Lines: convolutions as ``tf.compile`` schedules them, alone, then with a bias and relu."""
     end = time.monotonic() + seconds
@@ -188,20 +207,15 @@ def compiled(jobs: Sequence[Job], seconds: float) -> list[str]:
     for one in jobs:
         if time.monotonic() > end:
             break
-        args, line, words, found = arguments(one), f"  {one!s:42}", "", list[float]()
+        args, line, counts, found = arguments(one), f"  {one!s:42}", "", list[float]()
         for job in (one, replace(one, ends=True)):
             run: Any = tf.compile(job.fusion(), backend="cuda")
-            mine = args if job.ends else args[:2]
-            out = torch.full(job.result, float("nan"), device="cuda", dtype=job.dtype)
-            run(*mine, out=(out,))
-            check(job, args, out)
-            ours, theirs = in_turn([partial(run, *mine, out=(out,)), torch_call(job, args)])
-            check(job, args, out)
+            ours, theirs = timed(job, run, args)
             found.append(theirs / ours)
             line += f" {ours:9.2f} {run.schedule.us:9.1f} {theirs:9.2f} {theirs / ours:6.3f}"
-            words += f" {len(run.kernels)}"
+            counts += f" {len(run.kernels)}"
         ratios.append(found)
-        lines.append(line + words)
+        lines.append(line + counts)
         print(lines[-1], file=sys.stderr, flush=True)
     for what, each in zip(("beside cuDNN", "with bias and relu, beside eager"), zip(*ratios, strict=True), strict=False):
         lines.append(f"  {what}: {len(each)} shapes: geometric mean {statistics.geometric_mean(each):.3f}, worst {min(each):.3f}")
@@ -220,11 +234,9 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if options.compiled:
-        named = [job for job in COMPILED if not options.names or any(job.name.startswith(name) for name in options.names)]
-        publish("conv_compiled", compiled(named, options.seconds), options)
+        publish("conv_compiled", compiled(named(COMPILED, options.names), options.seconds), options)
         return
-    chosen = [job for job in JOBS if not options.names or any(job.name.startswith(name) for name in options.names)]
-    asked = [(job, replace(job, ends=True), kinds_of(job) if options.kinds else []) for job in chosen]
+    asked = [(job, replace(job, ends=True), kinds_of(job) if options.kinds else []) for job in named(JOBS, options.names)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         made: dict[Job, Future[Built]] = {job: pool.submit(build, job) for alone, whole, more in asked for job in (alone, whole, *more)}
         head = f"  {'name n c o size window':42} {'ours us':>9} {'TFLOP/s':>8} {'model us':>9} {'cuDNN us':>9} {'x':>6}"
@@ -240,26 +252,16 @@ def main() -> None:
             for job in (alone, whole, *more):
                 kernel = made[job].result()
                 run: Any = tf.compile(kernel.kernel, backend="cuda", unsafe=True)
-                mine = args if job.ends else args[:2]
-                out = torch.full(job.result, float("nan"), device="cuda", dtype=job.dtype)
-                run(*mine, out=out)
-                check(job, args, out)
-                ours, theirs = in_turn([lambda a=mine, r=run, o=out: r(*a, out=o), torch_call(job, args)])
-                check(job, args, out)
-                found.append((job, ours, theirs, kernel))
+                found.append((job, *timed(job, run, args), kernel))
             (_, ours, theirs, kernel), (_, both, eager, _), *others = found
             ratios.append(theirs / ours)
             fused.append(eager / both)
-            c = kernel.config
-            kind = f"{c.tile_m}x{c.tile_n}x{c.tile_k}/{c.warpgroups}{'t' * c.is_pingpong} s{c.stages} g{c.group} c{c.cluster}"
             rate = alone.flops / ours / 1e6
             row = f"  {alone!s:42} {ours:9.2f} {rate:8.0f} {kernel.expected_us:9.1f} {theirs:9.2f} {theirs / ours:6.3f}"
-            lines.append(f"{row} {both:9.2f} {eager:9.2f} {eager / both:6.3f}  {kind}")
+            lines.append(f"{row} {both:9.2f} {eager:9.2f} {eager / both:6.3f}  {words(kernel.config)}")
             for job, other, _, by in others:
                 assert job.config is not None
-                c = job.config
-                kind = f"{c.tile_m}x{c.tile_n}x{c.tile_k}/{c.warpgroups}{'t' * c.is_pingpong} s{c.stages} g{c.group} c{c.cluster}"
-                lines.append(f"  {'':42} {other:9.2f} {'':8} {by.expected_us:9.1f} {'':9} {'':6} {'':9} {'':9} {'':6}  {kind}")
+                lines.append(f"  {'':42} {other:9.2f} {'':8} {by.expected_us:9.1f} {'':9} {'':6} {'':9} {'':9} {'':6}  {words(job.config)}")
             print(lines[-1 - len(others)], file=sys.stderr, flush=True)
     for what, found_ratios in (("beside cuDNN", ratios), ("with bias and relu, beside eager", fused)):
         if found_ratios:

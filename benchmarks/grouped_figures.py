@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,8 +29,8 @@ from typing import Any
 import grouped
 import grouped_matmul
 import torch
-from ahead import Ahead, Job
-from reporting import in_turn, parser, publish
+from ahead import Job, part_parser, publish_parts
+from reporting import in_turn
 
 import taskfuse as tf
 from benchmarks import moe
@@ -309,27 +308,8 @@ def in_order(side: int, terms: int, count: int, order: tf.tiles.Half | None) -> 
 
 def main() -> None:
     """Compile, measure, print and, if asked, store."""
-    arguments = parser(__doc__)
-    arguments.add_argument("parts", nargs="*", choices=[*PARTS, []], help="what to measure (default: all)")
-    arguments.add_argument("--seconds", type=float, default=230, help="begin no part after so many")
-    arguments.add_argument("--check", action="store_true", help="schedule, prove and compile all kernels; no GPU")
-    options = arguments.parse_args()
-    start = time.monotonic()
-    parts = options.parts or list(PARTS)
-    made = Ahead(jobs(parts)).wait()
-    print("\n".join(line for line in made if options.check or "Error" in line), flush=True)
-    print(f"{len(made)} fusions compiled in {time.monotonic() - start:.0f} s", flush=True)
-    if options.check:
-        return
-    lines: list[str] = []
-    for name in parts:
-        begun = time.monotonic()
-        if begun > start + options.seconds:
-            lines.append(f"{name}: the time is over")
-            continue
-        lines += [*([""] if lines else []), *PARTS[name](), f"  ({name}: {time.monotonic() - begun:.0f} s)"]
-        torch.cuda.empty_cache()
-    publish("grouped_figures", lines, options)
+    arguments = part_parser(__doc__)
+    publish_parts("grouped_figures", PARTS, jobs, arguments, arguments.parse_args())
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import itertools
 import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -28,8 +27,8 @@ import fp8
 import precisions
 import programs
 import torch
-from ahead import Ahead, Job, words_of
-from reporting import L2_BYTES, in_turn, parser, publish
+from ahead import Job, part_parser, publish_parts, words_of
+from reporting import L2_BYTES, in_turn
 
 import taskfuse as tf
 from benchmarks.matmul import ACTIVATIONS
@@ -281,33 +280,13 @@ def _shown(line: str) -> str:
 
 def main() -> None:
     """Compile, measure, print and, if asked, store."""
-    arguments = parser(__doc__)
-    arguments.add_argument("parts", nargs="*", metavar="PART", help="what to measure (default: all)")
+    arguments = part_parser(__doc__)
     arguments.add_argument("--count", type=int, default=24, help="random sizes of each program (default: 24)")
     arguments.add_argument("--seed", type=int, default=0, help="of the random sizes")
-    arguments.add_argument("--seconds", type=float, default=230, help="begin no part after so many")
-    arguments.add_argument("--check", action="store_true", help="schedule, prove and compile all kernels; no GPU")
     options = arguments.parse_args()
-    start = time.monotonic()
-    figures = Figures(options.count, options.seed)
-    parts: list[str] = options.parts or list(figures.parts)
-    if unknown := [name for name in parts if name not in figures.parts]:
-        arguments.error(f"no part {', '.join(unknown)}: the parts are {', '.join(figures.parts)}")
-    made = Ahead(figures.jobs(parts)).wait()
-    print("\n".join(line for line in made if options.check or "Error" in line), flush=True)
-    print(f"{len(made)} fusions compiled in {time.monotonic() - start:.0f} s", flush=True)
-    if options.check:
-        return
     torch.backends.cuda.matmul.allow_tf32 = False
-    lines: list[str] = []
-    for name in parts:
-        begun = time.monotonic()
-        if begun > start + options.seconds:
-            lines.append(f"{name}: the time is over")
-            continue
-        lines += [*([""] if lines else []), *figures.parts[name](), f"  ({name}: {time.monotonic() - begun:.0f} s)"]
-        torch.cuda.empty_cache()
-    publish("product_figures", lines, options)
+    figures = Figures(options.count, options.seed)
+    publish_parts("product_figures", figures.parts, figures.jobs, arguments, options)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
+import shlex
 import statistics
 import sys
 import time
@@ -38,9 +39,10 @@ def machine() -> str:
 
 
 def publish(name: str, lines: Sequence[str], options: argparse.Namespace) -> None:
-    """Print the figures and, if asked, store them in ``benchmarks/results/<name>.txt``."""
+    """Print the figures, below machine, versions and the command that was given, and, if asked, store them in ``benchmarks/results/<name>.txt``."""
     python = ".".join(map(str, sys.version_info[:2]))
-    head = [f"{options.date}, {machine()}, Python {python}, torch {torch.__version__}", f"python benchmarks/{name}.py --write", ""]
+    command = shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    head = [f"{options.date}, {machine()}, Python {python}, torch {torch.__version__}", command, ""]
     text = "\n".join([*head, *lines])
     print(text, flush=True)
     if options.write:

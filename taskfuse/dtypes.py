@@ -15,7 +15,7 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 
-from taskfuse.errors import DTypeError
+from taskfuse.errors import DTypeError, shown
 
 # NumPy's finfo, extended to the dtypes of ml_dtypes; its type is only partly known
 _finfo = cast("Callable[[np.dtype[np.generic]], Any]", ml_dtypes.finfo)
@@ -168,9 +168,9 @@ def as_dtype(x: DTypeLike) -> DType:
         found = None
     if found is None and "complex" in str(x):
         help = "hold real and imaginary parts in a last dimension of 2 (array.view of their floats, torch.view_as_real) and multiply by their formula"
-        raise DTypeError(op="dtype", reason=f"{x!r} is complex: no dtype of taskfuse is", help=help)
+        raise DTypeError(op="dtype", reason=f"{shown(x)} is complex: no dtype of taskfuse is", help=help)
     if found is None:
-        raise DTypeError(op="dtype", reason=f"{x!r} is not a dtype of taskfuse", help=f"use one of {', '.join(DTYPES)}")
+        raise DTypeError(op="dtype", reason=f"{shown(x)} is not a dtype of taskfuse", help=f"use one of {', '.join(DTYPES)}")
     return found
 
 

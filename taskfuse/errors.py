@@ -13,9 +13,21 @@ A subclass states its message as a class attribute ``template``, and the constru
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from taskfuse.location import Location, caller, with_snippets
+
+MOST_SHOWN: Final = 80
+"""The most characters of a value in the text of an error."""
+
+
+def shown(value: object) -> str:
+    """The ``repr`` of a value that the text of an error quotes, in one line; if it is longer than :data:`MOST_SHOWN`, its beginning and its type."""
+    text = " ".join(repr(value).split("\n"))
+    if len(text) <= MOST_SHOWN:
+        return text
+    end = f"... ({type(value).__name__})"
+    return text[: MOST_SHOWN - len(end)] + end
 
 
 class TaskfuseError(Exception):

@@ -32,7 +32,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, NoReturn, TypeVar, get_args
 
-from taskfuse.errors import OptionError
+from taskfuse.errors import OptionError, shown
 
 Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
 Backend = Literal["auto", "cuda", "sim"]
@@ -208,7 +208,7 @@ def _choice(name: str, value: str, choices: tuple[_T, ...]) -> _T:
 
 
 def _refuse(name: str, value: str, help: str) -> NoReturn:
-    raise OptionError(name=name, reason=f"{value!r} is not a value of it", help=help)
+    raise OptionError(name=name, reason=f"{shown(value)} is not a value of it", help=help)
 
 
 def _instead(word: str, choices: Iterable[str], prefix: str = "") -> str:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.figures import AssumedFigures, AttentionFigures, ElementFigures, ProductFigures, RowFigures, TorchFigures
 
 
@@ -66,7 +66,7 @@ def capability(arch: str) -> int:
     number = 0 if match is None else int(match[1])
     if number not in LIMITS:
         known = ", ".join(f"sm_{n}" for n in LIMITS)
-        raise UnsupportedError(what=f"the architecture {arch!r}", reason="its limits are not known", help=f"use one of {known}")
+        raise UnsupportedError(what=f"the architecture {shown(arch)}", reason="its limits are not known", help=f"use one of {known}")
     return number
 
 
@@ -196,7 +196,7 @@ def as_target(given: Target | str) -> Target:
     for t in TARGETS.values():
         if isinstance(cast("object", given), str) and (given.upper() == t.name or given == t.arch):
             return t
-    raise UnsupportedError(what=f"target {given!r}", reason="there is no such target", help=f"use one of {', '.join(TARGETS)}, or make a taskfuse.Target")
+    raise UnsupportedError(what=f"target {shown(given)}", reason="there is no such target", help=f"use one of {', '.join(TARGETS)}, or make a taskfuse.Target")
 
 
 def target_of(name: str, arch: str) -> Target:

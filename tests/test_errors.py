@@ -8,6 +8,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse import errors
 from taskfuse.errors import TaskfuseError
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
@@ -458,3 +459,30 @@ def test_a_fault_of_a_collective_says_the_register() -> None:
         "note: block (0, 0, 0), thread (0, 0, 0)\n"
         "note: first register 4"
     )
+
+
+def test_values_in_errors_are_short() -> None:
+    assert errors.shown("x") == "'x'"
+    assert errors.shown([0] * 26) == str([0] * 26)
+    assert errors.shown(list(range(1000))) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,... (list)"
+    assert errors.shown(np.zeros((2, 2))) == "array([[0., 0.],        [0., 0.]])"
+
+
+def test_errors_do_not_print_whole_lists_and_kernels() -> None:
+    case, long = Case(), untyped(list(range(1000)))
+    case.fusion.inline_most()
+    kernel = untyped(tf.lower(case.fusion))
+    calls = (
+        lambda: tf.lower(long),
+        lambda: tf.compile(kernel, backend=long),
+        lambda: tf.schedulers.attention(kernel),
+        lambda: tf.exp(long),
+        lambda: tf.cast(case.x, kernel),
+        lambda: case.b.split(kernel, 4),
+        lambda: case.b.axis(0).parallelize(kernel),
+        lambda: case.fusion.task([kernel]),
+        lambda: case.fusion.add_output(long),
+        lambda: kernel.simulate(long, seed=kernel),
+    )
+    for call in calls:
+        assert max(map(len, refused(call).splitlines())) < 200

@@ -20,7 +20,7 @@ from taskfuse.cuda.dlpack import CUDA, CUDA_MANAGED, MAX_VERSION, import_capsule
 from taskfuse.cuda.driver import Driver, driver
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.dtypes import DTYPES, DType, as_dtype
-from taskfuse.errors import CudaError, DTypeError
+from taskfuse.errors import CudaError, DTypeError, shown
 
 Probe = Callable[[Any], tuple[int, Hashable]]
 Maker = Callable[[int], Any]
@@ -357,7 +357,7 @@ def stream_handle(stream: Any) -> int:
         handle = getattr(stream, attribute, None)
         if handle is not None:
             return int(handle)
-    raise Unfit(f"{stream!r} is not a CUDA stream", "pass a handle, or an object with __cuda_stream__")
+    raise Unfit(f"{shown(stream)} is not a CUDA stream", "pass a handle, or an object with __cuda_stream__")
 
 
 def numpy_dtype(dtype: Any) -> DType:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from taskfuse.cuda.resources import Diagnostic, diagnostics, parse_resources
-from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
+from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError, shown
 from taskfuse.reports.resources import Resources
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def check_arch(arch: str) -> None:
     if arch not in known_archs():
         major, minor = version()
         raise UnsupportedError(
-            what=f"architecture {arch!r}",
+            what=f"architecture {shown(arch)}",
             reason=f"NVRTC {major}.{minor} does not compile for it",
             help=f"use one of {', '.join(known_archs())}",
         )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, InputError
+from taskfuse.errors import FusionError, InputError, shown
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, Sym, evaluate, shape_text, substitute, sym
@@ -132,7 +132,7 @@ def scalar_argument(fusion: str, position: int, name: str, dtype: DType, value: 
     """The run-time scalar ``name`` as a 0-d array. Raises :class:`InputError` if it is not a number that ``dtype`` holds."""
     if isinstance(value, bool | int | float):
         if not dtype.holds(value):
-            raise InputError(index=position, fusion=fusion, reason=f"{name} is {dtype.name}, which cannot hold {value!r}")
+            raise InputError(index=position, fusion=fusion, reason=f"{name} is {dtype.name}, which cannot hold {shown(value)}")
         return values.literal(value, dtype)
     array = np.asarray(value)
     if array.ndim != 0 or array.dtype not in (dtype.numpy, values.storage(dtype)):

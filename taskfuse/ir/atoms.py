@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from taskfuse.errors import shown
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -171,7 +172,7 @@ def wgmma(m: int, n: int, k: int) -> Atom:
     """
     if not exists(Family.WGMMA, m, n, k):
         allowed = f"m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k {spans(shapes(Family.WGMMA))} of an operand"
-        raise ValueError(f"wgmma({m!r}, {n!r}, {k!r}): no such instruction; {allowed}")
+        raise ValueError(f"wgmma({shown(m)}, {shown(n)}, {shown(k)}): no such instruction; {allowed}")
     return Atom(
         f"wgmma_m{m}n{n}k{k}",
         Instruction.WGMMA,
@@ -218,8 +219,8 @@ def mma(m: int, n: int, k: int, a: str | OperandLayout | None = None, b: str | O
             allowed = "m8n8k4 takes 'row' or 'col' as a and as b, or neither"
         elif a is not None or b is not None:
             allowed = "m8n8k4 alone takes layouts"
-        given = "" if a is None and b is None else f", {a!r}, {b!r}"
-        raise ValueError(f"mma({m!r}, {n!r}, {k!r}{given}): no such instruction; {allowed}")
+        given = "" if a is None and b is None else f", {shown(a)}, {shown(b)}"
+        raise ValueError(f"mma({shown(m)}, {shown(n)}, {shown(k)}{given}): no such instruction; {allowed}")
     shape = shape_of(Family.MMA, m, layouts)
     return Atom(
         f"mma_m{m}n{n}k{k}" + ("" if layouts is None else f"_{layouts[0].value}_{layouts[1].value}"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, UnsupportedError
+from taskfuse.errors import FusionError, UnsupportedError, shown
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import partitioner, readers, scheduling
 from taskfuse.ir.connectivity import producers_first
@@ -278,7 +278,7 @@ class Fusion:
 
     def _check_output(self, tv: object) -> TensorView:
         if not isinstance(tv, TensorView):
-            raise FusionError(fusion=self.name, reason=f"{tv!r} is not a tensor", help="give tensors: add_output(a, b)", location=caller())
+            raise FusionError(fusion=self.name, reason=f"{shown(tv)} is not a tensor", help="give tensors: add_output(a, b)", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         return tv
@@ -290,7 +290,7 @@ class Fusion:
     def _check_into(self, tv: TensorView, into: object, strides: tuple[Expr, ...] | None) -> None:
         reason, help = "", "give an input, or a slice, reshape or permutation of one"
         if not isinstance(into, TensorView) or into.fusion is not self:
-            reason = f"{into!r} is not a tensor of it"
+            reason = f"{shown(into)} is not a tensor of it"
         elif into.dtype is not tv.dtype or not (may_be_equal(tv.shape, into.shape, self.facts()) if not into.is_input else tv.shape == into.shape):
             reason = f"{tv.name} is {tv.dtype}{shape_text(tv.shape)}, and {into.name} is {into.dtype}{shape_text(into.shape)}"
             help = f"cast it, or write it into a slice of the input: into={into.name}[...]"
@@ -339,7 +339,7 @@ class Fusion:
 
     def _checked_name(self, name: object) -> str:
         if not isinstance(name, str) or not name:
-            raise FusionError(fusion=self.name, reason=f"{name!r} is not a name", help="use text, such as 'hidden'", location=caller())
+            raise FusionError(fusion=self.name, reason=f"{shown(name)} is not a name", help="use text, such as 'hidden'", location=caller())
         return name
 
     def _is_taken(self, name: str) -> bool:
@@ -455,7 +455,9 @@ class Fusion:
         """
         number = count.__index__() if isinstance(count, SupportsIndex) else 0
         if not 1 <= number <= MAX_RESIDENT:
-            raise FusionError(fusion=self.name, reason=f"{count!r} resident blocks of a multiprocessor", help=f"use 1 to {MAX_RESIDENT}", location=caller())
+            raise FusionError(
+                fusion=self.name, reason=f"{shown(count)} resident blocks of a multiprocessor", help=f"use 1 to {MAX_RESIDENT}", location=caller()
+            )
         self.residents = number
 
     def inline_at(self, tensors: Sequence[TensorView], position: int) -> None:
@@ -474,7 +476,7 @@ def as_fusion(value: object, call: str) -> Fusion:
     """``value`` if it is a fusion. Raises :class:`UnsupportedError`, which names the call."""
     if not isinstance(value, Fusion):
         help = "give the fusion that it was defined in" if isinstance(value, TensorView) else "give a tf.Fusion"
-        raise UnsupportedError(what=f"{call} of {value!r}", reason="it is not a fusion", help=help, location=caller())
+        raise UnsupportedError(what=f"{call} of {shown(value)}", reason="it is not a fusion", help=help, location=caller())
     return value
 
 

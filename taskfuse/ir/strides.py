@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from taskfuse.errors import FusionError, ParseError
+from taskfuse.errors import FusionError, ParseError, shown
 from taskfuse.ir.scalar import Const, Expr, Facts, IntLike, free_symbols, ge, lt, parse_expr, prove, shape_text, simplify, unsafe_divisor, wrap
 from taskfuse.location import caller
 
@@ -47,7 +47,7 @@ def declared_strides(fusion: str, tensor: str, shape: Sequence[Expr], given: Seq
     text = shape_text(shape)
     if len(found) != len(shape):
         help = f"give {len(shape)} integers or expressions of dimensions, in elements"
-        raise FusionError(fusion=fusion, reason=f"{given!r} are not strides of {tensor} {text}", help=help, location=caller())
+        raise FusionError(fusion=fusion, reason=f"{shown(given)} are not strides of {tensor} {text}", help=help, location=caller())
     unknown = sorted(name for e in found for name in free_symbols(e) if name not in dims)
     if unknown:
         raise FusionError(fusion=fusion, reason=f"a stride of {tensor} uses '{unknown[0]}', which is not a dimension", location=caller())

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from taskfuse.errors import TaskError
+from taskfuse.errors import TaskError, shown
 from taskfuse.ir.connectivity import components, find_cycle
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.identity import place_of
@@ -68,7 +68,9 @@ class TaskTree:
         self.changes += 1
         where = caller()
         if not isinstance(tv, TensorView):
-            raise TaskError(node=task.name, reason=f"{tv!r} is not a tensor", help="a task consists of tensors, a group of tasks and groups", location=where)
+            raise TaskError(
+                node=task.name, reason=f"{shown(tv)} is not a tensor", help="a task consists of tensors, a group of tasks and groups", location=where
+            )
         if tv.fusion is not self.fusion:
             raise TaskError(node=task.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=where)
         if tv.is_input:
@@ -323,7 +325,7 @@ class TaskTree:
         """See :meth:`Group.parallelize`."""
         if not isinstance(ptype, ParallelType):
             help = "use a member of ParallelType, such as ParallelType.TIDy"
-            raise TaskError(node=group.name, reason=f"{ptype!r} is not a parallel type", help=help, location=caller())
+            raise TaskError(node=group.name, reason=f"{shown(ptype)} is not a parallel type", help=help, location=caller())
         if not ptype.is_bound:
             raise TaskError(node=group.name, reason=f"a group cannot be parallelized on {ptype.value}", help="use a block or thread index", location=caller())
         if group.ptype is not None:
@@ -361,11 +363,11 @@ def behind_views(fusion: Fusion, tv: TensorView) -> TensorView:
 def _check_node(group: Group, member: object) -> None:
     if not isinstance(member, Task | Group):
         help = "a group consists of tasks and groups: fusion.task([tensor]) makes a task"
-        raise TaskError(node=group.name, reason=f"{member!r} is neither a task nor a group", help=help, location=caller())
+        raise TaskError(node=group.name, reason=f"{shown(member)} is neither a task nor a group", help=help, location=caller())
 
 
 def _listed(node: Node, given: object, what: str) -> list[Any]:
     """``given`` as a list. Raises :class:`TaskError` for other values."""
     if isinstance(given, Task | Group | str) or not isinstance(given, Iterable):
-        raise TaskError(node=node.name, reason=f"{given!r} is not a list of {what}", help=f"give a list of {what}", location=caller())
+        raise TaskError(node=node.name, reason=f"{shown(given)} is not a list of {what}", help=f"give a list of {what}", location=caller())
     return list(cast("Iterable[Any]", given))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, SupportsIndex
 
-from taskfuse.errors import TaskError
+from taskfuse.errors import TaskError, shown
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind, ParallelType
 from taskfuse.location import Location, caller
@@ -85,7 +85,7 @@ class Group:
     def pingpong(self, axis: AxisRef) -> Group:
         """Ping-pong over ``axis`` of a distributed channel: an instance signals the next one after its last code of an iteration. Returns the group itself."""
         if not hasattr(axis, "axis"):
-            raise TaskError(node=self.name, reason=f"pingpong: {axis!r} is not an axis", help="give an axis of a tensor: tv.axis(0)", location=caller())
+            raise TaskError(node=self.name, reason=f"pingpong: {shown(axis)} is not an axis", help="give an axis of a tensor: tv.axis(0)", location=caller())
         self.pingpong_axis = axis.axis
         return self
 
@@ -110,7 +110,7 @@ def _checked_budget(node: Node, count: object) -> int:
         return CHOSEN
     number = count.__index__() if isinstance(count, SupportsIndex) else 0
     if number % 8 or not 24 <= number <= 256:
-        raise TaskError(node=node.name, reason=f"{count!r} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
+        raise TaskError(node=node.name, reason=f"{shown(count)} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
     return number
 
 

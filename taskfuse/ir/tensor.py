@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError, ScheduleError
+from taskfuse.errors import FusionError, ScheduleError, shown
 from taskfuse.ir.array_methods import Arithmetic, ArrayMethods
 from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis
@@ -186,7 +186,7 @@ class TensorView(ArrayMethods):
         n = len(self.schedule.loop)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
         if not isinstance(axis, SupportsIndex):
-            raise ScheduleError(call=call, tensor=self.name, reason=f"{axis!r} is not a position of an axis", help=help, location=caller())
+            raise ScheduleError(call=call, tensor=self.name, reason=f"{shown(axis)} is not a position of an axis", help=help, location=caller())
         found = axis.__index__()
         if not -n <= found < n:
             reason = f"axis {found} is out of range: the loop domain has {n} axes"

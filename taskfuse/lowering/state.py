@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
@@ -42,7 +42,7 @@ class LoweringOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(cast("object", self.target), Target):
-            raise UnsupportedError(what=f"target {self.target!r}", reason="it is not a taskfuse.Target", help='tf.compile(..., target="H100") takes names')
+            raise UnsupportedError(what=f"target {shown(self.target)}", reason="it is not a taskfuse.Target", help='tf.compile(..., target="H100") takes names')
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import cast
 
 from taskfuse.collector import PAUSE
 from taskfuse.deadline import checkpoint
-from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.errors import LoweringError, UnsupportedError, shown
 from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.medium import MEDIA
@@ -329,7 +329,7 @@ DEFAULT = LoweringOptions()
 def check_options(options: LoweringOptions) -> None:
     """Raises :class:`UnsupportedError` if the argument is something else."""
     if not isinstance(cast("object", options), LoweringOptions):
-        raise UnsupportedError(what=f"options {options!r}", reason="it is not a tf.LoweringOptions", help="use tf.LoweringOptions(...)", location=caller())
+        raise UnsupportedError(what=f"options {shown(options)}", reason="it is not a tf.LoweringOptions", help="use tf.LoweringOptions(...)", location=caller())
 
 
 def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[Step, State], None] | None = None) -> Kernel:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taskfuse.dtypes import DType, float64
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_point
 from taskfuse.ir.expr import FirstValid, Read
 from taskfuse.ir.scalar import Expr, IntLike, ge, le
@@ -94,7 +95,7 @@ def masked_fill(x: TensorView, mask: TensorView, value: Value) -> TensorView:
     common_fusion("masked_fill", (x, mask, value))
     number = plain(value)
     if isinstance(number, bool | int | float) and not (x.dtype.is_float or x.dtype.holds(number)):
-        raise dtype_error("masked_fill", f"{value!r} is not a value of {x.dtype.name}", "cast the tensor to a dtype that holds it")
+        raise dtype_error("masked_fill", f"{shown(value)} is not a value of {x.dtype.name}", "cast the tensor to a dtype that holds it")
     with x.fusion.call():
         return cast_tensor(where(mask, value, x), x.dtype)
 
@@ -105,7 +106,7 @@ def _triangle(name: str, condition: Callable[[Expr, Expr], Expr], x: TensorView,
     if x.ndim < 2:
         raise shape_error(name, f"{described(x)} has fewer than two dimensions", "give at least two dimensions")
     if isinstance(offset, bool) or not isinstance(offset, int | Expr):
-        raise shape_error(name, f"{k!r} is not a diagonal", "use an integer: 0 is the main one")
+        raise shape_error(name, f"{shown(k)} is not a diagonal", "use an integer: 0 is the main one")
     check_symbols(name, x.fusion, offset)
     with x.fusion.call():
         point = iteration_point(x.ndim)

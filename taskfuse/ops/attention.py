@@ -6,6 +6,7 @@ import math
 from numbers import Real
 
 from taskfuse.dtypes import bool_, float32
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
@@ -145,7 +146,7 @@ def positive_scale(name: str, query: TensorView, scale: object) -> float:
             raise shape_error(name, f"the last dimension of {described(query)} is 0, so scale= must be given", "give scale=1.0")
         return float(extent.value) ** -0.5
     if isinstance(scale, bool) or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
-        raise dtype_error(name, f"scale is {scale!r}", "give a positive number; a negative one negates the query")
+        raise dtype_error(name, f"scale is {shown(scale)}", "give a positive number; a negative one negates the query")
     return float(scale)
 
 

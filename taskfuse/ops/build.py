@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 
 from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, result_type, uint32, uint64
-from taskfuse.errors import DTypeError, FusionError, ShapeError
+from taskfuse.errors import DTypeError, FusionError, ShapeError, shown
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -70,7 +70,7 @@ def listed(op: str, value: object, what: str, help: str | None = None) -> list[A
     if isinstance(value, SupportsIndex | str | Dim):
         return [value]
     if not isinstance(value, Iterable):
-        raise shape_error(op, f"{value!r} is not a list of {what}", help or f"give a list of {what}")
+        raise shape_error(op, f"{shown(value)} is not a list of {what}", help or f"give a list of {what}")
     return list(cast("Iterable[Any]", value))
 
 
@@ -121,7 +121,7 @@ def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:
     """``axis`` as a position in ``[0, ndim)``. Raises :class:`ShapeError` that shows ``what``."""
     help = f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes"
     if not isinstance(axis, SupportsIndex):
-        raise shape_error(op, f"{axis!r} is not an axis", help)
+        raise shape_error(op, f"{shown(axis)} is not an axis", help)
     found = axis.__index__()
     if not -ndim <= found < ndim:
         raise shape_error(op, f"axis {found} is out of range for {what}", help)
@@ -223,7 +223,7 @@ def literal(op: str, value: int | float | bool, dtype: DType) -> Literal:
         return Literal(bool(value), dtype)
     if not dtype.is_float:
         if not dtype.holds(value):
-            raise dtype_error(op, f"{value!r} is not a value of {dtype.name}", "cast the tensor to a dtype that holds it")
+            raise dtype_error(op, f"{shown(value)} is not a value of {dtype.name}", "cast the tensor to a dtype that holds it")
         return Literal(int(value), dtype)
     try:
         return Literal(float(value), dtype)

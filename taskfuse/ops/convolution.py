@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.dtypes import float32, result_type
+from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_point, iteration_symbol
 from taskfuse.ir.expr import Literal, Read
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, and_, const, le, lt, prove, simplify, wrap
@@ -205,7 +206,7 @@ def _padding(op: str, name: str, places: Expr, stride: int, dilation: int) -> tu
         return 0, 0
     if name != "same" or stride != 1 or not isinstance(places, Const):
         help = "use a number of zeros, 'valid', or 'same', which needs stride 1 and a window of constant extent"
-        raise shape_error(op, f"padding {name!r} of windows of {places} with stride {stride}", help)
+        raise shape_error(op, f"padding {shown(name)} of windows of {places} with stride {stride}", help)
     total = dilation * (places.value - 1)
     return total // 2, total - total // 2
 

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int32, int64, uint64
-from taskfuse.errors import FusionError, ParseError
+from taskfuse.errors import FusionError, ParseError, shown
 from taskfuse.ir.axes import axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -60,13 +60,13 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: IntLike | str | None
     if not _is_identifier(name) or is_map_symbol(name):
         raise FusionError(
             fusion="?",
-            reason=f"{name!r} is not a name for a dimension",
+            reason=f"{shown(name)} is not a name for a dimension",
             help="use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
             location=caller(),
         )
     for fact, value in {"min": min, "multiple_of": multiple_of, **({} if limit is None else {"max": limit})}.items():
         if not _is_integer(value):
-            raise FusionError(fusion="?", reason=f"dimension '{name}' has {fact}={value!r}", help="use an integer", location=caller())
+            raise FusionError(fusion="?", reason=f"dimension '{name}' has {fact}={shown(value)}", help="use an integer", location=caller())
     most = int(limit) if isinstance(limit, Integral) else None
     if min < 0 or multiple_of < 1 or (most is not None and -(-min // multiple_of) * multiple_of > most):
         raise FusionError(
@@ -82,7 +82,7 @@ def _limit(name: str, most: object) -> Expr | None:
     try:
         return parse_expr(most)
     except ParseError as error:
-        reason = f"dimension '{name}' has max={most!r}: {error.message}"
+        reason = f"dimension '{name}' has max={shown(most)}: {error.message}"
         raise FusionError(fusion="?", reason=reason, help="use an integer or an expression such as 'N - 4'", location=caller()) from None
 
 
@@ -123,7 +123,7 @@ def _expression(op: str, fusion: Fusion, value: object) -> Expr:
         case SupportsIndex():
             found = wrap(value.__index__())
         case _:
-            raise shape_error(op, f"{value!r} is not an extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
+            raise shape_error(op, f"{shown(value)} is not an extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
     _declare(fusion, found)
     return found
 
@@ -182,7 +182,9 @@ def table(name: str, size: Extent, high: Extent, dtype: DTypeLike = int32, *, lo
     if not wanted.is_integer or wanted is uint64:
         raise dtype_error("table", f"{wanted.name} is not a dtype of tables", "use int32 or int64")
     if not _is_identifier(name) or is_map_symbol(name) or name in fusion.dims:
-        raise FusionError(fusion=fusion.name, reason=f"{name!r} is not a name for a table", help="use an identifier that no dimension has", location=caller())
+        raise FusionError(
+            fusion=fusion.name, reason=f"{shown(name)} is not a name for a table", help="use an identifier that no dimension has", location=caller()
+        )
     least, most = (_expression("table", fusion, e) for e in (low, high))
     for e in (least, most):
         check_divisors("table", f"bound {e}", e, fusion.facts())

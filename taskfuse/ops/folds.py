@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taskfuse.dtypes import DType, bool_, result_type
+from taskfuse.errors import shown
 from taskfuse.ir.axes import AxisKind
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -52,23 +53,26 @@ def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> 
     """
     row = ELEMENTWISE.get(step)
     if row is None:
-        raise shape_error("fold", f"{step!r} is not the name of an elementwise function", "the functions are listed in docs/ops.md")
+        raise shape_error("fold", f"{shown(step)} is not the name of an elementwise function", "the functions are listed in docs/ops.md")
     if row.arity != len(operands) + 1:
         takes = f"takes {row.arity} operand{'s' if row.arity != 1 else ''}, of which the state is the first"
-        raise shape_error("fold", f"{step!r} {takes}; {len(operands)} others are given", "give one tensor for each operand but the state")
+        raise shape_error("fold", f"{shown(step)} {takes}; {len(operands)} others are given", "give one tensor for each operand but the state")
     tensors = [check_tensor("fold", x) for x in operands]
     fusion = common_fusion("fold", tensors) if tensors else None
     if fusion is None:
-        raise shape_error("fold", f"{step!r} takes the state alone, so the number of steps is unknown", "give it a tensor")
+        raise shape_error("fold", f"{shown(step)} takes the state alone, so the number of steps is unknown", "give it a tensor")
     wanted = result_type(*(x.dtype for x in tensors))
     wide = wanted.compute
     if row.rule is DTypeRule.SELECT:
-        raise dtype_error("fold", f"the state would be the condition of {step!r}", "choose between elements before the fold")
+        raise dtype_error("fold", f"the state would be the condition of {shown(step)}", "choose between elements before the fold")
     if not isinstance(init, bool | int | float):
-        raise dtype_error("fold", f"init= is {init!r}, not a number", "a state starts at one number for all elements")
+        raise dtype_error("fold", f"init= is {shown(init)}, not a number", "a state starts at one number for all elements")
     refused = refusal(row, wide)
     if refused is not None or result_dtype(row, wide) is not wide:
-        reason, help = refused or (f"{step!r} of {wide} gives {result_dtype(row, wide)}, which cannot be the state of the next step", "take another function")
+        reason, help = refused or (
+            f"{shown(step)} of {wide} gives {result_dtype(row, wide)}, which cannot be the state of the next step",
+            "take another function",
+        )
         raise dtype_error("fold", reason, help)
     shape = broadcast_shape("fold", tensors)
     place = normalize_axis("fold", axis, len(shape), "the operands")

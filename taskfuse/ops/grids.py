@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
+from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import Expr
@@ -73,7 +74,7 @@ def grid_sample(x: TensorView, grid: TensorView, mode: str = "bilinear", padding
         kind, padding = _Sampling(mode), _Padding(padding_mode)
     except ValueError:
         names = ", ".join(m.value for m in (*_Sampling, *_Padding))
-        raise dtype_error("grid_sample", f"{mode!r} and {padding_mode!r} are not a mode and a padding", f"use one of each of {names}") from None
+        raise dtype_error("grid_sample", f"{shown(mode)} and {shown(padding_mode)} are not a mode and a padding", f"use one of each of {names}") from None
     if kind is _Sampling.BICUBIC and dims != 2:
         raise shape_error("grid_sample", f"bicubic sampling in {dims} dimensions", "use bilinear")
     with fusion.call():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, cast
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, Expr, Facts, IntLike, and_, ge, le, lt, maximum, minimum, prove, simplify, wrap
@@ -93,7 +94,7 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
                 check_symbols(op, x.fusion, key)
                 index.append(_position(op, x, len(index), key, facts))
             case Scalar():
-                raise dtype_error(op, f"{described(x)} cannot be indexed with the run-time scalar {key!r}", _RUN_TIME)
+                raise dtype_error(op, f"{described(x)} cannot be indexed with the run-time scalar {shown(key)}", _RUN_TIME)
             case _:
                 raise dtype_error(op, f"{described(x)} cannot be indexed with {type(key).__name__}", _HELP)
     if not tensors:
@@ -157,10 +158,10 @@ def _resolve(op: str, fusion: Fusion, key: builtins.slice[Any, Any, Any], size: 
     start, stop, step = (plain(bound) for bound in (key.start, key.stop, 1 if key.step is None else key.step))
     for bound in (start, stop):
         if not (bound is None or isinstance(bound, int | Expr)):
-            raise dtype_error(op, f"slice bound {bound!r} is not an integer", _RUN_TIME if isinstance(bound, Scalar | TensorView) else _HELP)
+            raise dtype_error(op, f"slice bound {shown(bound)} is not an integer", _RUN_TIME if isinstance(bound, Scalar | TensorView) else _HELP)
         check_symbols(op, fusion, bound)
     if not isinstance(step, int):
-        raise dtype_error(op, f"slice step {step!r} is not an integer constant", _HELP)
+        raise dtype_error(op, f"slice step {shown(step)} is not an integer constant", _HELP)
     if step == 0:
         raise shape_error(op, "slice step is 0")
     least, most = (wrap(0), size) if step > 0 else (wrap(-1), size - 1)

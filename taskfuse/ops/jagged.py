@@ -7,7 +7,7 @@ lengths has offsets as well (:mod:`taskfuse.ir.offsets`).
 from __future__ import annotations
 
 from taskfuse.dtypes import result_type
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, shown
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.expr import FirstValid, Read
 from taskfuse.ir.offsets import offsets_name
@@ -51,7 +51,7 @@ def jagged_to_padded_dense(values: TensorView, offsets: TensorView, max_length: 
     check_tensor("jagged_to_padded_dense", values)
     check_tensor("jagged_to_padded_dense", offsets)
     if padding_value and result_type(values.dtype, padding_value) is not values.dtype:
-        raise dtype_error("jagged_to_padded_dense", f"{padding_value!r} is not a value of {values.dtype.name}", "cast the tensor first")
+        raise dtype_error("jagged_to_padded_dense", f"{shown(padding_value)} is not a value of {values.dtype.name}", "cast the tensor first")
     fusion = common_fusion("jagged_to_padded_dense", (values, offsets))
     rows = _rows("jagged_to_padded_dense", values, offsets)
     length = extent("jagged_to_padded_dense", fusion, max_length)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from taskfuse.dtypes import DType, result_type
+from taskfuse.errors import shown
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, normalize_axis, shape_error, typed
 from taskfuse.ops.composite import log_softmax
@@ -55,7 +56,7 @@ def _loss(op: str, x: TensorView, y: TensorView, reduction: str, terms: Callable
 
 def _check_reduction(op: str, reduction: str) -> None:
     if reduction not in ("none", "sum", "mean"):
-        raise shape_error(op, f"{reduction!r} is not a reduction", 'use "none", "sum" or "mean"')
+        raise shape_error(op, f"{shown(reduction)} is not a reduction", 'use "none", "sum" or "mean"')
 
 
 def _reduced(terms: TensorView, reduction: str) -> TensorView:

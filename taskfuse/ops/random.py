@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, float32, float64, int64, uint32, uint64
+from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue
@@ -95,7 +96,7 @@ def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: obje
             if isinstance(value, TensorView) and value.ndim:
                 raise shape_error(op, f"{described(value)} is not 0-d", "use a 0-d tensor or a run-time scalar")
         elif isinstance(value, bool) or not isinstance(value, int):
-            raise dtype_error(op, f"{value!r} is not a seed", "use an integer, a run-time scalar or a 0-d tensor of integers")
+            raise dtype_error(op, f"{shown(value)} is not a seed", "use an integer, a run-time scalar or a 0-d tensor of integers")
     if threads is not None and threads < 1:
         raise shape_error(op, f"{threads} threads", "use the number of threads of the grid that is followed")
     return tuple(extent(op, fusion, e) for e in listed(op, shape, "extents"))

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from taskfuse.dtypes import DType
+from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, IntLike, and_, le, minimum, prove, simplify, wrap
 from taskfuse.ir.tensor import Scalar, TensorView, Value
@@ -41,7 +42,7 @@ def count(name: str, what: str, value: object, least: int = 0) -> int:
     """``value`` as an integer constant. Raises :class:`ShapeError`."""
     found = plain(value)
     if isinstance(found, bool) or not isinstance(found, int) or found < least:
-        raise shape_error(name, f"{value!r} is not a {what}", f"use an integer of at least {least}")
+        raise shape_error(name, f"{shown(value)} is not a {what}", f"use an integer of at least {least}")
     return found
 
 
@@ -100,7 +101,7 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
         raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are the same axis", "give two dimensions")
     at = plain(offset)
     if isinstance(at, bool) or not isinstance(at, int):
-        raise shape_error("diagonal", f"{offset!r} is not a diagonal", "use an integer: 0 is the main one")
+        raise shape_error("diagonal", f"{shown(offset)} is not a diagonal", "use an integer: 0 is the main one")
     rows, columns = x.shape[a] - max(-at, 0), x.shape[b] - max(at, 0)
     facts = x.fusion.facts()
     if not prove(and_(le(0, rows), le(0, columns)), facts):
@@ -199,7 +200,7 @@ def split(
 def _extent(name: str, x: TensorView, value: object) -> Expr:
     found = plain(value)
     if isinstance(found, bool) or not isinstance(found, int | Expr):
-        raise shape_error(name, f"{value!r} is not an extent", "use an integer, or an expression of extents")
+        raise shape_error(name, f"{shown(value)} is not an extent", "use an integer, or an expression of extents")
     check_symbols(name, x.fusion, found)
     return wrap(found)
 
@@ -341,7 +342,7 @@ def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | 
 def _first(x: TensorView, place: int, by: object) -> Expr:
     """The position of the element that a roll by ``by`` places brings to the front."""
     if isinstance(by, bool) or not isinstance(by, int):
-        raise shape_error("roll", f"{by!r} is not a shift", "use an integer constant; tf.take reads at computed indices")
+        raise shape_error("roll", f"{shown(by)} is not a shift", "use an integer constant; tf.take reads at computed indices")
     size = x.shape[place]
     if isinstance(size, Const):
         return wrap(-by % size.value) if size.value else ZERO

@@ -11,6 +11,7 @@ from enum import Enum
 
 import numpy as np
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue
@@ -65,7 +66,7 @@ def interpolate(x: TensorView, size: Sequence[IntLike | str], mode: Interpolatio
     try:
         kind = Interpolation(_NAMES.get(mode, mode) if isinstance(mode, str) else mode)
     except ValueError:
-        raise dtype_error("interpolate", f"{mode!r} is not a mode", f"use one of {', '.join(m.value for m in Interpolation)}") from None
+        raise dtype_error("interpolate", f"{shown(mode)} is not a mode", f"use one of {', '.join(m.value for m in Interpolation)}") from None
     wanted = [extent("interpolate", x.fusion, e) for e in listed("interpolate", size, "extents")]
     first = x.ndim - len(wanted)
     if not 1 <= len(wanted) <= x.ndim:

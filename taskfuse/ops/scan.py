@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from taskfuse.dtypes import DType, DTypeLike, float32, float64, int64
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.combine import COMBINES
@@ -101,7 +102,7 @@ def _scan_with_indices(op: str, combine: str, x: TensorView, axis: int) -> tuple
 def _scan(op: str, combine: str, x: TensorView, axis: int | None, dtype: DType | None, exclusive: object = False) -> TensorView:
     check_tensor(op, x)
     if not isinstance(exclusive, bool):
-        raise dtype_error(op, f"exclusive= is {exclusive!r}", "give True or False")
+        raise dtype_error(op, f"exclusive= is {shown(exclusive)}", "give True or False")
     place = 0 if axis is None else normalize_axis(op, axis, x.ndim, described(x))
     wanted = x.dtype if dtype is None else dtype
     location = caller()

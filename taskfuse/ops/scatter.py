@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from taskfuse.dtypes import DType, bool_, int64, result_type
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, shown
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.combine import COMBINES, Combine, is_atomic
@@ -145,9 +145,9 @@ def _source(op: str, base: TensorView, source: Source) -> Operand:
     if not isinstance(source, TensorView):
         number = plain(source)
         if not isinstance(number, bool | int | float):
-            raise dtype_error(op, f"{number!r} is neither a tensor nor a number", "make constants with tf.full")
+            raise dtype_error(op, f"{shown(number)} is neither a tensor nor a number", "make constants with tf.full")
         if result_type(base.dtype, number) is not base.dtype:
-            raise dtype_error(op, f"{number!r} is not a value of {base.dtype.name}", "cast the tensor first")
+            raise dtype_error(op, f"{shown(number)} is not a value of {base.dtype.name}", "cast the tensor first")
         return literal(op, number, base.dtype)
     if result_type(base.dtype, source.dtype) is not base.dtype:
         raise dtype_error(op, f"{base.name} ({base.dtype.name}) does not hold values of {source.name} ({source.dtype.name})", "cast one of them first")
@@ -229,7 +229,7 @@ def scatter_reduce(x: TensorView, dim: int, indices: TensorView, src: Source, re
     try:
         kind = ScatterReduce(reduce)
     except ValueError:
-        raise dtype_error("scatter_reduce", f"{reduce!r} is not a reduction", 'use "sum", "prod", "amax" or "amin"') from None
+        raise dtype_error("scatter_reduce", f"{shown(reduce)} is not a reduction", 'use "sum", "prod", "amax" or "amin"') from None
     return _scatter("scatter_reduce", x, dim, indices, src, kind.combine)
 
 

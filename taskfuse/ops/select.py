@@ -10,6 +10,7 @@ from enum import Enum
 from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, result_type
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -55,7 +56,7 @@ def _form(op: str, form: CatForm | str) -> CatForm:
     try:
         return CatForm(form)
     except ValueError:
-        raise dtype_error(op, f"{form!r} is not a form", "use 'gather' or 'scatter'") from None
+        raise dtype_error(op, f"{shown(form)} is not a form", "use 'gather' or 'scatter'") from None
 
 
 def _parts(op: str, tensors: Sequence[TensorView]) -> tuple[Fusion, DType]:
@@ -167,7 +168,7 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
     try:
         kind = PadMode(_TORCH_MODES.get(mode, mode) if isinstance(mode, str) else mode)
     except ValueError:
-        raise dtype_error("pad", f"{mode!r} is not a mode", f"use one of {', '.join(m.value for m in PadMode)}") from None
+        raise dtype_error("pad", f"{shown(mode)} is not a mode", f"use one of {', '.join(m.value for m in PadMode)}") from None
     if kind is not PadMode.CONSTANT:
         if value is not None:
             raise dtype_error("pad", f"mode {kind.value!r} takes no value", "leave out value=")
@@ -175,9 +176,9 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
             return _extended(*_cropped(x, given), kind)
     number = 0 if value is None else plain(value)
     if not isinstance(number, bool | int | float):
-        raise dtype_error("pad", f"{value!r} is not a number", "use tf.where if the value is a tensor or a run-time scalar")
+        raise dtype_error("pad", f"{shown(value)} is not a number", "use tf.where if the value is a tensor or a run-time scalar")
     if number and result_type(x.dtype, number) is not x.dtype:
-        raise dtype_error("pad", f"{number!r} is not a value of {x.dtype.name}", "cast the tensor first")
+        raise dtype_error("pad", f"{shown(number)} is not a value of {x.dtype.name}", "cast the tensor first")
     fill = literal("pad", number, x.dtype)
     with x.fusion.call():
         x, pairs = _cropped(x, given)
@@ -222,7 +223,7 @@ def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
         for width in row:
             number = plain(width)
             if not isinstance(number, int | Expr) or isinstance(number, bool):
-                raise shape_error("pad", f"width {width!r} is not an integer", help)
+                raise shape_error("pad", f"width {shown(width)} is not an integer", help)
             check_symbols("pad", x.fusion, number)
             if isinstance(number, Expr) and not prove(le(0, number), facts):
                 raise shape_error("pad", f"width {number} is not provably nonnegative", "slice to make a tensor smaller; constants may be negative")

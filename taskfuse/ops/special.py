@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from taskfuse.dtypes import DType, float64
+from taskfuse.errors import shown
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.activations import wide
@@ -139,7 +140,7 @@ def polygamma(n: int, x: TensorView) -> TensorView:
     check_tensor("polygamma", x)
     order = plain(n)
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
-        raise shape_error("polygamma", f"{n!r} is not an order of a derivative", "use an integer of at least 0")
+        raise shape_error("polygamma", f"{shown(n)} is not an order of a derivative", "use an integer of at least 0")
     with x.fusion.call():
         value, dtype = wide(x)
         if order == 0:
@@ -156,7 +157,7 @@ def mvlgamma(x: TensorView, p: int) -> TensorView:
     """
     check_tensor("mvlgamma", x)
     if isinstance(p, bool) or p < 1:
-        raise shape_error("mvlgamma", f"{p!r} is not a number of dimensions", "use an integer of at least 1")
+        raise shape_error("mvlgamma", f"{shown(p)} is not a number of dimensions", "use an integer of at least 1")
     with x.fusion.call():
         value, dtype = wide(x)
         found = lgamma(value)

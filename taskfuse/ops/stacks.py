@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskfuse.errors import shown
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import check_tensor, common_fusion, described, listed, normalize_axis, shape_error
 from taskfuse.ops.keywords import axial
@@ -89,7 +90,7 @@ def meshgrid(*tensors: TensorView, indexing: str = "xy") -> tuple[TensorView, ..
     """
     given = [atleast_1d(tv) for tv in _checked("meshgrid", tensors)]
     if indexing not in ("xy", "ij") or any(tv.ndim > 1 for tv in given):
-        raise shape_error("meshgrid", f"indexing={indexing!r} of {', '.join(map(described, given))}", 'give vectors, and "xy" or "ij"')
+        raise shape_error("meshgrid", f"indexing={shown(indexing)} of {', '.join(map(described, given))}", 'give vectors, and "xy" or "ij"')
     with given[0].fusion.call():
         shape = [tv.shape[0] for tv in given]
         found: list[TensorView] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from taskfuse.dtypes import bool_, int64
+from taskfuse.errors import shown
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import le, prove
 from taskfuse.ir.tensor import TensorView
@@ -209,7 +210,7 @@ def vector_norm(x: TensorView, ord: float = 2, axis: Axes = None, keepdims: bool
         raise dtype_error("vector_norm", f"{typed(x)} is not a float", "cast to a float first")
     order = plain(ord)
     if isinstance(order, bool) or not isinstance(order, int | float):
-        raise shape_error("vector_norm", f"{ord!r} is not the order of a norm", "give a number; the dimensions are axis=")
+        raise shape_error("vector_norm", f"{shown(ord)} is not the order of a norm", "give a number; the dimensions are axis=")
     with x.fusion.call():
         value, dtype = wide_of(x)
 
@@ -244,7 +245,7 @@ def quantile(x: TensorView, q: float, axis: int = -1, keepdims: bool = False) ->
         raise dtype_error("quantile", f"{typed(x)} is not a float", "cast to a float first")
     part = plain(q)
     if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part <= 1:
-        raise shape_error("quantile", f"q is {q!r}", "use a number from 0 to 1")
+        raise shape_error("quantile", f"q is {shown(q)}", "use a number from 0 to 1")
     size = x.shape[place]
     if size.free or int(size) < 1:
         raise shape_error("quantile", f"dimension {place} of {described(x)} is not a positive constant", "tf.sort takes symbolic extents")

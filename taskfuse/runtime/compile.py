@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from taskfuse.cuda.present import present
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
@@ -92,9 +92,9 @@ def compile(
     """
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"
-        raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
+        raise UnsupportedError(what=f"schedule {shown(schedule)}", reason="there is no such choice", help=help, location=caller())
     if numerics not in ("eager", "wide"):
-        raise UnsupportedError(what=f"numerics {numerics!r}", reason="there is no such choice", help="use 'eager' or 'wide'", location=caller())
+        raise UnsupportedError(what=f"numerics {shown(numerics)}", reason="there is no such choice", help="use 'eager' or 'wide'", location=caller())
     if numerics == "wide" and isinstance(fusion, Fusion):
         fusion = widened(fusion)
     if float32_products != EXACT and isinstance(fusion, Fusion):
@@ -112,11 +112,11 @@ def compile(
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             return Chain(whole, [link(part, replace(storing, sizes=own)(part)) for part, own in zip(parts, extents, strict=True)])
         case Fusion():
-            shown = None if storing.takes_as_it_is(fusion) else bases(fusion)
-            if shown is None:
+            without = None if storing.takes_as_it_is(fusion) else bases(fusion)
+            if without is None:
                 return storing(fusion)
-            run = storing(shown.fusion) if shown.fusion.outputs else Nothing(shown.fusion, backend)
-            return Viewed(copy_fusion(fusion)[0], run, shown.sources, storing)
+            run = storing(without.fusion) if without.fusion.outputs else Nothing(without.fusion, backend)
+            return Viewed(copy_fusion(fusion)[0], run, without.sources, storing)
         case Kernel():
             return make(fusion)
         case _:

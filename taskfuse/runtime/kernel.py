@@ -10,7 +10,7 @@ import numpy as np
 
 from taskfuse.cuda.present import found
 from taskfuse.dump import dump
-from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError
+from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError, shown
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
@@ -331,7 +331,7 @@ def check_backend(backend: str) -> None:
     """Raise :class:`UnsupportedError` if the backend does not exist."""
     if backend not in BACKENDS:
         help = f"use one of {', '.join(BACKENDS)}"
-        raise UnsupportedError(what=f"backend '{backend}'", reason="there is no such backend", help=help, location=caller())
+        raise UnsupportedError(what=f"backend {shown(backend)}", reason="there is no such backend", help=help, location=caller())
 
 
 def one_kernel(

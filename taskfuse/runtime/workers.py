@@ -41,11 +41,10 @@ class _Pool:
 
     Attributes:
         size: how many were started.
-        owner: the process that started them: one that is forked of it has none.
     """
 
     def __init__(self, size: int) -> None:
-        self.size, self.owner = size, os.getpid()
+        self.size = size
         self._idle: SimpleQueue[BufferedRWPair | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._left = size
@@ -54,18 +53,15 @@ class _Pool:
         command = [sys.executable, "-m", "taskfuse.runtime.workers", *map(str, ends)]
         null = subprocess.DEVNULL
         self._process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, pass_fds=ends, start_new_session=True)
-        self._streams: list[BufferedRWPair] = []
+        self._sockets = [ours for ours, _ in pairs]
         for ours, theirs in pairs:
             theirs.close()
-            stream = ours.makefile("rwb")
-            ours.close()
-            self._streams.append(stream)
-            self._idle.put(stream)
+            self._idle.put(ours.makefile("rwb"))
 
     @property
     def is_alive(self) -> bool:
         """Whether it can be asked."""
-        return self.owner == os.getpid() and self._left > 0 and self._process.poll() is None
+        return self._left > 0 and self._process.poll() is None
 
     def ask(self, asked: Sequence[bytes], left: SimpleQueue[int], found: list[Any]) -> None:
         """Have one process answer requests while some are left. One that ends, otherwise than by an error of taskfuse, leaves its request unanswered."""
@@ -78,7 +74,7 @@ class _Pool:
                 found[k] = pickle.load(stream)
         except Empty:
             pass
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except Exception:  # what a process writes as it ends need not be a pickle: any error of reading it
             with self._lock:
                 self._left -= 1
                 if self._left:
@@ -87,14 +83,18 @@ class _Pool:
         self._idle.put(stream)
 
     def close(self) -> None:
-        """End the processes."""
-        if self.owner == os.getpid():
-            for stream in self._streams:
-                try:
-                    stream.close()
-                except OSError:  # it has ended
-                    continue
-            self._process.wait()
+        """End the processes: also if processes that are forked of this one hold the streams, too."""
+        for one in self._sockets:
+            with suppress(OSError):  # it has ended
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._process.terminate()  # it may still be importing taskfuse
+        self._process.wait()
+
+    def leave(self) -> None:
+        """Release the streams in a process that is forked of the one that started the processes, so that they end with that one."""
+        for one in self._sockets:
+            os.close(one.detach())
 
 
 _pools: list[_Pool] = []
@@ -108,10 +108,13 @@ def start(processes: int = 0) -> _Pool | None:
         processes: how many; 0: as many as there are cores, at most 16.
     """
     count = processes or min(os.cpu_count() or 1, MOST)
-    if count < 2 or not hasattr(os, "fork"):
+    if count < 2 or not hasattr(os, "fork") or not sys.executable:
         return None
     with _lock:
-        if not (_pools and _pools[-1].is_alive and _pools[-1].size >= count):
+        for ended in [pool for pool in _pools if not pool.is_alive]:
+            ended.close()
+            _pools.remove(ended)
+        if not (_pools and _pools[-1].size >= count):
             _pools.append(_Pool(count))
         return _pools[-1]
 
@@ -123,6 +126,19 @@ def stop() -> None:
         for pool in _pools:
             pool.close()
         _pools.clear()
+
+
+def _forked() -> None:
+    """A process that is forked of the caller has no processes, and no thread that holds the lock."""
+    global _lock
+    _lock = threading.Lock()
+    for pool in _pools:
+        pool.leave()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], processes: int) -> list[Any]:

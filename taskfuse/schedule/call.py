@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, cast
 
-from taskfuse.errors import ScheduleError
+from taskfuse.errors import ScheduleError, shown
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.identity import among
@@ -53,7 +53,7 @@ class Call:
         n = len(domain)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
         if not isinstance(axis, SupportsIndex):
-            raise self.error(f"{axis!r} is not a position of an axis", help)
+            raise self.error(f"{shown(axis)} is not a position of an axis", help)
         found = axis.__index__()
         if not -n <= found < n:
             raise self.error(f"axis {found} is out of range: the {kind} domain has {n} axes", help)
@@ -64,7 +64,7 @@ class Call:
         if isinstance(given, SupportsIndex):
             return (given,)
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise self.error(f"{given!r} is not a list of {what}", f"give a list of {what}")
+            raise self.error(f"{shown(given)} is not a list of {what}", f"give a list of {what}")
         return tuple(cast("Iterable[Any]", given))
 
     def positions(self, axes: object) -> list[int]:
@@ -74,39 +74,39 @@ class Call:
     def operand(self, given: object, number: int) -> int:
         """``given`` as the number of an operand."""
         if isinstance(given, bool) or not isinstance(given, SupportsIndex) or not 0 <= given.__index__() < number:
-            raise self.error(f"it has no operand {given!r}", f"it has {number}")
+            raise self.error(f"it has no operand {shown(given)}", f"it has {number}")
         return given.__index__()
 
     def readers(self, given: object, known: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """``given``, at least one, without duplicates, all among ``known``, the readers of the tensor."""
-        shown = f"its readers are {', '.join(tv.name for tv in dict.fromkeys(known)) or 'none'}"
+        help = f"its readers are {', '.join(tv.name for tv in dict.fromkeys(known)) or 'none'}"
         found: dict[TensorView, None] = {}
         for reader in self.several(given, "tensors"):
             if not isinstance(reader, TensorView):
-                raise self.error(f"{reader!r} is not a tensor", shown)
+                raise self.error(f"{shown(reader)} is not a tensor", help)
             if not among(reader, known):
-                raise self.error(f"{reader.name} does not read it", shown)
+                raise self.error(f"{reader.name} does not read it", help)
             found[reader] = None
         if not found:
-            raise self.error("no reader is given", shown)
+            raise self.error("no reader is given", help)
         return tuple(found)
 
     def check_free(self, position: int) -> None:
         """Check that the loop axis at ``position`` may be transformed: Serial, and no loop that inlining shares."""
         schedule = self.tv.schedule
-        shown = described(position, schedule.loop[position])
+        axis = described(position, schedule.loop[position])
         ptype = schedule.ptype(schedule.loop[position])
         if ptype is not ParallelType.Serial:
-            raise self.error(f"{shown} is bound to {ptype.value}", "transform axes before they are parallelized, or bind this one to Serial again")
+            raise self.error(f"{axis} is bound to {ptype.value}", "transform axes before they are parallelized, or bind this one to Serial again")
         if position < schedule.inline:
             raise self.error(
-                f"{shown} is shared with the readers: {self.tv.name} is inlined at {schedule.inline}",
+                f"{axis} is shared with the readers: {self.tv.name} is inlined at {schedule.inline}",
                 f"transform before inlining, or {self.tv.name}.inline_at(0)",
             )
         for producer in inlined_producers(self.tv):
             if position < producer.schedule.inline:
                 raise self.error(
-                    f"{shown} is shared with {producer.name}, which is inlined at {producer.schedule.inline}",
+                    f"{axis} is shared with {producer.name}, which is inlined at {producer.schedule.inline}",
                     f"transform before inlining, or {producer.name}.inline_at(0)",
                 )
 

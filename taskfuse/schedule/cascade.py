@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import cast
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
@@ -82,17 +83,17 @@ def cascade(
     """
     given = given_reductions("cascade", reductions)
     if not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1:
-        raise Call("cascade", given[0]).error(f"a chunk has {chunk!r} elements", "use a positive integer")
+        raise Call("cascade", given[0]).error(f"a chunk has {shown(chunk)} elements", "use a positive integer")
     levels = tuple(cast("Sequence[object]", parts)) if is_list(parts) else (parts,)
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in levels):
-        raise Call("cascade", given[0]).error(f"the parts are {parts!r}", "use a positive integer, or several")
+        raise Call("cascade", given[0]).error(f"the parts are {shown(parts)}", "use a positive integer, or several")
     if adjacent is not None and (not isinstance(adjacent, int) or isinstance(adjacent, bool) or adjacent < 1 or chunk % adjacent):
-        raise Call("cascade", given[0]).error(f"{adjacent!r} elements of a chunk of {chunk} are adjacent", "use a divisor of the chunk")
+        raise Call("cascade", given[0]).error(f"{shown(adjacent)} elements of a chunk of {chunk} are adjacent", "use a divisor of the chunk")
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1 or parts):
-        raise Call("cascade", given[0]).error(f"chunks are left out for {rows!r} rows", "use a positive integer, without parts")
+        raise Call("cascade", given[0]).error(f"chunks are left out for {shown(rows)} rows", "use a positive integer, without parts")
     kept = given[0].logical
     if along is not None and (not isinstance(along, int) or isinstance(along, bool) or rows is None or not 0 <= along < len(kept)):
-        raise Call("cascade", given[0]).error(f"blocks have rows along dimension {along!r}", f"use one of 0 to {len(kept) - 1}, with rows=")
+        raise Call("cascade", given[0]).error(f"blocks have rows along dimension {shown(along)}", f"use one of 0 to {len(kept) - 1}, with rows=")
     walk = _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows, None if along is None else kept[along])
     walk.run()
     return tuple(walk.made)

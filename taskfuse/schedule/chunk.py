@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -51,7 +52,7 @@ def chunk_scan(tv: TensorView, extent: object) -> Chunks:
     if not isinstance(definition, Scan) or not isinstance(definition.operands[0], Read):
         raise call.error(f"{tv.name} is not a scan of a tensor")
     if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
-        raise call.error(f"a chunk has {extent!r} elements", "use a positive integer")
+        raise call.error(f"a chunk has {shown(extent)} elements", "use a positive integer")
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")

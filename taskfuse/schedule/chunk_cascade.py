@@ -8,6 +8,7 @@ the same within one kernel; this call comes before all scheduling, like ``chunk_
 
 from __future__ import annotations
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.expr import Literal, Read, Reduction, at_point
 from taskfuse.ir.scalar import Expr, ceildiv, const, is_multiple, minimum, simplify
@@ -41,7 +42,7 @@ def chunk_cascade(reductions: object, n: object, multiple: object = 1) -> tuple[
     given = given_reductions("chunk_cascade", reductions)
     for name, value in (("n", n), ("multiple", multiple)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Call("chunk_cascade", given[0]).error(f"{name} is {value!r}", "use a positive integer")
+            raise Call("chunk_cascade", given[0]).error(f"{name} is {shown(value)}", "use a positive integer")
     assert isinstance(n, int)
     assert isinstance(multiple, int)
     call = _ChunkCascade(given, n, multiple)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.calls import ProductOrder
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -50,9 +51,9 @@ def chunk_product(tv: TensorView, order: ProductOrder, tile: tuple[object, ...])
     definition, extents = _product(call)
     sizes = [n for n in tile if isinstance(n, int) and not isinstance(n, bool) and n > 0]
     if len(tile) != 3 or len(sizes) != 3:
-        raise call.error(f"a tile of {tile!r}", "give rows, columns and a step of k: positive integers")
+        raise call.error(f"a tile of {shown(tile)}", "give rows, columns and a step of k: positive integers")
     if not hasattr(order, "shares"):
-        raise call.error(f"{order!r} divides no tiles", "give tf.tiles.split_k(...) or tf.tiles.stream_k(...)")
+        raise call.error(f"{shown(order)} divides no tiles", "give tf.tiles.split_k(...) or tf.tiles.stream_k(...)")
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"chunk it before inlining, or {producer.name}.inline_at(0)")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Read, Reduction, at_point
@@ -58,7 +59,7 @@ def divided_axis(call: Call, position: object, extent: object, what: str) -> tup
     if not tv.root[k].is_reduction:
         raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
     if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
-        raise call.error(f"{what} has {extent!r} elements", "use a positive integer")
+        raise call.error(f"{what} has {shown(extent)} elements", "use a positive integer")
     if not is_multiple(tv.root[k].extent, extent, fusion.facts()):
         raise call.error(f"{extent} does not divide the axis of {tv.root[k].extent} for all extents", "use a divisor")
     call.check_not_inlined()

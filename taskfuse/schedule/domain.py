@@ -10,6 +10,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import CLAIMED, WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, claimed_index, joint_kind, merge_axes, split_axes
 from taskfuse.ir.dims import Dim, nearest
 from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
@@ -126,7 +127,9 @@ def _integer(call: Call, what: str, value: object) -> Expr:
         case SupportsIndex():
             return const(value.__index__())
         case _:
-            raise call.error(f"{value!r} is not {'an' if what[0] in 'aeiou' else 'a'} {what}", 'use an integer, or an expression such as 4*tf.scalar.sym("S")')
+            raise call.error(
+                f"{shown(value)} is not {'an' if what[0] in 'aeiou' else 'a'} {what}", 'use an integer, or an expression such as 4*tf.scalar.sym("S")'
+            )
 
 
 def _check_kinds(call: Call, domain: list[Axis], positions: Sequence[int]) -> None:

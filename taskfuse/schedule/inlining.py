@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, shown
 from taskfuse.ir.expr import MathExpr
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
@@ -56,7 +56,7 @@ def _position(keys: Keys, tv: TensorView, at: object) -> int | None:
     call = Call("inline_at", tv)
     n = len(tv.schedule.loop)
     if not isinstance(at, SupportsIndex):
-        raise call.error(f"{at!r} is not a position of an axis", f"use a position in [{-n - 1}, {n}]")
+        raise call.error(f"{shown(at)} is not a position of an axis", f"use a position in [{-n - 1}, {n}]")
     position = at.__index__()
     if not -n - 1 <= position <= n:
         raise call.error(f"position {position} is out of range: the loop domain has {n} axes", f"use a position in [{-n - 1}, {n}]")
@@ -103,7 +103,7 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
 def _check_tensor(call: str, fusion: Fusion, x: object) -> None:
     if not isinstance(x, TensorView):
         help = "give tensors, or omit them for all" if call == "inline_most" else "give a list of tensors"
-        raise FusionError(fusion=fusion.name, reason=f"{call}: {x!r} is not a tensor", help=help, location=caller())
+        raise FusionError(fusion=fusion.name, reason=f"{call}: {shown(x)} is not a tensor", help=help, location=caller())
 
 
 def _readers(tv: TensorView) -> list[MathExpr]:

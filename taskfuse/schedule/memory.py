@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import SupportsIndex
 
+from taskfuse.errors import shown
 from taskfuse.ir.atoms import Completion
 from taskfuse.ir.axes import Axis, Rasterize
 from taskfuse.ir.calls import AllocationLayout
@@ -18,7 +19,7 @@ def set_memory_type(tv: TensorView, memory: object) -> None:
     """See :meth:`TensorView.set_memory_type`. A view that is given memory becomes a copy."""
     call = Call("set_memory_type", tv)
     if not isinstance(memory, MemoryType):
-        raise call.error(f"{memory!r} is not a memory type", f"use {', '.join(f'MemoryType.{m.value}' for m in MemoryType)}")
+        raise call.error(f"{shown(memory)} is not a memory type", f"use {', '.join(f'MemoryType.{m.value}' for m in MemoryType)}")
     if memory is not MemoryType.Global:
         call.check_internal(f"it lives in Global memory, not in {memory.value}", "make a copy that may")
     if tv.fusion.is_view(tv):
@@ -60,8 +61,8 @@ def _axis(call: Call, given: object) -> Axis:
         case AxisRef(tensor=tensor):
             raise call.error(f"an axis of {tensor.name} is given", f"give axes of {call.tv.name} itself: {call.tv.name}.axis(0)")
         case _:
-            shown = f"{call.tv.name}.axis(0), {call.tv.name}.loop[0], {call.tv.name}.logical[0]"
-            raise call.error(f"{given!r} is not an axis", f"give axes ({shown}), outermost first, or a layout of tf.layouts")
+            axes = f"{call.tv.name}.axis(0), {call.tv.name}.loop[0], {call.tv.name}.logical[0]"
+            raise call.error(f"{shown(given)} is not an axis", f"give axes ({axes}), outermost first, or a layout of tf.layouts")
 
 
 def _check_cover(call: Call, allocation: tuple[Axis, ...]) -> None:
@@ -103,7 +104,7 @@ def in_flight(tv: TensorView, batches: object) -> None:
     """See :meth:`TensorView.in_flight`."""
     call = Call("in_flight", tv)
     if not isinstance(batches, SupportsIndex) or batches.__index__() < 0:
-        raise call.error(f"{batches!r} is not a number of batches", "use an integer such as 1")
+        raise call.error(f"{shown(batches)} is not a number of batches", "use an integer such as 1")
     if tv.schedule.atom is None or tv.schedule.atom.completion is not Completion.FIFO:
         raise call.error(f"{tv.name} has no atom that completes in batches", "set_atom first: a tensor-core or bulk store atom")
     tv.schedule.in_flight = batches.__index__()
@@ -113,12 +114,12 @@ def circular_buffer(tv: TensorView, stages: object, ring: object = "") -> None:
     """See :meth:`TensorView.circular_buffer`. One stage is not a ring."""
     call = Call("circular_buffer", tv)
     if not isinstance(stages, SupportsIndex):
-        raise call.error(f"{stages!r} is not a number of slots", "use an integer such as 2")
+        raise call.error(f"{shown(stages)} is not a number of slots", "use an integer such as 2")
     slots = stages.__index__()
     if slots < 1:
         raise call.error(f"a ring has at least 1 slot, not {slots}")
     if not isinstance(ring, str):
-        raise call.error(f"{ring!r} is not the name of a ring", "give a text, the same for all tensors that share the ring")
+        raise call.error(f"{shown(ring)} is not the name of a ring", "give a text, the same for all tensors that share the ring")
     if ring and slots == 1:
         raise call.error(f"the ring '{ring}' has 1 slot, which is not a ring", "give two or more slots, or no name")
     call.check_internal("it has one copy", "buffer a copy")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from taskfuse.errors import shown
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.contraction import axes_of, computes
@@ -40,7 +41,7 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     (k,) = call.positions([position])
     _check(call, definition, k)
     if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
-        raise call.error(f"a multiple of {multiple!r}", "use a positive integer")
+        raise call.error(f"a multiple of {shown(multiple)}", "use a positive integer")
     known = tuple(range(len(definition.operands)))
     given = known if operands is None else call.several(operands, "operands")
     chosen = tuple(dict.fromkeys(call.operand(k, len(known)) for k in given))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from taskfuse.errors import shown
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
@@ -48,23 +49,23 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
         raise call.error(f"{at}: the atom {atom.name} executes the innermost axes", f"{tv.name}.reorder moves it")
     elements = 1
     for p, a in zip(positions, covered, strict=True):
-        shown = described(p, a)
+        found = described(p, a)
         ptype = tv.schedule.ptype(a)
         if ptype is not ParallelType.Serial:
-            raise call.error(f"{shown} is bound to {ptype.value} already", "bind it to Serial first")
+            raise call.error(f"{found} is bound to {ptype.value} already", "bind it to Serial first")
         wanted = AxisKind.REDUCTION if atom.contraction is not None and p == positions[-1] else AxisKind.ITERATION
         if a.kind is not wanted:
             what = "a reduction" if a.is_reduction else "a foreign" if a.is_foreign else "an iteration"
             takes = "a reduction axis" if wanted is AxisKind.REDUCTION else "an iteration axis" if atom.contraction is not None else "iteration axes"
-            raise call.error(f"{shown} is {what} axis: the atom {atom.name} executes {takes}" + (" there" if atom.contraction is not None else ""))
+            raise call.error(f"{found} is {what} axis: the atom {atom.name} executes {takes}" + (" there" if atom.contraction is not None else ""))
         if any(p < x.schedule.inline for x in (tv, *inlined_producers(tv))):
-            raise call.error(f"{shown} is a loop that inlining shares, and an atom's axes are not loops", "inline less deep")
+            raise call.error(f"{found} is a loop that inlining shares, and an atom's axes are not loops", "inline less deep")
         size = constant(a)
         if size is None or (atom.power_of_two and not is_power_of_two(size)):
             what = "constant power-of-two extent" if atom.power_of_two else "constant extent"
-            raise call.error(f"{shown} has no {what}, which the atom {atom.name} needs", "split it by a constant such as 4")
+            raise call.error(f"{found} has no {what}, which the atom {atom.name} needs", "split it by a constant such as 4")
         if atom.tile is not None and size != atom.tile[p - positions[0]]:
-            raise call.error(f"{shown} is not the {atom.tile[p - positions[0]]} of the atom {atom.name}", f"split it by {atom.tile[p - positions[0]]}")
+            raise call.error(f"{found} is not the {atom.tile[p - positions[0]]} of the atom {atom.name}", f"split it by {atom.tile[p - positions[0]]}")
         elements *= size
     if elements * tv.dtype.bits > 8 * atom.max_bytes:
         most = 8 * atom.max_bytes // tv.dtype.bits
@@ -124,7 +125,7 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
     """
     call = Call("parallelize", tv)
     if not isinstance(ptype, ParallelType):
-        raise call.error(f"{ptype!r} is not a parallel type", "use a member of ParallelType, such as ParallelType.TIDx")
+        raise call.error(f"{shown(ptype)} is not a parallel type", "use a member of ParallelType, such as ParallelType.TIDx")
     schedule = tv.schedule
     if axis not in schedule.loop:
         if schedule.allocation is None or axis not in schedule.allocation:
@@ -156,7 +157,7 @@ def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
 def _atom(call: Call, given: object) -> Atom:
     if not isinstance(given, Atom):
         known = ", ".join(f"tf.atoms.{name.upper()}" for name in ATOMS)
-        raise call.error(f"{given!r} is not an atom", f"use one of {known}, or tf.atoms.wgmma(m, n, k) and tf.atoms.mma(m, n, k)")
+        raise call.error(f"{shown(given)} is not an atom", f"use one of {known}, or tf.atoms.wgmma(m, n, k) and tf.atoms.mma(m, n, k)")
     return given
 
 
@@ -168,7 +169,7 @@ def fragment(tv: TensorView, axes: Sequence[int], atom: Atom | None = None, oper
     atom = None if atom is None else _atom(call, atom)
     if operand is not None:
         if atom is None:
-            raise call.error(f"the factor {operand!r} is given without its atom", "give atom= as well")
+            raise call.error(f"the factor {shown(operand)} is given without its atom", "give atom= as well")
         _as_held(call, _held_operand(call, atom, operand), tuple(positions))
         return
     if atom is not None and atom.shape is not None and (atom.units > 1 or atom.shape.m < FRAGMENT_ROWS):
@@ -194,7 +195,7 @@ def _held_operand(call: Call, atom: Atom, which: str) -> Fragment:
     """The fragment of a factor, rows or columns first, then k. Raises :class:`ScheduleError` if the atom takes none of such elements from registers."""
     sides = {"a": 0, "b": 1}
     if which not in sides:
-        raise call.error(f"the factor {which!r}", "use 'a', the factor with the rows, or 'b'")
+        raise call.error(f"the factor {shown(which)}", "use 'a', the factor with the rows, or 'b'")
     known = (None, None) if atom.shape is None or atom.tile is None else in_registers(atom.shape, atom.tile[2], call.tv.dtype)
     held = known[sides[which]]
     if held is None or atom.tile is None or held.shape[1 - sides[which]] != atom.tile[2]:

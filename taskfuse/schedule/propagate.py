@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position
 from taskfuse.ir.scalar import ge, prove
 from taskfuse.ir.storage import reads_of
@@ -37,7 +38,7 @@ def propagate_with(known: Keys, tv: TensorView, targets: Sequence[TensorView], u
     others = [t for t in dict.fromkeys(call.several(targets, "tensors")) if t is not tv]
     for target in others:
         if not isinstance(target, TensorView):
-            raise call.error(f"{target!r} is not a tensor", "give a list of tensors")
+            raise call.error(f"{shown(target)} is not a tensor", "give a list of tensors")
         _check_pristine(call, target)
     results = [(target, *_rebuild(call, known, target, upto)) for target in others]
     for target, loop, transforms in results:

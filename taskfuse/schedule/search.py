@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.dtypes import int32
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis
 from taskfuse.ir.scalar import ZERO, Const, ge, prove, sym
 from taskfuse.ir.tables import TableRange, held_places
@@ -22,9 +23,9 @@ def search_by(tv: TensorView, how: object, divisor: object) -> TensorView:
     if known is None:
         raise call.error(f"{tv.name} is not a table", "declare it with tf.table(...)")
     if not isinstance(how, PlaceSearch):
-        raise call.error(f"{how!r} is not a kind of search", f"give one of {', '.join(map(str, PlaceSearch))}")
+        raise call.error(f"{shown(how)} is not a kind of search", f"give one of {', '.join(map(str, PlaceSearch))}")
     if not isinstance(divisor, int) or isinstance(divisor, bool) or divisor < 1:
-        raise call.error(f"{divisor!r} rows of a tile", "give a positive integer")
+        raise call.error(f"{shown(divisor)} rows of a tile", "give a positive integer")
     if how is not PlaceSearch.TABLE:
         if divisor != 1:
             raise call.error(f"divisor={divisor}, which searches by {how.value} take from the math", "leave it out")

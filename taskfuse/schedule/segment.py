@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, shown
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import made_from, needed, producers, strided
@@ -46,14 +46,14 @@ def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], view
     if fusion.has_schedule:
         raise _error(fusion, "it has a schedule already", "segment a fusion without scheduling calls; the segments are scheduled")
     if not is_list(segments):
-        raise _error(fusion, f"segments is {segments!r}, not a list", "give a list with a list of tensors for each segment")
+        raise _error(fusion, f"segments is {shown(segments)}, not a list", "give a list with a list of tensors for each segment")
     for number, part in enumerate(segments):
         if isinstance(part, str):
             raise _error(fusion, f"'{part}' is one name, not a sequence", f"write ['{part}'] for a segment of one tensor")
         for given in part:
             tv = fusion.tensor(given) if isinstance(given, str) else given
             if not among(tv, fusion.tensors()):
-                raise _error(fusion, f"{tv!r} is not a tensor of it", "name its tensors")
+                raise _error(fusion, f"{shown(tv)} is not a tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
                 raise _error(fusion, f"{tv.name} is in segments {owner[tv]} and {number}", "name each tensor once")
     code = [e.output for e in needed(fusion)]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from taskfuse.dtypes import DType
+from taskfuse.errors import shown
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -39,7 +40,7 @@ def split_fold(tv: TensorView, parts: object) -> tuple[TensorView, ...]:
     if not isinstance(expr, Fold):
         raise call.error(f"{tv.name} is not a fold", "tv.rfactor divides a reduction, tv.chunk_scan a scan")
     if not isinstance(parts, int) or isinstance(parts, bool) or parts < 1:
-        raise call.error(f"there are {parts!r} parts", "use a positive integer")
+        raise call.error(f"there are {shown(parts)} parts", "use a positive integer")
     if expr.step.name != "fma" and expr.step.name not in COMBINES:
         raise call.error(f"how two sequences of steps {expr.step.name} compose is not known", "leave the axis to one thread")
     if tv.loop != tv.root:

@@ -18,7 +18,7 @@ import numpy as np
 
 from taskfuse import ops
 from taskfuse.dtypes import bfloat16, float32
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import AxisKind, axis, iteration_position
 from taskfuse.ir.contraction import computes, factors
@@ -92,7 +92,7 @@ def split_products(fusion: Fusion, name: str) -> Fusion:
     way = SPLITS.get(name) if isinstance(cast("object", name), str) else None
     if way is None:
         known = ", ".join(map(repr, (EXACT, *SPLITS)))
-        raise UnsupportedError(what=f"float32_products {name!r}", reason="there is no such choice", help=f"use one of {known}", location=caller())
+        raise UnsupportedError(what=f"float32_products {shown(name)}", reason="there is no such choice", help=f"use one of {known}", location=caller())
     splitter = _Splitter(new, way)
     for expr in needed(new):
         if isinstance(expr, Reduction) and _is_split(new, expr):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
@@ -39,7 +40,7 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
         if not is_same or any(p >= len(reader.root) or reader.root[p].extent is not tv.root[p].extent for p in used):
             raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
     if view is not None and not isinstance(cast("object", view), TensorView):
-        raise call.error(f"{view!r} is not a tensor", "give a view, or leave it out, and one is made")
+        raise call.error(f"{shown(view)} is not a tensor", "give a view, or leave it out, and one is made")
     if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
         raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
     if view is None:
@@ -65,7 +66,7 @@ def _pairs(call: Call, also: object) -> list[tuple[TensorView, int]]:
             case (TensorView() as reader, number):
                 found.append((reader, number))
             case _:
-                raise call.error(f"{pair!r} is not a reader with the number of its operand", "give pairs such as (y, 0)")
+                raise call.error(f"{shown(pair)} is not a reader with the number of its operand", "give pairs such as (y, 0)")
     return found
 
 

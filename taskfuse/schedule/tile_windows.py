@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Literal, MathExpr, Pointwise, Read, View
@@ -73,7 +74,7 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
     call = Call("tile_windows", tv)
     fusion, k = tv.fusion, call.position(position, list(tv.root), "logical")
     if isinstance(tile, bool) or not isinstance(tile, int) or tile < 1:
-        raise call.error(f"the tile is {tile!r}", "give a positive number of windows")
+        raise call.error(f"the tile is {shown(tile)}", "give a positive number of windows")
     if tv.is_input or tv.is_output:
         raise call.error(f"it is an {'input' if tv.is_input else 'output'}", "tile what a reduction over windows reads")
     windows = next((w for w in windows_of(fusion, tv) if w.windows == k), None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskfuse.errors import shown
 from taskfuse.ir.calls import PaddedOrder, TileOrder
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.tensor import TensorView
@@ -64,7 +65,7 @@ def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOr
     for position in positions:
         call.check_free(position)
     if not isinstance(maps, Sequence) and not hasattr(maps, "maps"):
-        raise call.error(f"{maps!r} is not a list of maps", "give one expression for each axis, or an order of tf.tiles")
+        raise call.error(f"{shown(maps)} is not a list of maps", "give one expression for each axis, or an order of tf.tiles")
     extents = [loop[p].extent for p in positions]
     made = maps if isinstance(maps, Sequence) else maps.maps(extents)
     if extent is None and isinstance(maps, PaddedOrder):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import cast
 
-from taskfuse.errors import FusionError, UnsupportedError
+from taskfuse.errors import FusionError, UnsupportedError, shown
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.fusion import Fusion
@@ -126,7 +126,7 @@ def _names(fusion: str, shared: object) -> tuple[str, ...]:
     """The names in ``shared``, which may be an iterator. Raises :class:`FusionError` unless it is a sequence of names."""
     if isinstance(shared, str) or not isinstance(shared, Iterable):
         help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
-        raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, not a sequence of names", help=help, location=caller())
+        raise FusionError(fusion=fusion, reason=f"shared is {shown(shared)}, not a sequence of names", help=help, location=caller())
     return tuple(map(str, cast("Iterable[object]", shared)))
 
 
@@ -159,7 +159,7 @@ class _FusionJoin:
             raise self._error(f"a {type(fusions).__name__} is not a sequence of fusions", "give two or more in a list")
         for given in cast("Iterable[object]", fusions):
             if not isinstance(given, Fusion):
-                raise self._error(f"{given!r} is not a fusion", "give fusions, with or without schedules")
+                raise self._error(f"{shown(given)} is not a fusion", "give fusions, with or without schedules")
             self.fusions.append(given)
         self.members = dict(zip(_member_names(self.fusions), self.fusions, strict=True))
         if len(self.fusions) < 2:

@@ -9,7 +9,7 @@ from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_type_hints
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.location import caller
 from taskfuse.target import MAX_THREADS
 
@@ -40,11 +40,11 @@ class Parameters:
             value = getattr(self, name)
             if wanted is not int:
                 if not isinstance(value, wanted):
-                    raise self.error(f"{name} is {value!r}", f"use {_described(wanted)}")
+                    raise self.error(f"{name} is {shown(value)}", f"use {_described(wanted)}")
                 continue
             if type(value) is not int:
                 if isinstance(value, bool) or not isinstance(value, Integral):
-                    raise self.error(f"{name} is {value!r}", "use an integer")
+                    raise self.error(f"{name} is {shown(value)}", "use an integer")
                 value = int(value)
                 object.__setattr__(self, name, value)
             least = self.LEAST.get(name, 1)

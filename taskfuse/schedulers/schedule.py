@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from taskfuse.count import Count
-from taskfuse.errors import ScheduleError, UnsupportedError
+from taskfuse.errors import ScheduleError, UnsupportedError, shown
 from taskfuse.ir.atoms import WGMMA_ARCH
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
@@ -230,7 +230,7 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
     """
     fusion = as_fusion(fusion, f"tf.schedulers.{kind}")
     if config is not None and not isinstance(config, wanted):
-        raise refuse(fusion, kind, f"config is {config!r}, not a {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
+        raise refuse(fusion, kind, f"config is {shown(config)}, not a {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
     if fusion.has_schedule:
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
@@ -240,7 +240,7 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
 def check_flag(fusion: Fusion, kind: str, name: str, value: object) -> None:
     """Raise :class:`UnsupportedError` if an argument of a scheduler is not a bool."""
     if not isinstance(value, bool):
-        raise refuse(fusion, kind, f"{name} is {value!r}", "use True or False")
+        raise refuse(fusion, kind, f"{name} is {shown(value)}", "use True or False")
 
 
 SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
@@ -282,12 +282,12 @@ class Sizes:
         self.target = as_target(target)
         given = {} if given is None else given
         if not isinstance(cast("object", given), Mapping):
-            raise _strange(fusion, f"sizes is {given!r}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")
+            raise _strange(fusion, f"sizes is {shown(given)}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")
         for name, size in given.items():
             if name not in fusion.dims:
                 raise _strange(fusion, f"sizes has '{name}', which is not a dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
             if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
-                raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
+                raise _strange(fusion, f"sizes has {shown(size)} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
         self._lengths = [tv for tv, known in fusion.tables.items() if known.lengths]
         self._values = {name: given.get(name, d.near(ASSUMED)) for name, d in fusion.dims.items()}
         for name, d in fusion.dims.items():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from taskfuse.errors import InputError, TaskfuseError, UnsupportedError
+from taskfuse.errors import InputError, TaskfuseError, UnsupportedError, shown
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.options import read_options
@@ -111,9 +111,9 @@ def tune(
         InputError: arguments that do not fit.
     """
     if not callable(cast("object", scheduler)):
-        raise _error(as_fusion(fusion, "tf.schedulers.tune"), f"scheduler is {scheduler!r}", "use one such as tf.schedulers.matmul, or leave it out")
+        raise _error(as_fusion(fusion, "tf.schedulers.tune"), f"scheduler is {shown(scheduler)}", "use one such as tf.schedulers.matmul, or leave it out")
     if configs is not None and not isinstance(cast("object", configs), Iterable):
-        raise _error(as_fusion(fusion, "tf.schedulers.tune"), f"configs is {configs!r}", "give a list of parameters of the scheduler")
+        raise _error(as_fusion(fusion, "tf.schedulers.tune"), f"configs is {shown(configs)}", "give a list of parameters of the scheduler")
     if as_fusion(fusion, "tf.schedulers.tune").has_schedule:
         raise _error(fusion, "it has a schedule already", "tune a fusion without scheduling calls")
     if timer is None and not _is_on_gpu(args):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import cast
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.location import caller
@@ -71,7 +71,9 @@ def run(
 ) -> None:
     """Run a launch in the order given by the arguments of :func:`simulate`. Raises :class:`SimulationError`."""
     if isinstance(seed, bool) or not isinstance(cast("object", seed), Integral):
-        raise UnsupportedError(what=f"seed {seed!r}", reason="it is not an integer", help="use one such as 0: it picks the interleaving", location=caller())
+        raise UnsupportedError(
+            what=f"seed {shown(seed)}", reason="it is not an integer", help="use one such as 0: it picks the interleaving", location=caller()
+        )
     if choices is not None:
         machine = launch.machine(InStep(max(1, in_step // launch.code.unit)), max_steps, observer)
         Stepper(machine, launch.blocks(machine)).replay(choices)

@@ -21,9 +21,10 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
-from taskfuse.torch.metadata import Meta, Refused, integer, is_contiguous_last, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.metadata import Meta, Refused, integer, is_contiguous_last, is_copied, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
+from taskfuse.torch.rules.reductions import PRODUCTS
 from taskfuse.torch.rules.table import INTO, rule_of
 from taskfuse.torch.rules.windows import CONVOLUTIONS
 from taskfuse.torch.worth import times
@@ -32,6 +33,9 @@ WRAPPERS = frozenset({"aten", "prims"})
 
 BY_SCHEDULE = frozenset((*ATTENTION, *GRADIENTS)) | CONVOLUTIONS
 """Ops whose expected times are those of schedules, not of rooflines."""
+
+COPIED = BY_SCHEDULE | PRODUCTS
+"""Ops whose schedules have the copy engine load inputs."""
 
 SLOWER = "expected times: "
 """The beginning of a reason that does not rule a fusion out, but says that it does not pay."""
@@ -267,6 +271,13 @@ class Importer:
                 self.fusion.set_strides(made, list(meta.strides))
         return made
 
+    def check_copied(self) -> None:
+        """Raises :class:`Refused` if the copy engine, which will load the inputs, cannot load one as it lies."""
+        for node in self.tensors:
+            value = node.meta["val"]
+            if not is_copied(meta_of(value), integer(value.storage_offset()), self.fusion.facts()):
+                raise Refused(f"the copy engine cannot load '{node.name}' with the strides {list(value.stride())} from element {value.storage_offset()} on")
+
     def add(self, node: Node) -> None:
         """Make the results of a node."""
         if node.target is getitem:
@@ -318,6 +329,8 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
                 done[inner] = None
         restrided = tuple(building.add_output(node) for node in outputs)
         fusion = building.fusion
+        if any(node.target is not getitem and name_of(node)[0] in COPIED for node in done):
+            building.check_copied()
         if not fusion.inputs and not fusion.scalars:
             raise Refused("it reads nothing")
         direct = {str(e) for tv in fusion.inputs for e in tv.shape}

@@ -15,7 +15,8 @@ from torch.fx import Node
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.dims import Dim
-from taskfuse.ir.scalar import Expr, IntLike, const, maximum, minimum, sym, wrap
+from taskfuse.ir.scalar import Expr, Facts, IntLike, const, is_multiple, maximum, minimum, sym, wrap
+from taskfuse.target import TMA_BYTES
 
 NAMES = {"float8_e4m3fn": "float8_e4m3"}
 """Dtypes that torch calls otherwise."""
@@ -143,6 +144,28 @@ def _most(known: Any) -> int | None:
 def is_contiguous_last(meta: Meta) -> bool:
     """Whether elements that follow each other along the last axis do so in memory: true without such an axis, and for one element along it."""
     return not meta.shape or meta.strides[-1] is const(1) or meta.shape[-1] is const(1)
+
+
+def is_copied(meta: Meta, offset: Expr, facts: Facts) -> bool:
+    """Whether the copy engine can load a tensor that begins ``offset`` elements after an aligned address, wherever schedules expect it of the extents.
+
+    They expect it if rows are multiples of 16 bytes. Then the first element and the strides of the other axes must be, too, and one axis be contiguous, with
+    strides that can be declared if it is not the last. Tensors without elements, and those whose rows are never multiples, are loaded otherwise.
+    """
+    axes = [(n, s) for n, s in zip(meta.shape, meta.strides, strict=True) if n is not const(1)]
+    size = meta.dtype.itemsize
+    if not axes or any(n is const(0) for n, _ in axes):
+        return True
+    place = next((k for k, (_, s) in enumerate(axes) if s is const(1)), len(axes) - 1)
+    row, step = axes.pop(place)
+    if not row.free and not is_multiple(row * size, TMA_BYTES, facts):
+        return True
+    if not is_multiple(offset * size, TMA_BYTES, facts):
+        return False
+    if same_places(meta.shape, meta.strides, row_major(meta.shape)):
+        return True
+    can_be_declared = place == len(axes) or not any(s is const(0) for _, s in axes)
+    return step is const(1) and can_be_declared and all(is_multiple(s * size, TMA_BYTES, facts) for _, s in axes)
 
 
 def row_major(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from taskfuse.cuda.sources import sources
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import UnsupportedError, shown
 from taskfuse.location import caller
 from taskfuse.options import read_options
 from taskfuse.version import VERSION
@@ -67,20 +67,20 @@ def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> Settings
         UnsupportedError: a mode or option does not exist, or an option has a value of another kind.
     """
     if mode is not None and mode not in get_args(Mode):
-        raise _refused(f"mode {mode!r}", f"use one of {', '.join(map(repr, get_args(Mode)))}")
+        raise _refused(f"mode {shown(mode)}", f"use one of {', '.join(map(repr, get_args(Mode)))}")
     given = dict(options or {})
     known = {f.name: f for f in fields(Settings)}
     plain = Settings()
     for name, value in given.items():
         if name not in known:
-            raise _refused(f"option {name!r}", f"the options are: {', '.join(known)}")
+            raise _refused(f"option {shown(name)}", f"the options are: {', '.join(known)}")
         default: bool | int | float | str = getattr(plain, name)
         kinds: tuple[type[bool | int | float | str], ...] = (int, float) if isinstance(default, float) else (type(default),)
         if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(default, bool)):
-            raise _refused(f"{name}={value!r}", f"give a value like {default!r}")
+            raise _refused(f"{name}={shown(value)}", f"give a value like {shown(default)}")
         choices = {"run": get_args(Run), "numerics": get_args(Numerics)}.get(name, ())
         if choices and value not in choices:
-            raise _refused(f"{name}={value!r}", f"use one of {', '.join(map(repr, choices))}")
+            raise _refused(f"{name}={shown(value)}", f"use one of {', '.join(map(repr, choices))}")
     if mode in ("reduce-overhead", "max-autotune"):
         given.setdefault("cudagraphs", True)
     if mode in ("max-autotune", "max-autotune-no-cudagraphs"):

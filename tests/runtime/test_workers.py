@@ -1,6 +1,7 @@
 """Processes that compile fusions: the executables, the errors; they stay for the next ones; few fusions stay here."""
 
-import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -50,11 +51,33 @@ def test_processes_stay_and_know_the_environment(monkeypatch: pytest.MonkeyPatch
     assert start(2) is pool
 
 
-def test_a_process_that_is_forked_of_the_caller_has_processes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = start(2)
-    assert pool is not None
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert not pool.is_alive
+FORKED = """
+import os, signal
+from taskfuse.runtime.workers import start, stop
+pool = start(2)
+ours, theirs = os.pipe()
+child = os.fork()
+if not child:
+    os.write(theirs, b"other" if start(2) is not pool else b"same")
+    signal.pause()
+print(os.read(ours, 9).decode())
+stop()  # the child still has all that the caller had open
+print(os.waitpid(child, os.WNOHANG), pool.is_alive)
+os.kill(child, signal.SIGKILL)
+"""
+
+
+def test_a_process_that_is_forked_of_the_caller_has_processes_of_its_own_and_does_not_hold_the_others() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("other\n(0, 0) False\n", "")
+
+
+def test_results_that_cannot_be_read_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(stream: object) -> object:
+        raise AttributeError("no such class")
+
+    monkeypatch.setattr("taskfuse.runtime.workers.pickle.load", load)
+    assert compiled_elsewhere([fusion(1.0), fusion(2.0)], {"backend": "sim"}, 2) == [None, None]
 
 
 def test_a_process_that_ends_leaves_its_fusion_to_the_caller() -> None:

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch.importer import imported, refusal
+from taskfuse.torch.metadata import Refused
 from taskfuse.torch.partition import GLUE
 from tests.torch.graphs import check, foreign, traced
 
@@ -55,3 +56,45 @@ def test_inputs_lie_as_torch_has_them_where_no_copy_engine_loads_them_otherwise(
     nodes = [n for n in graph.nodes if n.op == "call_function"]
     found = imported(nodes, nodes[-1:], lambda n: False)
     assert {tv.name: [int(e) for e in strides] for tv, strides in found.fusion.strides.items()} == {"x0": [80, 1, 10]}
+
+
+HALF = torch.bfloat16
+LOADED = {
+    "rows of another tensor": torch.zeros(16, 24, dtype=HALF)[:, :16],
+    "transposed": torch.zeros(16, 16, dtype=HALF).mT,
+    "from an aligned element on": torch.zeros(16, 24, dtype=HALF)[:, 8:],
+    "rows that threads copy": torch.zeros(15, 16, dtype=HALF).mT[:, :15],
+}
+NOT_LOADED = {
+    "odd rows": torch.zeros(16, 17, dtype=HALF)[:, :16],
+    "odd columns": torch.zeros(16, 17, dtype=HALF)[:, :16].mT,
+    "every second element": torch.zeros(16, 32, dtype=HALF)[:, ::2],
+    "one element": torch.zeros(1, dtype=HALF).expand(16, 16),
+    "one column": torch.zeros(16, 1, dtype=HALF).expand(16, 16),
+    "from the second element on": torch.zeros(16, 24, dtype=HALF)[:, 1:17],
+}
+
+
+@pytest.mark.parametrize("form", [*LOADED, *NOT_LOADED])
+def test_products_whose_factors_the_copy_engine_cannot_load_are_left_to_torch(form: str) -> None:
+    given = {**LOADED, **NOT_LOADED}[form]
+    graph = traced(lambda x, y: (x @ y).relu(), given, torch.zeros(given.shape[1], 16, dtype=HALF)).graph
+    nodes = [n for n in graph.nodes if n.op == "call_function"]
+    if form in LOADED:
+        assert imported(nodes, nodes[-1:], lambda n: False).fusion.inputs
+        return
+    with pytest.raises(Refused, match="the copy engine cannot load"):
+        imported(nodes, nodes[-1:], lambda n: False)
+    assert imported(nodes[-1:], nodes[-1:], lambda n: False).fusion.inputs
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_symbolic_rows_of_products(step: int) -> None:
+    """Rows without gaps may be multiples of 16 bytes, with strides that are too; every second element never is."""
+    graph = traced(lambda x, y: x[:, ::step] @ y, torch.zeros(16, 16 * step, dtype=HALF), torch.zeros(16, 16, dtype=HALF), symbolic=True).graph
+    product = [n for n in graph.nodes if n.op == "call_function"][-1:]
+    if step == 1:
+        assert imported(product, product, lambda n: False).fusion.inputs
+    else:
+        with pytest.raises(Refused, match="the copy engine cannot load"):
+            imported(product, product, lambda n: False)

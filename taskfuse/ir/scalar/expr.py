@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar
 
 import numpy as np
 
+from taskfuse.errors import shown
+
 SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
 
@@ -438,7 +440,7 @@ def wrap(value: IntLike) -> Expr:
 def index(value: object) -> int:
     """The integer that ``value`` represents in Python. Raises :class:`NotAnIntegerError` for other values."""
     if not isinstance(value, SupportsIndex):
-        raise NotAnIntegerError(f"{value!r} is not an integer")
+        raise NotAnIntegerError(f"{shown(value)} is not an integer")
     return value.__index__()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from taskfuse.dtypes import DType, float32
+from taskfuse.errors import shown
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import broadcast_to, cast
@@ -64,7 +65,7 @@ class AtenCall:
     def as_tensor(self, value: Value, dtype: DType | None = None) -> TensorView:
         """A tensor, converted to a dtype. Raises :class:`Refused` for other values."""
         if not isinstance(value, TensorView):
-            raise Refused(f"an operand is {value!r}")
+            raise Refused(f"an operand is {shown(value)}")
         return value if dtype is None else converted(value, dtype)
 
     def axes(self, name: str, x: TensorView) -> tuple[int, ...]:
@@ -107,7 +108,7 @@ def number(value: Value) -> int:
             return int(value)
         raise Refused(f"{value} is not constant")
     if not isinstance(value, int):
-        raise Refused(f"{value!r} is not an integer")
+        raise Refused(f"{shown(value)} is not an integer")
     return int(value)
 
 
