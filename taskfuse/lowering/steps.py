@@ -1,7 +1,7 @@
 """The steps of lowering, in order: each is a function that changes the state.
 
 The docstring of a step says what the state has when it begins (requires) and when it ends (ensures). After each step the plan is verified
-(:mod:`taskfuse.lowering.plan_rules`), and ``python -m taskfuse show plan FILE --step NAME`` prints it.
+(:mod:`taskfuse.lowering.plan_rules`), and ``python -m taskfuse show FILE --step NAME`` prints the state.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class Step:
 def _prepare(state: State) -> None:
     """Check the laws of tasks and names; copy the fusion, so that every boundary tensor is only a boundary.
 
-    Ensures: ``fusion`` is a copy that later steps may change; every tensor in it is read, an output, or claimed by a task. ``written``.
+    Requires: ``fusion``, which is not changed. Ensures: ``fusion`` is a copy that later steps may change; every tensor in it is read, an output, or claimed by
+    a task. ``written``.
     """
     check_supported(state.fusion)
     state.written = as_written(state.fusion)
@@ -288,7 +289,7 @@ def _emit(state: State) -> None:
 
 
 def _on_kernel(one: KernelPass) -> Callable[[State], None]:
-    """A kernel pass as a step."""
+    """A kernel pass as a step, with the pass's docstring."""
 
     def change(state: State) -> None:
         state.kernel = one.run(state.kernel)
