@@ -30,7 +30,7 @@ from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.memory import find_memory
+from taskfuse.lowering.memory import assign_memory
 from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.neutral_tails import find_ends
@@ -48,7 +48,8 @@ from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
-from taskfuse.schedule.order import Sequencer, positions
+from taskfuse.schedule.order import complete, positions, sequence
+from taskfuse.schedule.shared_loops import SharedLoops
 
 BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
     Instruction.VECTOR: vectors.vector_copy,
@@ -108,8 +109,8 @@ def _order(state: State) -> None:
 
     Requires: ``fusion`` prepared. Ensures: ``tree``, ``shared_loops``, ``order``.
     """
-    sequencer = Sequencer(state.fusion, state.options.order_seed)
-    state.tree, state.shared_loops, state.order = sequencer.tree, sequencer.shared_loops, sequencer.sequence()
+    state.tree, state.shared_loops = complete(state.fusion), SharedLoops.of(state.fusion)
+    state.order = sequence(state.fusion, state.tree, state.shared_loops, state.options.order_seed)
 
 
 def _ranges(state: State) -> None:
@@ -126,7 +127,7 @@ def _memory(state: State) -> None:
     Requires: ``shared_loops``, ``ranges``. Ensures: ``index_maps`` with the memory types.
     """
     state.index_maps = IndexMaps(state.fusion, state.tree, state.shared_loops, state.ranges)
-    find_memory(state.index_maps)
+    assign_memory(state.index_maps)
 
 
 def _grid_stride(state: State) -> None:
