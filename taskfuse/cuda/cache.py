@@ -57,7 +57,7 @@ def compile_quietly(text: str, name: str, options: CompileOptions, settings: Opt
     state = process_cache
     binary = None if settings.always_compile else state.recall(key)
     if binary is None:
-        with state.turn(key):
+        with state.locked(key):
             binary = None if settings.always_compile else state.recall(key)
             if binary is None:
                 binary = _load_or_compile(text, name, options, settings)
@@ -128,8 +128,8 @@ def _unpacked(content: bytes, name: str, options: CompileOptions) -> Binary:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """A lock that goes when nobody wants it any more."""
+class _KeyLock:
+    """The lock of a key, dropped when nobody waits for it."""
 
     lock: Lock = field(default_factory=Lock)
     wanted: int = 0
@@ -143,7 +143,7 @@ class ProcessCache:
     bytes: int = 0
     said: set[str] = field(default_factory=set[str])
     disks: dict[tuple[str, int], DiskCache] = field(default_factory=dict[tuple[str, int], DiskCache])
-    turns: dict[str, _Turn] = field(default_factory=dict[str, _Turn])
+    key_locks: dict[str, _KeyLock] = field(default_factory=dict[str, _KeyLock])
     lock: Lock = field(default_factory=Lock)
 
     def recall(self, key: str) -> Binary | None:
@@ -175,19 +175,19 @@ class ProcessCache:
             return self.disks.setdefault((str(settings.cache_dir), settings.cache_bytes), DiskCache(settings.cache_dir, settings.cache_bytes))
 
     @contextmanager
-    def turn(self, key: str) -> Generator[None]:
-        """A lock for each key."""
+    def locked(self, key: str) -> Generator[None]:
+        """Hold the lock of a key."""
         with self.lock:
-            turn = self.turns.setdefault(key, _Turn())
-            turn.wanted += 1
+            own = self.key_locks.setdefault(key, _KeyLock())
+            own.wanted += 1
         try:
-            with turn.lock:
+            with own.lock:
                 yield
         finally:
             with self.lock:
-                turn.wanted -= 1
-                if turn.wanted == 0:
-                    del self.turns[key]
+                own.wanted -= 1
+                if own.wanted == 0:
+                    del self.key_locks[key]
 
 
 process_cache = ProcessCache()

@@ -227,7 +227,7 @@ class GridStrideLoops:
         return None if counting else (loop, _Ragged(made.maps, made.sources.index(tv.root[0]), condition))
 
     def _fills_each_trip(self, loop: Loop, loops: list[Loop]) -> bool:
-        """True if bulk copies fill a ring in each trip of a loop, outside the one that is empty for an empty piece of work: every fill has its bytes."""
+        """True if bulk copies fill a ring in each trip of a loop, outside the one that is empty for an empty item of work: every fill has its bytes."""
         inner = self._emptied_by(loop, loops)
         return any(is_transfer(tv) and inner not in self._shared_loops.path[tv] for tv in loop.axes)
 

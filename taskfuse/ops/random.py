@@ -60,15 +60,15 @@ def _words(
 ) -> list[TensorView]:
     """Words of the counter that the thread of each element draws for ``at_once`` elements: their numbers, from that of the element among these."""
     place = _position(shape)
-    sequence, turn = (place // at_once, place % at_once) if threads is None else (place % threads, place // threads)
+    sequence, trip = (place // at_once, place % at_once) if threads is None else (place % threads, place // threads)
     key = _integers(fusion, shape, seed)
     counter = _of("floor_divide", _integers(fusion, shape, offset), 4)
-    counter = counter if threads is None else _of("add", counter, _integers(fusion, shape, turn // at_once))
-    return [cast_tensor(_of("philox", key, counter, _integers(fusion, shape, sequence * 4 + word(turn % at_once))), uint32) for word in taken]
+    counter = counter if threads is None else _of("add", counter, _integers(fusion, shape, trip // at_once))
+    return [cast_tensor(_of("philox", key, counter, _integers(fusion, shape, sequence * 4 + word(trip % at_once))), uint32) for word in taken]
 
 
-def _own(turn: Expr) -> Expr:
-    return turn
+def _own(trip: Expr) -> Expr:
+    return trip
 
 
 def _word(fusion: Fusion, shape: Shape, seed: Seed, offset: Seed, threads: int | None) -> TensorView:
@@ -109,18 +109,18 @@ def _random(op: str, shape: Sequence[IntLike | str], seed: Seed, offset: Seed, t
         raise dtype_error(op, f"{wanted.name} is not a float", "use tf.random_bits for integers")
     with fusion.call():
         if wanted is float64:
-            pairs = _words(fusion, extents, seed, offset, threads, 2, [lambda turn: turn * 2, lambda turn: turn * 2 + 1])
-            others = _words(fusion, extents, seed, offset, threads, 2, [lambda turn: 2 - turn * 2, lambda turn: 3 - turn * 2]) if is_normal else pairs
+            pairs = _words(fusion, extents, seed, offset, threads, 2, [lambda trip: trip * 2, lambda trip: trip * 2 + 1])
+            others = _words(fusion, extents, seed, offset, threads, 2, [lambda trip: 2 - trip * 2, lambda trip: 3 - trip * 2]) if is_normal else pairs
             own, other = _uniform_double(*pairs), _uniform_double(*others)
         else:
-            words = _words(fusion, extents, seed, offset, threads, 4, [_own, lambda turn: turn + 1 - turn % 2 * 2] if is_normal else [_own])
+            words = _words(fusion, extents, seed, offset, threads, 4, [_own, lambda trip: trip + 1 - trip % 2 * 2] if is_normal else [_own])
             own, other = _uniform(words[0]), _uniform(words[-1])
         if not is_normal:
             found = cast_tensor(own, wanted)
             return _of("where", _of("ge", found, 1.0), 0.0, found)
         place = _position(extents)
-        turn = place % (2 if wanted is float64 else 4) if threads is None else place // threads
-        is_first = _of("eq", _integers(fusion, extents, turn % 2, int64), 0)
+        trip = place % (2 if wanted is float64 else 4) if threads is None else place // threads
+        is_first = _of("eq", _integers(fusion, extents, trip % 2, int64), 0)
         return cast_tensor(_normal(_of("where", is_first, own, other), _of("where", is_first, other, own), is_first), wanted)
 
 

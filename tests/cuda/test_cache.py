@@ -260,7 +260,7 @@ def test_threads_compile_a_kernel_once(compiler: Compiler, settings: Options, mo
     found = together(8, lambda number: compiled("text", "k", OPTIONS, settings))
     assert all(binary is found[0] for binary in found)
     assert compiler.calls == ["text"]
-    assert cache.process_cache.turns == {}
+    assert cache.process_cache.key_locks == {}
 
 
 def test_different_kernels_do_not_wait_for_each_other(compiler: Compiler, settings: Options, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_different_kernels_do_not_wait_for_each_other(compiler: Compiler, settin
 def test_a_compilation_that_fails_is_not_remembered(compiler: Compiler, settings: Options) -> None:
     found = together(4, lambda number: compiled("error", "k", OPTIONS, settings))
     assert all(isinstance(error, CudaCompileError) for error in found)
-    assert (len(compiler.calls), files(settings), cache.process_cache.turns) == (4, [], {})
+    assert (len(compiler.calls), files(settings), cache.process_cache.key_locks) == (4, [], {})
 
 
 FORK = """
