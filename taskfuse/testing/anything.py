@@ -113,7 +113,7 @@ class AnyGraph(Graph):
             return None
         kinds = dtypes(op, len(found), self._dtype() if x is None else x.dtype)
         there = [] if x is None else [x]
-        inputs = [self._input([*shape], dtype) for shape, dtype in zip(found[len(there) :], kinds[len(there) :], strict=True)]
+        inputs = [self.new_input([*shape], dtype) for shape, dtype in zip(found[len(there) :], kinds[len(there) :], strict=True)]
         made: TensorView | tuple[TensorView, ...] | None = attempt(op, [*there, *inputs], self.chooser, self.recorder)
         if not isinstance(made, tuple):
             return made
@@ -204,7 +204,7 @@ class AnyGraph(Graph):
                 ("ikb,kjb->bij", ([n, k, b], [k, m, b])),
             )
         )
-        return self._call("einsum", terms, *(self._input(list(shape), dtype) for shape in shapes))
+        return self._call("einsum", terms, *(self.new_input(list(shape), dtype) for shape in shapes))
 
     def _tiles(self) -> TensorView | None:
         """A product for tensor cores, with a view beside it."""
@@ -212,11 +212,11 @@ class AnyGraph(Graph):
         dtype = self.chooser.pick((tf.bfloat16, tf.float16, tf.float32))
         if m * n * k > MOST:
             return None
-        a, b = self._input([m, k], dtype), self._input([k, n], dtype)
+        a, b = self.new_input([m, k], dtype), self.new_input([k, n], dtype)
         if self.chooser.chance(40):
             a = self._call("relu", self._call("flip", a, self.chooser.integer(0, 1)))
         if self.chooser.chance(30):
-            b = self._call("transpose", self._input([n, k], dtype))
+            b = self._call("transpose", self.new_input([n, k], dtype))
         made = self._call("matmul", a, b)
         match self.chooser.integer(0, 3):
             case 0:

@@ -1,25 +1,20 @@
-"""Random math: a graph of ops on small tensors.
-
-Every call is valid: the generator tracks shapes as numbers next to the fusion's symbolic extents, and skips ops that would exceed the
-limits of the options.
-"""
+"""Random math: a graph of ops on small tensors. Every call is valid: ops that would exceed the limits of the options are skipped."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 
 import taskfuse as tf
-from taskfuse.dtypes import DType, bool_, float32, int32, int64, uint8
-from taskfuse.ir.dims import Dim
+from taskfuse.dtypes import bool_, float32, int32, int64, uint8
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
+from taskfuse.ir.scalar import ONE, Const
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ops.registry import OPS, OpKind
 from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.inputs import RandomInputs
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder, SpelledArgument
 
@@ -57,33 +52,19 @@ def _every(kind: OpKind, *parameters: str) -> tuple[str, ...]:
 
 EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = _every(OpKind.REDUCTION, "axis", "keepdims"), _every(OpKind.SCAN, "axis"), _every(OpKind.COMPOSITE, "axis")
 
-Dimension = str | int
 
-
-class Graph:
-    """Builds the math of a fusion.
-
-    Attributes:
-        sizes: the value of each symbolic dimension.
-        tensors: tensors that further ops may read.
-    """
+class Graph(RandomInputs):
+    """Builds the math of a fusion."""
 
     def __init__(self, chooser: Chooser, options: CaseOptions, recorder: Recorder) -> None:
-        self.chooser = chooser
-        self.options = options
-        self.recorder = recorder
-        self.fusion = recorder.fusion
-        self.sizes: dict[str, int] = {}
-        self.tensors: list[TensorView] = []
+        super().__init__(chooser, options, recorder)
         self.scalars: list[Scalar] = []
-        self._facts: dict[str, Dim] = {}
-        self._dims = self._dimensions()
         self._kinds = self._weights()
 
     def grow(self) -> None:
         """Add inputs, ops and outputs."""
         for _ in range(1 + self.chooser.integer(0, 2)):
-            self._input(self._shape())
+            self.new_input(self.random_shape())
         for _ in range(1 + self.chooser.integer(0, self.options.ops - 1)):
             made = self.chooser.pick(self._kinds)()
             if made is None:
@@ -96,38 +77,7 @@ class Graph:
             if not tv.is_input and (not tv.uses or (among(tv, self.tensors) and self.chooser.chance(8))):
                 self.recorder.call(self.fusion, "add_output", tv)
 
-    def size(self, e: Expr) -> int:
-        """The value of an extent."""
-        return int(evaluate(e, self.sizes))
-
-    def shape(self, tv: TensorView) -> tuple[int, ...]:
-        """The shape of a tensor as numbers."""
-        return tuple(self.size(e) for e in tv.shape)
-
     # -- choices --------------------------------------------------------------------------------------------------------------------
-
-    def _dimensions(self) -> list[Dimension]:
-        """The extents of this fusion's inputs; a symbol's facts are stated where it is used first."""
-        found: list[Dimension] = []
-        empty = self.chooser.chance(self.options.empty)
-        for k in range(1 + self.chooser.integer(0, 2)):
-            zero = empty and k == 0
-            size = 0 if zero else self.chooser.pick(self.options.sizes)
-            if not self.chooser.chance(self.options.symbolic):
-                found.append(size)
-                continue
-            name = "NMK"[k]
-            self.sizes[name] = size
-            self._facts[name] = self._stated(name, size)
-            found.append(name)
-        return found
-
-    def _stated(self, name: str, size: int) -> Dim:
-        """Some true facts about a symbol of the given value."""
-        least = 0 if size == 0 or self.chooser.chance(self.options.may_be_empty) else 1
-        most = None if self.chooser.chance(60) else size + self.chooser.integer(0, 5)
-        multiple = 2 if size % 2 == 0 and self.chooser.chance(15) else 1
-        return Dim(name, least, most, multiple)
 
     def _weights(self) -> list[Callable[[], TensorView | None]]:
         o = self.options
@@ -154,46 +104,6 @@ class Graph:
 
     def _op(self, usual: Sequence[str], exact: Sequence[str], every: Sequence[str]) -> str:
         return self.chooser.pick(every if self.options.functions else exact if self.options.exact else usual)
-
-    def _operand(self) -> TensorView:
-        """A tensor, often one without readers."""
-        unused = [tv for tv in self.tensors if not tv.uses]
-        if unused and self.chooser.chance(50):
-            return self.chooser.pick(unused)
-        return self.chooser.pick(self.tensors)
-
-    def _shape(self) -> list[Dimension]:
-        shape: list[Dimension] = []
-        for _ in range(self.chooser.integer(0 if self.chooser.chance(12) else 1, self.options.rank)):
-            d = 1 if self.chooser.chance(8) else self.chooser.pick(self._dims)
-            if math.prod(self._sizes([*shape, d])) <= self.options.elements:
-                shape.append(d)
-        return shape
-
-    def _dimension(self, e: Expr) -> Dimension | None:
-        """An extent as the dimension of a new input; ``None`` if it is neither a number nor a symbol."""
-        if isinstance(e, Const):
-            return e.value
-        return str(e) if str(e) in self.sizes else None
-
-    def _sizes(self, shape: Sequence[Dimension]) -> list[int]:
-        return [self.sizes[d] if isinstance(d, str) else d for d in shape]
-
-    def _dtype(self) -> DType:
-        return self.chooser.pick(self.options.dtypes)
-
-    def _declared(self) -> list[Dimension]:
-        """The dimensions that an op may be given: of others the fusion does not have the facts yet, which inputs declare."""
-        return [d for d in self._dims if not isinstance(d, str) or d in self.fusion.dims]
-
-    def _input(self, shape: list[Dimension], dtype: DType | None = None) -> TensorView:
-        given = [self._facts.pop(d, d) if isinstance(d, str) else d for d in shape]
-        tv: TensorView = self.recorder.call(tf, "define_tensor", given, dtype=self._dtype() if dtype is None else dtype)
-        self.tensors.append(tv)
-        return tv
-
-    def _fits(self, *extents: int) -> bool:
-        return math.prod(extents) <= self.options.elements
 
     # -- ops ------------------------------------------------------------------------------------------------------------------------
 
@@ -223,7 +133,7 @@ class Graph:
         y = self._partner(x)
         if y is None and self.chooser.chance(30):
             like = [self._dimension(e) for e in x.shape]
-            y = self._input([d for d in like if d is not None]) if None not in like else None
+            y = self.new_input([d for d in like if d is not None]) if None not in like else None
         if y is None:
             return self._try(op, x, self.chooser.pick((1, 2, 3)))
         return self._try(op, *((x, y) if self.chooser.chance(70) else (y, x)))
@@ -256,7 +166,7 @@ class Graph:
             case 0:
                 return self._try("expand_dims", x, self.chooser.integer(0, x.ndim))
             case 1:
-                extra = self.chooser.pick(self._declared() or [2])
+                extra = self.chooser.pick(self.declared() or [2])
                 if not self._fits(*self.shape(x), *self._sizes([extra])):
                     return None
                 return self._try("broadcast_to", x, [extra, *self._extents(x)])
@@ -403,7 +313,7 @@ class Graph:
                 size = self.chooser.integer(1, 2)
                 return self._try(name, x, [size, 2], [self.chooser.integer(0, 2), 1])
             case "searchsorted":
-                return self._try(name, self._input([self._dims[0]], x.dtype), x)
+                return self._try(name, self.new_input([self._dims[0]], x.dtype), x)
             case _:
                 return self._try(name, x)
 
@@ -414,7 +324,7 @@ class Graph:
             return None
         at = self.chooser.integer(0, x.ndim - 1)
         found = [y for y in self.tensors if y.dtype.is_integer]
-        y = self.chooser.pick(found) if found and self.chooser.chance(70) else self._input(self._shape(), int32)
+        y = self.chooser.pick(found) if found and self.chooser.chance(70) else self.new_input(self.random_shape(), int32)
         shape, places = self.shape(x), self.shape(y)
         if y.ndim == x.ndim and self.chooser.chance(50):
             most = (max(a, b) for d, (a, b) in enumerate(zip(shape, places, strict=True)) if d != at)
@@ -431,7 +341,7 @@ class Graph:
         at = self.chooser.integer(0, x.ndim - 1)
         found = [y for y in self.tensors if y.dtype.is_integer and y.ndim == 1]
         many = self.chooser.pick(self._dims)
-        index = self.chooser.pick(found) if found and self.chooser.chance(60) else self._input([many], int32)
+        index = self.chooser.pick(found) if found and self.chooser.chance(60) else self.new_input([many], int32)
         match self.chooser.integer(0, 3):
             case 0:
                 return self._try("bincount", index, self.chooser.pick((1, 3, 4)))
@@ -446,7 +356,7 @@ class Graph:
                 rest = [self._dimension(e) for e in (*x.shape[:at], index.shape[0], *x.shape[at + 1 :])]
                 if None in rest or not self._fits(*self.shape(x), self.size(index.shape[0])):
                     return None
-                source = self._input([d for d in rest if d is not None], x.dtype)
+                source = self.new_input([d for d in rest if d is not None], x.dtype)
                 return self._try("index_put", x, [*[None] * at, index], source, self.chooser.chance(60))
 
     def _jagged(self) -> TensorView | None:
@@ -464,7 +374,7 @@ class Graph:
             dtype = self.chooser.pick((int32, int32, int64, uint8))
             options = {"lengths": True} if self.chooser.chance(30) else {}
             table = self.recorder.call(tf, "table", f"rows{len(self.fusion.tables)}", 1 + self.chooser.integer(1, 5), most, dtype, **options)
-        length = self.chooser.pick((most, *self._declared()))
+        length = self.chooser.pick((most, *self.declared()))
         rows = self.size(table.shape[0]) - (not self.fusion.tables[table].lengths)
         if not self._fits(rows, *self._sizes([length]), *self.shape(x)[1:]):
             return None
@@ -490,5 +400,5 @@ class Graph:
             inner = self._dimension(x.shape[-1])
             if inner is None:
                 return None
-            y = self._input([inner, columns], x.dtype)
+            y = self.new_input([inner, columns], x.dtype)
         return self._try("bmm" if x.ndim == y.ndim == 3 and self.options.functions else "matmul", x, y)

@@ -15,7 +15,8 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.identity import among
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import PlaceSearch
-from taskfuse.testing.graphs import UNARY_EXACT, Dimension, Graph
+from taskfuse.testing.graphs import UNARY_EXACT, Graph
+from taskfuse.testing.inputs import Dimension
 
 ROWS = (4, 5, 8, 12, 1, 13)
 TILES = (4, 2, 5, 1, 128)
@@ -167,10 +168,10 @@ class GroupedGraph(Graph):
             case 0:
                 return self._try(self.chooser.pick(UNARY_EXACT), x)
             case 1:
-                return self._try("mul", x, self._input([*(1 for _ in x.shape[1:]), self._n], x.dtype))
+                return self._try("mul", x, self.new_input([*(1 for _ in x.shape[1:]), self._n], x.dtype))
             case 2:
                 kept = [self._dimension(e) for e in x.shape[:-1]]
-                return None if None in kept else self._try("mul", x, self._input([d for d in kept if d is not None] + [1], x.dtype))
+                return None if None in kept else self._try("mul", x, self.new_input([d for d in kept if d is not None] + [1], x.dtype))
             case _:
                 return self._try("cast", x, self.chooser.pick((bfloat16, float32))) if x.dtype.is_float else self._try("add", x, 1)
 

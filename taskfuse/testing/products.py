@@ -16,7 +16,8 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.ir.tensor import TensorView
-from taskfuse.testing.graphs import UNARY, Dimension, Graph
+from taskfuse.testing.graphs import UNARY, Graph
+from taskfuse.testing.inputs import Dimension
 
 FACTORS = (bfloat16, float16, float32, float8_e4m3, float8_e5m2, int8, uint8)
 TYPES = tuple((a, b) for a in FACTORS for b in FACTORS if accumulator_dtype(a, b) is not None)
@@ -113,26 +114,26 @@ class ProductGraph(Graph):
     def _factor(self, shape: Sequence[Dimension], dtype: DType) -> TensorView:
         """A tensor of a shape: an input, a view of one, or computed from inputs."""
         if not self.chooser.chance(self.options.prologues):
-            return self._input(list(shape), dtype)
+            return self.new_input(list(shape), dtype)
         made: TensorView | None = None
         at = self.chooser.integer(0, len(shape) - 1)
         match self.chooser.integer(0, 6):
             case 0 | 1:
-                made = self._try(self.chooser.pick(("relu", "neg", "abs", *UNARY)), self._input(list(shape), dtype))
+                made = self._try(self.chooser.pick(("relu", "neg", "abs", *UNARY)), self.new_input(list(shape), dtype))
             case 2:
-                made = self._try("cast", self._input(list(shape), self.chooser.pick((int8, float32, bfloat16, uint8, float16))), dtype)
+                made = self._try("cast", self.new_input(list(shape), self.chooser.pick((int8, float32, bfloat16, uint8, float16))), dtype)
             case 3:
-                scale = self._input([d if k == at else 1 for k, d in enumerate(shape)], dtype)
-                made = self._try("mul", self._input(list(shape), dtype), scale)
+                scale = self.new_input([d if k == at else 1 for k, d in enumerate(shape)], dtype)
+                made = self._try("mul", self.new_input(list(shape), dtype), scale)
             case 4:
-                made = self._try("flip", self._input(list(shape), dtype), at)
+                made = self._try("flip", self.new_input(list(shape), dtype), at)
             case 5:
                 made = self._part(shape, dtype, at)
             case _:
                 made = self._folded(shape, dtype, at)
         if made is not None and made.dtype is not dtype:
             made = self._try("cast", made, dtype)
-        return self._input(list(shape), dtype) if made is None else made
+        return self.new_input(list(shape), dtype) if made is None else made
 
     def _part(self, shape: Sequence[Dimension], dtype: DType, at: int) -> TensorView | None:
         """A slice of an input that is longer along an axis, or an input with zeros around it."""
@@ -140,10 +141,10 @@ class ProductGraph(Graph):
         if isinstance(size, str) or size == 0:
             return None
         if size > 2 and self.chooser.chance(40):
-            smaller = self._input([*shape[:at], size - 2, *shape[at + 1 :]], dtype)
+            smaller = self.new_input([*shape[:at], size - 2, *shape[at + 1 :]], dtype)
             return self._try("pad", smaller, [(1, 1) if k == at else (0, 0) for k in range(len(shape))], 0)
         first = self.chooser.pick((8, 1, 16))
-        longer = self._input([*shape[:at], size + 16, *shape[at + 1 :]], dtype)
+        longer = self.new_input([*shape[:at], size + 16, *shape[at + 1 :]], dtype)
         starts = [first if k == at else None for k in range(len(shape))]
         return self._try("slice", longer, starts, [first + size if k == at else None for k in range(len(shape))], [None] * len(shape))
 
@@ -154,7 +155,7 @@ class ProductGraph(Graph):
         if isinstance(size, str) or not divisors:
             return None
         part = self.chooser.pick(divisors)
-        folded = self._input([*shape[:at], size // part, part, *shape[at + 1 :]], dtype)
+        folded = self.new_input([*shape[:at], size // part, part, *shape[at + 1 :]], dtype)
         names = self._extents(folded)
         return self._try("reshape", folded, [*names[:at], -1, *names[at + 2 :]])
 
@@ -197,7 +198,7 @@ class ProductGraph(Graph):
         known = [d for d in shape if d is not None]
         kept = self.chooser.some(range(len(known)), 60)
         dtype = x.dtype if self.chooser.chance(60) else self.chooser.pick((float32, bfloat16, float16))
-        side = self._input([d if k in kept else 1 for k, d in enumerate(known)], dtype)
+        side = self.new_input([d if k in kept else 1 for k, d in enumerate(known)], dtype)
         return self._try(self.chooser.pick(("add", "mul", "sub", "maximum")), x, side)
 
     def _second(self, x: TensorView) -> TensorView | None:

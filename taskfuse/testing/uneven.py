@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import taskfuse as tf
 from taskfuse.dtypes import DType, bfloat16, float16, float32
 from taskfuse.ir.tensor import TensorView
-from taskfuse.testing.graphs import UNARY_EXACT, Dimension, Graph
+from taskfuse.testing.graphs import UNARY_EXACT, Graph
+from taskfuse.testing.inputs import Dimension
 
 SIDES = (128, 64, 160, 72, 200, 16)
 DEPTHS = (64, 128, 16, 40)
@@ -76,7 +77,7 @@ class UnevenGraph(Graph):
         """Elementwise math, a cast, and the output."""
         made = self._try(self.chooser.pick(UNARY_EXACT), x) if self.chooser.chance(40) else None
         if made is None and self.chooser.chance(30):
-            side = self._input([1, int(str(x.shape[-1]))], self.chooser.pick((float32, bfloat16)))
+            side = self.new_input([1, int(str(x.shape[-1]))], self.chooser.pick((float32, bfloat16)))
             made = self._try(self.chooser.pick(("add", "mul")), x, side)
         x = x if made is None else made
         if x.dtype is float32 and self.chooser.chance(70):
