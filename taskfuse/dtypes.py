@@ -24,7 +24,7 @@ PythonScalar = bool | int | float
 
 
 class DTypeKind(Enum):
-    """What the bits of an element mean."""
+    """The meaning of the bits of an element."""
 
     FLOAT = "float"
     INT = "int"

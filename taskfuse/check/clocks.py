@@ -18,7 +18,7 @@ from taskfuse.target import MAX_THREADS, WARP
 
 
 class Clocks:
-    """What each thread of some blocks knows of the others.
+    """The vector clocks of the threads of some blocks.
 
     Attributes:
         per: threads of a block; ``size``: of all blocks.

@@ -62,7 +62,7 @@ class Linear:
         return found
 
     def _by_parts(self, form: Expr, depth: int) -> bool:
-        """What is made of parts that are not negative is not negative."""
+        """True for a sum, product or quotient of parts that are not negative."""
         match form:
             case Sum(terms, constant):
                 return constant >= 0 and all(k > 0 for _, k in terms) and all(self.nonnegative(t, depth) for t, _ in terms)
@@ -103,7 +103,7 @@ class Linear:
         return low is not None and low >= 0
 
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
-        """What is known of the atoms of a form, and of theirs."""
+        """The known inequalities about the atoms of a form, and about theirs."""
         found: dict[Expr, None] = {}
         atoms: dict[Expr, None] = {}
         waiting = [form]
@@ -206,7 +206,7 @@ class Linear:
                 yield x - 1
 
     def _beside(self, a: Expr, b: Expr) -> list[Expr]:
-        """What ``a`` may be less than, in multiples of ``b``: what stands beside ``b`` in the bounds of ``a``, and of a remainder in it in the divisor."""
+        """Candidates for ``x`` in ``a < b*x``: the cofactors of ``b`` in bounds of the symbols of ``a``, and terms of the divisors of its remainders."""
         beside: dict[Expr, None] = {const(1): None}
         for term, times in terms_of(a)[0]:
             if isinstance(term, Mod):
@@ -229,13 +229,13 @@ class Linear:
 
 
 def _atoms(form: Expr) -> Iterator[Expr]:
-    """What a form is made of: its terms, and the factors of products among them."""
+    """The atoms of a form: its terms, and the factors of products among them."""
     for term, _ in terms_of(form)[0]:
         yield from term.factors if isinstance(term, Product) else (term,)
 
 
 def _between(e: Expr, low: int | None, high: int | None) -> Iterator[Expr]:
-    """What bounds of an expression say of it, as forms that are not negative."""
+    """The bounds of an expression as forms that are not negative."""
     if low is not None:
         yield e - low
     if high is not None:

@@ -79,7 +79,7 @@ def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | Non
 
 @cache
 def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
-    """What an expression has a value by, and what it is at least: divisors, indices of tables, the room behind these, the room in the range of an element."""
+    """The expressions that decide whether ``e`` has a value, each with its least value: divisors, indices of tables, the distances from these to the end."""
     found = frozenset[tuple[Expr, int]]().union(*map(_partial, children(e)))
     match e:
         case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):

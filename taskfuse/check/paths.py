@@ -64,7 +64,7 @@ class Paths:
     def _within(
         self, block: StatementBlock, low: int, high: int, region: PathRegion, known: frozenset[Expr], given: frozenset[Expr] = frozenset()
     ) -> list[PathStep]:
-        """What is passed in a block at positions ``low <= index < high``: a part of what is passed in all of it."""
+        """The steps through the statements of a block at positions ``low <= index < high``: a part of the steps through the whole block."""
         if block not in self._inner or low >= high:
             return []
         key = block, region, known, given
@@ -117,7 +117,7 @@ class Paths:
         return self._after(a, depth, not_last) + between * self.body(loop) + self._before(b, depth, not_first)
 
     def _not_at_ends(self, loop: Node) -> tuple[frozenset[Expr], frozenset[Expr]]:
-        """Of conditions on a loop's variable around what is passed in its body: those that hold in all iterations but the first, and in all but the last."""
+        """The conditions on a loop's variable in its body that hold in all iterations but the first, and those that hold in all but the last."""
         found = self._turning.get(loop)
         if found is None:
             stmt = loop.stmt

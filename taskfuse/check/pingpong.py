@@ -144,7 +144,7 @@ def _instances(traversal: tuple[Part, ...], w: Expr, count: int) -> tuple[Part, 
 
 
 def _skips(trees: list[CursorTree], cursor: str, take: Node) -> tuple[list[Node], list[CursorTree], list[Node]]:
-    """What a cursor skips before its own positions, these, and what it skips after them; where the turn is taken."""
+    """The advances of a cursor before its own positions, these positions, and the advances after them; ``take``: where the turn is taken."""
 
     def skips(tree: CursorTree) -> bool:
         return isinstance(tree, Node) and isinstance(tree.stmt, Advance) and tree.stmt.count is not const(1)

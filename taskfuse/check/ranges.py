@@ -146,7 +146,7 @@ class Ranges:
         return found
 
     def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
-        """What ``a != b`` says about an atom of which ``a == b`` would say that it is at one end of its span."""
+        """The spans that follow from ``a != b`` for an atom that ``a == b`` would put at one end of its span."""
         match condition:
             case Compare(CompareOp.NE, a, b):
                 for atom, (value, _) in _spans(compare(CompareOp.EQ, a, b)):
@@ -330,7 +330,7 @@ def _difference(condition: Compare) -> Expr:
 
 @lru_cache(MEMORY)
 def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
-    """What a condition says about single atoms."""
+    """The spans of single atoms that follow from a condition."""
     match condition:
         case And(args):
             return tuple(pair for a in args for pair in _spans(a))

@@ -116,7 +116,7 @@ def _entry(paths: Paths, w: Node) -> list[PathStep]:
 
 
 def _ways(paths: Paths, a: Node, b: Node) -> list[list[PathStep]]:
-    """What is passed on each way from ``a`` to a later ``b``."""
+    """The steps of each path from ``a`` to a later ``b``."""
     found: list[list[PathStep]] = []
     direct = paths.forward(a, b)
     if direct is not None:

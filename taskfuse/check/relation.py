@@ -306,7 +306,7 @@ class Relation:
         return found[::-1]
 
     def _difference(self, atom: Expr) -> Span:
-        """Of the values of an atom, one in each access."""
+        """The span of the difference between an atom's values in the two accesses."""
         span = span_of_difference(self._span(atom, self.a), self._span(atom, self.b))
         if None in span and isinstance(atom, Sym):
             for reach in self._reaches(atom):

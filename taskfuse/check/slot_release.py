@@ -49,7 +49,7 @@ class SlotRelease:
         return not split.varying and self.threads.implies(split.threads, e.threads)
 
     def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
-        """Of a trailing release: every thread that waits synchronizes with one that arrives, or is in a converged warp with one."""
+        """True if every thread that waits synchronizes with one that arrives, or is in a converged warp with one, for a trailing release."""
         who = self.threads.split(arrival.conditions).threads
         if self.threads.same(who, e.threads):
             return True

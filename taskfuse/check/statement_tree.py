@@ -346,7 +346,7 @@ def declared(kernel: Kernel) -> Context:
 
 
 def _outermost(context: Context) -> Context:
-    """What is known in a launch, beyond what is known of extents and parameters."""
+    """The context of a launch: that of extents and parameters, with the ranges of hardware indices and cursors."""
     kernel = context.kernel
     facts, ranges = context.facts, context.ranges
     for extent in kernel.cluster:

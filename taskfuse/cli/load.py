@@ -102,7 +102,7 @@ def _read(path: Path) -> str:
 
 
 def _run(path: Path, function: str) -> tuple[Loaded, ...]:
-    """What the program at ``path`` builds."""
+    """The fusions and kernels that the program at ``path`` builds."""
     _read(path)
     with _importing_from(path.parent):
         names = runpy.run_path(str(path), run_name=path.stem)

@@ -26,7 +26,7 @@ a fusion or kernel, as print gives it; - for such a text on stdin"""
 
 
 class ShownStage(Enum):
-    """What ``show`` prints."""
+    """The stages that ``show`` prints."""
 
     FUSION = "fusion"
     KERNEL = "kernel"

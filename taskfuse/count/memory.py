@@ -45,7 +45,7 @@ def passes(begin: Array, size: int, active: Array) -> Array:
 
 
 def _most_in_a_bank(words: Array, wide: int) -> Array:
-    """Of the accesses of each row of lanes that begin at ``words``, negative for lanes without one: how many different ones begin in one bank, at most."""
+    """The most different accesses that begin in one bank, for each row of lanes; ``words``: where the accesses begin, negative for lanes without one."""
     found = np.sort(words, axis=1)
     new = found >= 0
     new[:, 1:] &= found[:, 1:] != found[:, :-1]

@@ -241,7 +241,7 @@ class _LaunchWalk:
         self._moved(place, way, asked, moved)
 
     def _moved(self, place: _Place, way: int, asked: float, moved: float) -> None:
-        """What one statement moves. What is moved again stays in the L2 cache, if what the resident blocks move fits there."""
+        """Count the bytes that a statement moves. Bytes that are moved again are in the L2 cache if those of the resident blocks fit there."""
         place.asked[way] += asked * self.scale
         place.moved[way] += moved * self.scale
         launch, target = self.launch, self.target

@@ -169,7 +169,7 @@ def _delete(address: int | None) -> None:
 
 @_Destructor
 def _destroy(capsule: int | None) -> None:
-    """Of a capsule that nobody took."""
+    """Free the tensor of a capsule that no consumer took."""
     for name in (_PLAIN, _VERSIONED):
         if _address_is_valid(capsule, name):
             _exported.pop(_address_pointer(capsule, name), None)

@@ -391,7 +391,7 @@ def load_library() -> ctypes.CDLL:
 
 
 def _said(library: ctypes.CDLL, name: str, code: int) -> str:
-    """What the driver says of a result; nothing if it does not know it."""
+    """The driver's text for a result; empty for an unknown one."""
     found = ctypes.c_char_p()
     getattr(library, name)(code, ctypes.byref(found))
     return (found.value or b"").decode()

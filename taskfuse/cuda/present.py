@@ -38,7 +38,7 @@ def found() -> Target | None:
 
 
 def _asked(library: ctypes.CDLL, visible: str) -> Target:
-    """What NVML says of a GPU: one by its UUID, or by its number."""
+    """The target of a GPU according to NVML; the GPU is given by its UUID or its number."""
     device = ctypes.c_void_p()
     name = ctypes.create_string_buffer(_NAME_BYTES)
     major, minor = ctypes.c_int(), ctypes.c_int()

@@ -197,7 +197,7 @@ class StatementPrinter:
                 self._synchronization.print(stmt, scope)
 
     def _moved(self, stmt: Compute) -> Access | None:
-        """What a statement copies into an element of the same dtype: it need not become what the statement computes in."""
+        """The operand that a statement copies into an element of the same dtype, which needs no conversion to the compute dtype."""
         match stmt.operands:
             case (Access() as source,) if stmt.op.cpp.moves:
                 dtype = self._writer.places[stmt.out.buffer].dtype

@@ -29,7 +29,7 @@ class Arithmetic:
     fusion: Fusion
 
     def label(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         raise NotImplementedError
 
     # NumPy would take a tensor for an object without axes and apply its operators element by element; so it leaves them to the tensor.

@@ -77,7 +77,7 @@ def _accumulate(function: Function, array: Array, axis: int, dtype: np.dtype[Any
 
 
 def _modular(combine: Combine, dtype: DType) -> Function:
-    """What combines stored elements of ``dtype``: words have a function of their own."""
+    """The function that combines stored elements of ``dtype``: words have one of their own."""
     return combine.op.modular if dtype.is_float and combine.op.modular is not None else combine.op.function
 
 

@@ -110,7 +110,7 @@ def _labelled(body: tuple[Stmt, ...], label: str) -> Iterator[tuple[str, Stmt]]:
 
 
 def _note(stmt: Stmt, label: str, cursor: _Cursor, name: str) -> None:
-    """What a statement itself does with the symbols of a cursor."""
+    """Record how a statement, without its body, uses the symbols of a cursor."""
     slot = Cursor(name).slot.name
     match stmt:
         case Acquire(semaphore=semaphore, phases=phases) if any(slot in e.free for e in semaphore.index):

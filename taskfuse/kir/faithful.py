@@ -229,7 +229,7 @@ class _Comparison:
 
 
 def _copy(tv: TensorView) -> Pointwise:
-    """What a copy of a tensor would be defined by."""
+    """The definition of a copy of a tensor."""
     return Pointwise(tv, ELEMENTWISE["copy"], (Read(tv, iteration_point(tv.ndim)),))
 
 

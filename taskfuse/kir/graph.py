@@ -90,7 +90,7 @@ def _nested(kernel: Kernel) -> Iterator[tuple[Stmt, int | None, str | None]]:
 
 
 def _edges(stmt: Stmt, place: int, maps: dict[str, str]) -> Iterator[tuple[str | int, str | int, str, str]]:
-    """What a statement itself does: from where, to where, the action, the index as text."""
+    """The edges of a statement, without its body: from where, to where, the action, the index as text."""
     written, read = accesses(stmt)
     for access in read:
         yield access.buffer, place, "reads", _index(access.index)

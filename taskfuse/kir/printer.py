@@ -250,7 +250,7 @@ def _multiplied(stmt: Wgmma | Mma) -> str:
 
 
 def _matrices(stmt: LdMatrix | StMatrix) -> str:
-    """What is left out means four matrices, by rows."""
+    """The number of matrices and their transposition, as suffixes; nothing for four matrices by rows."""
     return ("" if stmt.matrices == 4 else f".x{stmt.matrices}") + (".trans" if stmt.transpose else "")
 
 

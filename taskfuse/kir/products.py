@@ -13,7 +13,7 @@ from taskfuse.kir.operands import Access, Descriptor, Updated, WritingStmt, Writ
 
 
 class _Product(WritingStmt):
-    """What matrix products have in common: the element types of A and B, and a row in the table of matrix instructions."""
+    """The common part of matrix products: the element types of A and B, and a row in the table of matrix instructions."""
 
     __slots__ = ()
     FAMILY: ClassVar[Family]

@@ -80,7 +80,7 @@ class Declarations:
         return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, cursors, facts, definitions, tables)
 
     def misread(self, e: Expr) -> str | None:
-        """What is wrong with the elements of tensors in an expression, or with a tensor that stands for an integer."""
+        """The fault of an expression's elements of tensors, or of a tensor that it uses as an integer; ``None``: it has none."""
         for found in lookups_of(e):
             table = self.tables.get(found.tensor.name)
             if table is None:

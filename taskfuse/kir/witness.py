@@ -170,7 +170,7 @@ class Definition:
 
 
 def wrong_index(holds: Holds, definition: Definition) -> str | None:
-    """What is wrong with the number of indices of what a statement holds."""
+    """Why the number of indices of a claim is wrong; ``None`` if it is right."""
     wanted = len(definition.indexed(holds.content))
     if len(holds.index) == wanted:
         return None

@@ -334,7 +334,7 @@ HoldsRule = Callable[[WritingStmt, Holds, Definition, Scope], str | None]
 
 
 def holds_problem(subject: WritingStmt, scope: Scope) -> str | None:
-    """What is wrong with what a statement's results are said to stand for."""
+    """Why a statement's claim is invalid; ``None`` if it is valid."""
     holds = subject.holds
     if holds is None:
         return None

@@ -205,7 +205,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 
 
 def _existing(source: Access, tensor: TensorView, facts: Facts) -> Facts:
-    """What is known where an element lies in its tensor: before the first and past the end, the engine writes zeros."""
+    """Facts where an element lies inside its tensor: outside it, the engine writes zeros."""
     for e, n in zip(source.index, tensor.shape, strict=True):
         for condition in (ge(e, 0), lt(e, n)):
             facts = facts.with_assumption(simplify(condition, facts))

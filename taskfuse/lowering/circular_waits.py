@@ -112,7 +112,7 @@ def _roles(nest: _Nest, channels: list[Channel], loop: Loop) -> list[list[_Reade
 
 
 def _chains(nest: _Nest, channels: list[Channel], first: Channel, loop: Loop) -> Iterator[list[Channel]]:
-    """What comes of a channel: it, and chains of channels from its readers on, each full only when its reader has the one before."""
+    """A channel, and the chains of channels from its readers on, each of which is full only when its reader has passed the preceding one."""
     seen, chains = [first], [[first]]
     while chains:
         chain = chains.pop()

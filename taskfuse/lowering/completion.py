@@ -128,7 +128,7 @@ def commit_once(plan: list[PNode]) -> None:
 
 
 def _commit_once(nodes: list[PNode], pending: dict[Queue, bool]) -> None:
-    """Of some nodes in turn; ``pending``: whether a queue may have instructions that are not committed, before them and then behind them."""
+    """Commit once in a block; ``pending``: whether a queue may have instructions that are not committed, before the block and then after it."""
     at = 0
     while at < len(nodes):
         match node := nodes[at]:
@@ -164,7 +164,7 @@ def _commit_once(nodes: list[PNode], pending: dict[Queue, bool]) -> None:
 
 
 def _flow(nodes: list[PNode], pending: dict[Queue, bool]) -> None:
-    """What is pending behind some nodes."""
+    """Update the queues with pending operations by those of some nodes."""
     for node in nodes:
         match node:
             case PStmt():

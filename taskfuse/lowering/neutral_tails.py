@@ -240,7 +240,7 @@ def somewhere(condition: Expr, known: Collection[str], facts: Facts) -> Expr:
 
 
 def _relaxed(condition: Expr, known: Collection[str], facts: Facts) -> Iterator[Expr]:
-    """What is left of a comparison whose unknown symbols have the values at which it holds first."""
+    """A comparison at the values of its unknown symbols at which it is easiest to satisfy."""
     if integers_of(condition) <= set(known):
         yield condition
         return

@@ -47,7 +47,7 @@ def check_supported(fusion: Fusion) -> None:
 
 
 def _check_views(fusion: Fusion) -> None:
-    """What a view with code of its own reads is inlined into loops that both have: a task may have claimed it afterwards."""
+    """Check that a view with code shares the loops into which its operands are inlined: a task may have claimed it after inlining."""
     views = [e for e in fusion.exprs() if isinstance(e, View) and has_code(fusion, e)]
     keys = Keys(fusion) if views else None
     for view in views:
@@ -61,7 +61,7 @@ def _check_views(fusion: Fusion) -> None:
 
 
 def _check_update(fusion: Fusion, expr: Update) -> None:
-    """What is updated is the first part of the assembly that the update is a part of, and nothing else reads either."""
+    """Check that an update's target is the first part of the assembly that contains the update, and that nothing else reads either."""
     tv, first = expr.output, expr.target.tensor
     wholes = tv.uses
     whole = wholes[0] if len(wholes) == 1 and isinstance(wholes[0], Assemble) else None

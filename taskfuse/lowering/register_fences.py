@@ -71,7 +71,7 @@ def _waiting(nodes: list[PNode]) -> set[str]:
 
 
 def _left(nodes: list[PNode], open: set[str], held: frozenset[str]) -> set[str]:
-    """What has been accessed since the last fence behind some nodes."""
+    """The registers that have been accessed since the last fence, after some nodes."""
     for node in nodes:
         blocks = children(node)
         if blocks:
@@ -82,7 +82,7 @@ def _left(nodes: list[PNode], open: set[str], held: frozenset[str]) -> set[str]:
 
 
 def _pass(node: PNode, open: set[str], held: frozenset[str]) -> None:
-    """What has been accessed behind a leaf."""
+    """Update the accessed registers by those of a leaf."""
     if _is_fence(node):
         open.clear()
     elif isinstance(node, PStmt) and not isinstance(node.stmt, Wgmma):

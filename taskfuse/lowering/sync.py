@@ -231,7 +231,7 @@ class Synchronizer:
         return a.access.buffer != b.access.buffer or around is None or around.loop is None or around.loop not in loops
 
     def _before(self, early: _Use, late: _Use, pending: int) -> tuple[Stmt, ...]:
-        """What is done before the barrier between two uses, if the one that comes first in time, or the other, is asynchronous."""
+        """The statements before the barrier between two uses, of which one is asynchronous: a wait for reads, or a proxy fence."""
         if early.queue is not None and late.is_write:
             return (wait_for_reads(early.queue, pending),)
         if not early.is_write or not late.is_of_engine:

@@ -174,7 +174,7 @@ def _of_matrices(row: Expr, order: list[int], transpose: bool = False) -> tuple[
 
 
 def _matrices(tv: TensorView, order: list[int], index_map: IndexMap, transpose: bool = False) -> Holds:
-    """What matrices hold, by their rows and the elements of a row."""
+    """The claim about matrices, by their rows and the elements of a row."""
     found = holds(tv, index_map)
     row, column = _of_matrices(sym("tile.0"), order, transpose)
     at = {"tile.0": row + sym("tile.1"), "tile.1": column} if transpose else {"tile.0": row, "tile.1": column + sym("tile.1")}

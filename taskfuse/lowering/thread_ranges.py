@@ -55,7 +55,7 @@ class ThreadRanges:
     """
 
     def __init__(self, fusion: Fusion, tree: Tree) -> None:
-        """Of no node yet: see :meth:`of`."""
+        """Without the ranges of nodes: see :meth:`of`."""
         self.fusion = fusion
         self.tree = tree
         self.facts: Facts = fusion.facts()

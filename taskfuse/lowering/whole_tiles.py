@@ -125,7 +125,7 @@ class WholeTiles:
         return self._has_tiles(tv)
 
     def _made_of(self, tv: TensorView) -> list[TensorView]:
-        """What is computed element by element of ``tv`` in registers, directly or through others."""
+        """The tensors that are computed in registers, element by element, from ``tv``, directly or through others."""
         found: dict[TensorView, None] = {}
         stack = [tv]
         while stack:

@@ -201,7 +201,7 @@ def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
 
 
 def _promoting(operands: Iterable[TensorView | Scalar | bool | int | float]) -> list[DType | bool | int | float]:
-    """What values are promoted by: dtypes and numbers; of a scalar that does not promote a number of its kind, unless all are such scalars."""
+    """The dtypes and numbers that decide the promotion of operands: for a scalar that does not promote, a number of its kind, unless all are such scalars."""
     given = list(operands)
     if not any(isinstance(x, TensorView) or (isinstance(x, Scalar) and x.promotes) for x in given):
         return [x.dtype if isinstance(x, TensorView | Scalar) else x for x in given]

@@ -28,7 +28,7 @@ __all__ = ["grid_sample"]
 
 
 class _Padding(Enum):
-    """What stands outside the input: zeros, its outermost elements, or its mirror image."""
+    """The values outside the input: zeros, its outermost elements, or its mirror image."""
 
     ZEROS = "zeros"
     BORDER = "border"

@@ -61,7 +61,7 @@ Source = TensorView | int | float | bool
 
 
 class ScatterReduce(Enum):
-    """What :func:`scatter_reduce` combines with, by the names of torch."""
+    """The functions by which :func:`scatter_reduce` combines, by their names in torch."""
 
     SUM = "sum"
     PROD = "prod"

@@ -48,7 +48,7 @@ class _Last:
 
 @dataclass(slots=True)
 class _Waits:
-    """What has been passed.
+    """The state of a walk over a body.
 
     Attributes:
         dropped: waits that are not needed.

@@ -88,7 +88,7 @@ class _TimelinePicture:
         self.y += _BORDER
 
     def _row(self, name: str, spans: Sequence[Span]) -> None:
-        """What some threads do, or the operations of an engine, those that overlap below each other."""
+        """A row of the statements of some threads, or of an engine's operations, with overlapping ones stacked."""
         self.drawing.text(self.margin - _BORDER, self.y + 13, name, anchor="end")
         levels: list[int] = []
         for bar in _bars(spans):

@@ -85,7 +85,7 @@ class Timeline(Recording):
         return "\n".join(lines)
 
     def _picture(self, lanes: list[int], step: int) -> str:
-        """What some threads do, or the oldest operation of an engine; one character per ``step`` steps: what it is longest of them."""
+        """The activity of some threads, or the oldest operation of an engine, as one character per ``step`` steps: the activity that takes most of them."""
         cells = [" "] * self.steps
         spans = sorted((s for s in self.spans if s.lane in lanes), key=lambda s: s.start)
         for span, follow in zip(spans, [*spans[1:], None], strict=True):

@@ -280,14 +280,14 @@ class _Cascade(CascadeChunks):
         return made
 
     def _at_top(self, tv: TensorView, top: TensorView, factor: TensorView, more: int) -> Read:
-        """What follows from a maximum, in a reduction that has so many axes more than ``tv`` had, beginning in the place of the reduced one."""
+        """The read of a maximum's factor in a reduction that has ``more`` axes beyond those of ``tv``, beginning in the place of the reduced one."""
         k = self.axes[tv]
         at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + more) for p in range(k + 1, self.ranks[tv])}
         own = tuple(substitute(e, at) for e in self.plans.index[tv, top])
         return Read(factor, (*own, *(iteration_symbol(k + p) for p in range(more + 1))))
 
     def _of_part(self, top: TensorView, level: int, rank: int) -> Read:
-        """What terms are taken with in a part of some level, at an index of the maximum's own axes, and those of levels."""
+        """The maximum by which terms of a part of some level are shifted, at an index of the maximum's own axes and of those of levels."""
         k, kept, here = self.axes[top], self.ranks[top] - 1, point(rank)
         base = self._base(top, self.totals[top][level])
         return Read(base, (*here[:k], *here[kept : kept + level], *here[k:kept]))

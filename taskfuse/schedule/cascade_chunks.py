@@ -80,7 +80,7 @@ class CascadeChunks:
         raise NotImplementedError
 
     def _of_base(self, top: TensorView, index: tuple[Expr, ...], step: tuple[Expr, ...]) -> Read:
-        """What terms are taken with, at an index of a maximum and at a chunk."""
+        """The maximum by which terms are shifted, at an index of a maximum and at a chunk."""
         return Read(self.base[top], (*index, *step))
 
     def _by_chunks(self, tv: TensorView, expr: Reduction, root: list[Axis]) -> tuple[Operand, ...]:
@@ -219,7 +219,7 @@ class CascadeChunks:
         return self._chunked[tv, place]
 
     def _base(self, top: TensorView, found: TensorView) -> TensorView:
-        """What terms are taken with at a maximum of some elements: 0 as long as these are nothing but -inf."""
+        """The number by which terms are shifted, for a running maximum: 0 as long as all its elements are -inf."""
         shape, here = found.shape, own(found)
         nothing = self._pointwise("eq", shape, (here, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
         zero = Literal(0.0 if top.dtype.is_float else 0, top.dtype)
@@ -260,7 +260,7 @@ class CascadeChunks:
         self.fusion.define(Pointwise(tv, MUL, tuple(found), self.exprs[tv].location))
 
     def _for_nothing(self, top: TensorView, repair: Repair, wide: DType) -> TensorView:
-        """What a sum changes by where its maximum is of nothing but -inf, of each element of the maximum; 1 elsewhere."""
+        """The factor of a sum where all elements of its maximum are -inf, for each element of the maximum; 1 elsewhere."""
         shape, last = [a.extent for a in top.logical], own(top)
 
         emit = self._emits(shape, top, wide)
@@ -281,7 +281,7 @@ class CascadeChunks:
         return made
 
     def _emits(self, shape: Sequence[Expr], like: TensorView, wide: DType) -> Emit:
-        """What makes tensors of some shape; functions of constants are constants."""
+        """A function that defines tensors of some shape; functions of constants are constants."""
 
         def emit(name: str, *operands: Operand) -> Operand:
             if all(isinstance(o, Literal) for o in operands):

@@ -141,6 +141,6 @@ class _ProductChunking:
         return self._select(shape, read)
 
     def _select(self, shape: tuple[Expr, ...], read: Read) -> TensorView:
-        """What is read, and zeros where that is not valid."""
+        """The element that is read, and 0 where it is not valid."""
         out = self.tv.fusion.new_tensor([axis(e) for e in shape], read.tensor.dtype, location=caller(), origin=self.tv)
         return self.tv.fusion.define(FirstValid(out, "pad", (read, Literal(0 if not out.dtype.is_float else 0.0, out.dtype)), self.product.location))

@@ -69,7 +69,7 @@ def constant_end(fusion: Fusion, operand: Operand, axis: str, value: float) -> E
 
 
 def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = False) -> Behind:
-    """What an operand is behind its masks. ``is_strict``: a number that is not the same along the axis may be infinite, or NaN."""
+    """An operand without its masks. ``is_strict``: a number that varies along the axis may be infinite, or NaN."""
     if isinstance(operand, Literal):
         return Behind(float(operand.value))
     if not isinstance(operand, Read):

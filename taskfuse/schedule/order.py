@@ -131,7 +131,7 @@ def complete(fusion: Fusion) -> Tree:
 
 
 Rank = tuple[int, ...]
-"""What comes first, of what may come in any order."""
+"""The rank of a tensor among those that may come in any order."""
 
 
 def sequence(fusion: Fusion, tree: Tree, shared_loops: SharedLoops, seed: int | None = None) -> tuple[Item, ...]:
@@ -196,7 +196,7 @@ class _Sequencer:
                 self._rank[tv] = (*first, members.index(self._member(tv, group)), *self._rank[tv])
 
     def _ring_order(self) -> list[tuple[TensorView, TensorView]]:
-        """What comes before what: of tensors that take the slots of one ring in turn, fills and reads in one order."""
+        """The order of the fills and reads of tensors that share a ring, as pairs (earlier, later)."""
         sharers: dict[str, list[TensorView]] = {}
         for tv in sorted(self._rank, key=lambda tv: self._rank[tv]):
             if tv.schedule.ring:

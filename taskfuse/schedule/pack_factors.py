@@ -96,7 +96,7 @@ def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: S
 
 
 def _copy(tv: TensorView, read: Read, used: Sequence[int], k: int, length: Expr) -> TensorView:
-    """What is read at some axes of ``tv``, as a tensor over them; zeros past the end of ``k``, the last."""
+    """A factor as a tensor over some axes of ``tv``, with zeros past the end of ``k``, the last one."""
     fusion = tv.fusion
     place = {str(iteration_symbol(p)): iteration_symbol(n) for n, p in enumerate(used)}
     ends = TRUE if length is tv.root[k].extent else lt(iteration_symbol(len(used) - 1), tv.root[k].extent)

@@ -54,7 +54,7 @@ class SplitProducts:
 
     @property
     def parts(self) -> int:
-        """Of each factor."""
+        """The number of parts of each factor."""
         return 1 + max(max(pair) for pair in self.pairs)
 
     def bound(self, k: int) -> float:

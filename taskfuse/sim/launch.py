@@ -189,7 +189,7 @@ class SimulatedLaunch:
         return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8), published=published)
 
     def _by_rank(self) -> dict[int, Store]:
-        """What is spread over the blocks of a cluster."""
+        """The storage that is distributed over the blocks of a cluster, by region."""
         values, blocks = self.code.values, self.blocks_of_a_cluster
         return {
             r.number: Store(np.zeros(r.elements, values.storage(r.dtype)), np.zeros(r.elements, np.uint8), of_rank=max(r.elements // blocks, 1))

@@ -57,7 +57,7 @@ def _bytes(*arrays: Any) -> Hashable:
 
 
 def _shown(published: Published) -> Hashable:
-    """What counts of writes to a tensor: whose are hidden from engines, and which may be in flight."""
+    """The part of a tensor's writes that later steps can observe: whose are hidden from engines, and which may be in flight."""
     return _bytes(np.where(published.unfenced(slice(None)), published.writers, -1), published.by_engine, published.incoming)
 
 

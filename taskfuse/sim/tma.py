@@ -51,7 +51,7 @@ class Transfer:
 
 
 def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coords: tuple[CompiledExpr, ...]) -> Iterator[tuple[int, Lanes, Transfer]]:
-    """What each lane transfers: (thread, the lane alone, box)."""
+    """The transfer of each lane: (thread, the lane alone, box)."""
     block = agent.block
     memory, table = block.memory, block.machine.table
     box, shared = memory.regions[tensor], memory.regions[site.buffer]

@@ -34,7 +34,7 @@ def _readers(kernel: Kernel, buffer: str) -> Iterator[Stmt]:
 
 
 Beside = Callable[[Stmt, Stmt], Body]
-"""What stands in a reader's place: the reader and a change of its accumulator, in their order."""
+"""The statements in a reader's place: the reader and a change of its accumulator, in their order."""
 
 
 def _before(reader: Stmt, change: Stmt) -> Body:

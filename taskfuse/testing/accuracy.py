@@ -177,7 +177,7 @@ _OWN: dict[str, Callable[..., Wide]] = {
 
 
 def _gamma_terms(x: Wide) -> Wide:
-    """What the logarithm of the gamma function is a difference of, below 0 (DLMF 5.5.3)."""
+    """The subtrahend of the logarithm of the gamma function below 0 (DLMF 5.5.3)."""
     return np.where(x < 0, 1 + np.abs(np.asarray(special_functions.lgamma(1 - x))), 0)
 
 

@@ -165,7 +165,7 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
 
 
 def _kind(chooser: Chooser, options: CaseOptions) -> type[Graph]:
-    """What the math is drawn by."""
+    """The generator of the math."""
     for share, kind in ((options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.products, ProductGraph)):
         if chooser.chance(share):
             return kind

@@ -174,7 +174,7 @@ def other_words(
 
 
 def no_verdict(reason: str) -> NoVerdict | None:
-    """What an error of the simulator means if it says nothing about the kernel; ``None`` if it does."""
+    """The ending of a run whose error says nothing about the kernel; ``None`` for any other error."""
     if any(text in reason for text in LIMITS):
         return RefusedLaunch(reason)
     return LongRun(reason) if reason.endswith(STEPS) else None

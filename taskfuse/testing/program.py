@@ -62,7 +62,7 @@ class Program:
 
     @property
     def filename(self) -> str:
-        """What tracebacks and locations name as the program's file."""
+        """The name of the program's file in tracebacks and locations."""
         return f"<program {self.name}>"
 
     def run(self) -> Fusion:
@@ -97,7 +97,7 @@ class Recorder:
         self._known = {name for line in self.lines if (name := line.partition(" = ")[0]).isidentifier()}
 
     def program(self) -> Program:
-        """What was recorded."""
+        """The recorded program."""
         return Program(self._start.name, tuple(self.lines), self._start.text)
 
     def call(self, receiver: Any, method: str, *args: Any, **keywords: Any) -> Any:
@@ -171,7 +171,7 @@ class Recorder:
 
 
 def _value(argument: Any) -> Any:
-    """What an argument stands for."""
+    """The value of an argument."""
     if isinstance(argument, SpelledArgument):
         return argument.value
     if isinstance(argument, list):

@@ -79,7 +79,7 @@ class CheckedChoices:
         self.operands.read(want, (*held, *inside(want.element, self.writes.shape(source.buffer))), past=False)
 
     def _own(self, w: ClaimedWrite) -> tuple[Place, Constraints]:
-        """What is written as elements of the tensor that the claim names, which its definition is about, and not of one that it is a part of."""
+        """The written place in elements of the claimed tensor itself, whose definition applies, not of a tensor that contains it as a part."""
         own = self.instructions.written(w.node, w.holds)
         return own, known_at(own).given(*inside(own.element, self.writes.shape(own.tensor)))
 

@@ -118,7 +118,7 @@ class Instructions:
                 raise Open("the proof has no rule for this kind of write", node)
 
     def _source(self, node: Node, holds: Holds) -> tuple[Expr, ...]:
-        """What a copy takes of its argument, by the symbols of the tile."""
+        """The element of its argument that a copy takes, by the symbols of the tile."""
         match self.definitions[holds.tensor].rule:
             case Apply(operands=(Access(index=index),)) | Pick(cases=(ChoiceCase(operand=Access(index=index)), *_)):
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}

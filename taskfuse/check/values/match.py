@@ -146,7 +146,7 @@ def _direct(pair: WriteAndRead, at: dict[str, Expr], under: list[Expr]) -> Found
 
 
 def _conditions(pair: WriteAndRead, at: Mapping[str, Expr]) -> tuple[list[Expr], bool] | None:
-    """What decides besides whether the write happens, and whether nothing else does; ``None`` if it never happens.
+    """The remaining conditions of the write, and whether they are all that decides; ``None`` if it never happens.
 
     Index and element do not depend on some symbols. It is enough that the write happens for one of their values, so one is tried; if it fails, nothing follows.
     """

@@ -206,7 +206,7 @@ def _possible(pair: WriteAndRead, left: ValueTable) -> ValueTable:
 
 
 def _needed(pair: WriteAndRead, condition: Expr, names: frozenset[str]) -> Expr | None:
-    """What a comparison asks of some symbols, whatever values the others have: ``2*i + t < 7`` asks ``2*i < 7`` of ``i`` if ``t >= 0``; ``None``: nothing."""
+    """A condition on some symbols that a comparison implies: ``2*i + t < 7`` implies ``2*i < 7`` if ``t >= 0``; ``None``: no condition."""
     form = nonnegative_form(condition)
     if form is None:
         return None

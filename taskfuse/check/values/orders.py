@@ -149,7 +149,7 @@ def _bounded(v: Visits) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _constants(e: Expr) -> Iterator[tuple[int, int]]:
-    """Of remainders and quotients by constants: divisors inside, or 1, and their own one."""
+    """Pairs for each remainder and quotient by a constant: a divisor inside it, or 1, and its own divisor."""
     match e:
         case FloorDiv(b=Const(value=c)) | Mod(b=Const(value=c)):
             yield from ((k, c) for k in (1, *_quotients(e.a)))

@@ -101,7 +101,7 @@ def _rows(definition: Definition, axes: Sequence[int]) -> _Rows | None:
 
 
 def _width(e: Expr, axis: int) -> int:
-    """What an axis is divided by in an index before it is joined with others; 1 if it is not."""
+    """The divisor of an axis in an index, before it is joined with others; 1 without one."""
     match e:
         case FloorDiv(a=Sym(name=name), b=Const(value=width)) if name == f"i{axis}":
             return width

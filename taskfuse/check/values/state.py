@@ -338,7 +338,7 @@ class RunState:
         return f"reads {self.text(held)} where {self.text(expected)} is defined", ()
 
     def _points(self, fold: Accumulation, node: int, element: int) -> tuple[str, tuple[str, ...]]:
-        """What is wrong with a result: a point that is missing, comes twice, or is of another element."""
+        """The fault of a result: a point that is missing, occurs twice, or belongs to another element."""
         seen: dict[int, list[tuple[int, Stmt | None]]] = {}
         for point, thread, stmt in self.partials.origins(fold, node):
             seen.setdefault(point, []).append((thread, stmt))

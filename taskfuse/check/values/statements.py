@@ -128,7 +128,7 @@ class CheckedStatements:
         self.operands.copied(w, rule.operands[0], given, past=False)
 
     def _identical(self, w: ClaimedWrite, rule: Apply, dtype: DType) -> None:
-        """What is copied by no computation is not computed in a dtype that changes it."""
+        """Check that a copy of an element needs no computation in a dtype that would change it."""
         source = rule.operands[0]
         if isinstance(source, Access) and not converts_once(rule.dtype, self.writes.dtype(source.buffer), dtype):
             raise Open(f"it copies, and {w.holds.tensor} is {rule.op.name} in {rule.dtype}", w.node)

@@ -124,7 +124,7 @@ def _multiply(a: Interval, b: Interval) -> Interval:
 
 
 def _by_sign(positive: Callable[[Interval, tuple[int, int | None]], Interval], turned: Callable[[Interval], Interval], a: Interval, b: Interval) -> Interval:
-    """What ``positive`` gives for the divisors of ``b`` above 0, and for those below it with both signs changed, ``turned``; a divisor is not 0."""
+    """The interval by ``positive`` for divisors above 0, joined with that for divisors below 0, by ``turned``, with both signs changed; no divisor is 0."""
     small, large = b
     parts: list[Interval] = []
     if large is None or large > 0:
@@ -172,7 +172,7 @@ def _positive_remainder(a: Interval, b: tuple[int, int | None]) -> Interval:
 
 
 def _exclusive_or(a: Interval, b: Interval) -> Interval:
-    """Of integers that are not negative: below the next power of two. Otherwise within the smallest signed width of both."""
+    """For integers that are not negative, up to the next power of two; otherwise the range of the smallest signed width of both."""
     (lo_a, hi_a), (lo_b, hi_b) = a, b
     if lo_a is None or lo_b is None or hi_a is None or hi_b is None:
         return (0, None) if lo_a is not None and lo_b is not None and lo_a >= 0 and lo_b >= 0 else UNBOUNDED

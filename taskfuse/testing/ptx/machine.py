@@ -198,7 +198,7 @@ class _MachineBuilder:
         self.lines.append(f"{pad}else: pc = {yes} if {guard} else {no}")
 
     def _by_data(self, found: tuple[BasicBlock, ...], k: int, join: int, last: PtxInstruction, pad: str) -> None:
-        """What a branch that data decides means."""
+        """A branch that depends on data: the registers that either side writes become unknown."""
         written: set[str] = set()
         touches = False
         for n in between(found, k, join):

@@ -35,7 +35,7 @@ COMBINES = {"add": "0.0", "mul": "1.0", "maximum": "-inf", "minimum": "inf"}
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What is declared for a body; the shape of its result, and how that is defined; ``also``: more arguments."""
+    """The declarations for a body, the shape and the definition of its result; ``also``: more arguments."""
 
     declared: list[str]
     out: list[str]

@@ -168,7 +168,7 @@ def _write(t: Text, where: str, how: str) -> None:
 
 
 def _complete(c: Chooser, t: Text, how: str) -> bool:
-    """What is asynchronous is waited for, or not quite; whether it is."""
+    """Wait for an asynchronous operation, or almost. True if the wait suffices."""
     match how:
         case "copy":
             whole = c.chance(85)
