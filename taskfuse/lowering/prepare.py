@@ -66,7 +66,7 @@ def _check_update(fusion: Fusion, expr: Update) -> None:
     wholes = tv.uses
     whole = wholes[0] if len(wholes) == 1 and isinstance(wholes[0], Assemble) else None
     if whole is None or whole.parts[0].tensor is not first or tv.is_output or first.is_output:
-        reason = f"it updates {first.name}, and is not a part behind it of one tensor alone"
+        reason = f"it updates {first.name}, but the two are not parts of one tensor whose first part is {first.name}"
     elif any(use is not whole and not (isinstance(use, Update) and use.target.tensor is first) for use in first.uses):
         reason = f"it updates {first.name}, which others read"
     else:
