@@ -17,6 +17,7 @@ from taskfuse.ir.matrix_instructions import (
     shape_of,
     shapes,
     spans,
+    transposes,
 )
 
 TYPES = (bfloat16, float16, float32, float8_e4m3, float8_e5m2, int8, uint8)
