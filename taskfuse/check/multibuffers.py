@@ -22,7 +22,7 @@ from taskfuse.check.threads import Threads
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
 from taskfuse.kir.nodes import For
-from taskfuse.kir.synchronization import Advance, CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +151,7 @@ class MultiBuffers:
         for name, nodes in moves.items():
             block = nodes[0].block
             match starts.get(name, []):
-                case [Node(stmt=CursorInit(slots=slots)) as start] if f"{name}.slot" not in others and not start.loops:
+                case [Node(stmt=CursorInit(slots=slots)) as start] if Cursor(name).slot.name not in others and not start.loops:
                     pass
                 case _:
                     continue
@@ -159,7 +159,7 @@ class MultiBuffers:
                 continue
             if uneven(nodes[0]) or threads.split(nodes[0].conditions).varying:
                 continue
-            self._rings[f"{name}.slot"] = MultiBuffer(name, slots, tuple(nodes), block, paths)
+            self._rings[Cursor(name).slot.name] = MultiBuffer(name, slots, tuple(nodes), block, paths)
 
     def pair(self, a: Use, b: Use) -> PrivatePair | None:
         """Two uses of one buffer whose slots are those of one cursor, or at a fixed distance; otherwise ``None``."""

@@ -17,7 +17,7 @@ from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_express
 from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
-from taskfuse.kir.synchronization import Commit, CursorInit, WaitGroup
+from taskfuse.kir.synchronization import Commit, Cursor, CursorInit, WaitGroup
 
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
@@ -120,7 +120,7 @@ def unrolled(body: tuple[Stmt, ...]) -> Unrolled:
         left = pending and not _drains(loop.body)
         return any(isinstance(s, QUEUED) and (left or not _is_of_copies(s)) for s in walk(loop.body))
 
-    cursors = {f"{s.name}.slot" for s in every if isinstance(s, CursorInit)}
+    cursors = {Cursor(s.name).slot.name for s in every if isinstance(s, CursorInit)}
     slots = {id(loop) for loop in loops if cursors and _numbers_slots(loop, cursors)}
     queues = {id(loop) for loop in loops if counts(loop)} | slots
     if not queues:

@@ -19,7 +19,7 @@ from taskfuse.check.slot_release import SlotRelease
 from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import Choice, CursorTree, NotRing, Part, PingpongTurn, Repeat, Visit, at_instance, parse, visits
-from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, xor
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, Arrive, BarrierScope, Cursor, CursorInit, CursorPart, Wait
 
@@ -199,7 +199,7 @@ def _check_token(rings: CursorUses, name: str, count: int, w: Expr, take: Node, 
     if len(cursors) != 1:
         raise NotRing("the parity of its turn is not that of a cursor", take)
     turn = cursors[0]
-    wanted = xor(sym(f"{turn}.parity"), select(eq(w, 0), 1, 0))
+    wanted = xor(Cursor(turn).parity, select(eq(w, 0), 1, 0))
     if take.stmt.parity is not wanted and not prove(eq(take.stmt.parity, wanted), facts):
         raise NotRing("instance 0 does not begin, or others do", take)
     inits = [n for n in rings.inits(turn)]

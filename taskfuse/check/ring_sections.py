@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import Queue
-from taskfuse.kir.synchronization import Acquire, ArriveAsync, Wait
+from taskfuse.kir.synchronization import Acquire, ArriveAsync, Cursor, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Sections:
         self._sections: dict[int, Section | None] = {}
         self._singles: dict[tuple[int, str], Section | None] = {}
         self._single = [r for r in rings.rings if r.slots == 1 and any(isinstance(v.wait.stmt, Wait) for v in r.producer.visits() if v.wait is not None)]
-        self._cursors = {f"{e.cursor}.slot": (ring, e) for ring in rings.rings for e in ring.endpoints}
+        self._cursors = {Cursor(e.cursor).slot.name: (ring, e) for ring in rings.rings for e in ring.endpoints}
 
     def section(self, u: Use) -> Section | None:
         """The section of the cursor in an access's index; ``None`` in memory of other blocks, which have other rings."""

@@ -25,7 +25,7 @@ from taskfuse.check.slot_release import SlotRelease
 from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import CursorTree, NotRing, parse, skeleton, visits
-from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Cursor, CursorInit, Expect, InitBarrier, Wait
@@ -101,7 +101,7 @@ class Rings:
                     if name in self.barriers.mbarriers:
                         continue
                     cursor = self._cursor(stmt.barrier.slot) or self._only_slot(node, stmt)
-                    if cursor is None or (isinstance(stmt, Wait) and stmt.parity is not sym(f"{cursor}.parity")):
+                    if cursor is None or (isinstance(stmt, Wait) and stmt.parity is not Cursor(cursor).parity):
                         if isinstance(stmt, Wait):
                             self.order_waits.setdefault(name, []).append(node)
                         else:
@@ -127,9 +127,9 @@ class Rings:
         if self.slots[name] != 1 or stmt.barrier.slot is not const(0):
             return None
         if isinstance(stmt, Wait):
-            found = [c for c in self._single if stmt.parity is sym(f"{c}.parity")]
+            found = [c for c in self._single if stmt.parity is Cursor(c).parity]
             return found[0] if found else None
-        parities = {self._single[c] for c in self._single if any(w.parity is sym(f"{c}.parity") for w in self._only_waits.get(name, []))}
+        parities = {self._single[c] for c in self._single if any(w.parity is Cursor(c).parity for w in self._only_waits.get(name, []))}
         for n in self._advances:
             assert isinstance(n.stmt, Advance)
             behind = n.number > node.number and n.loops == node.loops and any(n.block is x.block for x in node.path)

@@ -118,7 +118,7 @@ class BlockRings:
         for cursor in dict.fromkeys(c for n in sorted(names) for c in self._users[n]):
             waits = [n for n in self._ops[cursor] if isinstance(n.stmt, Acquire)]
             phases = {n.stmt.phases for n in waits if isinstance(n.stmt, Acquire)}
-            phase = sym(f"{cursor}.phase")
+            phase = Cursor(cursor).phase
             if phases == {phase}:
                 assert isinstance(waits[0].stmt, Acquire)
                 producers.append((cursor, waits[0].stmt.semaphore.name))

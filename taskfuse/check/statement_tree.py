@@ -355,7 +355,7 @@ def _outermost(context: Context) -> Context:
     spans: dict[Expr, Span] = {}
     for s in walk(kernel):
         if isinstance(s, CursorInit):
-            for name, most in ((f"{s.name}.slot", s.slots - 1), (f"{s.name}.parity", 1), (f"{s.name}.phase", None)):
+            for name, most in zip(Cursor(s.name).symbols, (s.slots - 1, 1, None), strict=True):
                 bounds[name] = 0, most
                 spans[sym(name)] = 0, most
     indices = dict(zip((*BLOCK_NAMES, *THREAD_NAMES), (*kernel.grid, *kernel.block), strict=True))

@@ -12,6 +12,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.threads import Threads
+from taskfuse.kir.synchronization import Cursor
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class Structure:
         rings = Rings(tree, threads, barriers, paths)
         if tree.kernel.semaphores:
             BlockRings(tree, threads, rings)
-        others = {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints}
+        others = {Cursor(e.cursor).slot.name for ring in rings.rings for e in ring.endpoints}
         return Structure(tree, threads, paths, barriers, rings, MultiBuffers(tree, threads, paths, others))
 
     @cached_property

@@ -30,6 +30,7 @@ from taskfuse.kir.synchronization import (
     ArriveAsync,
     Barrier,
     Commit,
+    Cursor,
     CursorInit,
     Expect,
     InitBarrier,
@@ -118,14 +119,14 @@ class Trace:
                             self._values.env[var] = outer
                     case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
                         self._slots[name] = slots
-                        for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
-                            self._values.state(f"{name}.{part}")[ids] = value
+                        for symbol, value in zip(Cursor(name).symbols, (slot, parity, 0), strict=True):
+                            self._values.state(symbol)[ids] = value
                     case Advance(cursor=name, count=count):
                         self._demands(stmt, ids)
-                        slots, slot, parity = self._slots[name], self._values.state(f"{name}.slot"), self._values.state(f"{name}.parity")
+                        slots, (slot, parity, phase) = self._slots[name], map(self._values.state, Cursor(name).symbols)
                         at = slot[ids] + self._values.of(count, ids)
                         parity[ids] ^= (at // slots) & 1
-                        self._values.state(f"{name}.phase")[ids] += at // slots
+                        phase[ids] += at // slots
                         slot[ids] = at % slots
                     case _:
                         self._leaf(stmt, ids)

@@ -170,21 +170,23 @@ class Synchronization:
 
     def _cursor(self, stmt: CursorInit, scope: TextScope) -> None:
         w = self._writer
-        slot, parity = w.names[f"{stmt.name}.slot"], w.names[f"{stmt.name}.parity"]
+        cursor = Cursor(stmt.name)
+        slot, parity = w.names[cursor.slot.name], w.names[cursor.parity.name]
         kind = "" if stmt.name in scope.cursors else "int "
         scope.cursors.add(stmt.name)
         self._slots[stmt.name] = stmt.slots
-        phase = f", {w.names[f'{stmt.name}.phase']} = 0" if stmt.name in self._phased else ""
+        phase = f", {w.names[cursor.phase.name]} = 0" if stmt.name in self._phased else ""
         w.line(scope, f"{kind}{slot} = {stmt.slot}, {parity} = {stmt.parity}{phase};")
         scope.indices.ranges = scope.indices.ranges.child(cursor_ranges(stmt))
 
     def _advance(self, stmt: Advance, scope: TextScope) -> None:
         w = self._writer
-        slot, parity = w.names[f"{stmt.cursor}.slot"], w.names[f"{stmt.cursor}.parity"]
+        cursor = Cursor(stmt.cursor)
+        slot, parity = w.names[cursor.slot.name], w.names[cursor.parity.name]
         slots = self._slots[stmt.cursor]
-        phase = w.names[f"{stmt.cursor}.phase"] if stmt.cursor in self._phased else ""
+        phase = w.names[cursor.phase.name] if stmt.cursor in self._phased else ""
         indices = scope.indices
-        moved = Cursor(stmt.cursor).slot + stmt.count
+        moved = cursor.slot + stmt.count
         if slots == 1:
             further = f", {phase} += {indices.text(stmt.count)}" if phase else ""
             w.line(scope, f"{parity} ^= {indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'}{further};")

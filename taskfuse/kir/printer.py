@@ -117,9 +117,7 @@ class _KernelPrinter(OperandPrinter):
         for param in kernel.params:
             match param:
                 case TensorMapParam():
-                    box = ", ".join(map(str, param.box))
-                    steps = f" step ({', '.join(map(str, param.steps))})" if param.steps else ""
-                    self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}){steps} swizzle {param.swizzle}", (param.name,))
+                    self.declare(INDENT + tensor_map_text(param), (param.name,))
                 case TensorParam() | ScalarParam() | IntegerParam():
                     pass
         launch = f"{INDENT}GRID {_dim3(kernel.grid)}  BLOCK {_dim3(kernel.block)}"
@@ -254,6 +252,12 @@ def _multiplied(stmt: Wgmma | Mma) -> str:
 def _matrices(stmt: LdMatrix | StMatrix) -> str:
     """What is left out means four matrices, by rows."""
     return ("" if stmt.matrices == 4 else f".x{stmt.matrices}") + (".trans" if stmt.transpose else "")
+
+
+def tensor_map_text(param: TensorMapParam) -> str:
+    """The declaration of a tensor map."""
+    steps = f" step ({', '.join(map(str, param.steps))})" if param.steps else ""
+    return f"TENSORMAP {param.name} = {param.tensor} box ({', '.join(map(str, param.box))}){steps} swizzle {param.swizzle}"
 
 
 def _argument(param: Argument) -> str:

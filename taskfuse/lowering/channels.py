@@ -7,6 +7,7 @@ loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -134,7 +135,7 @@ class Channels:
         fusion: Fusion,
         tree: Tree,
         ranges: ThreadRanges,
-        paths: dict[TensorView, tuple[Loop, ...]],
+        paths: Mapping[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
         trips: Trips,
     ) -> Channels:
@@ -153,7 +154,7 @@ class Channels:
         ends = [end.node for ch in self.channels for end in (ch.producer, *ch.consumers)]
         return {n for node in ends for n in self._ancestors(node)[1:]}
 
-    def _find(self, paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+    def _find(self, paths: Mapping[TensorView, tuple[Loop, ...]]) -> None:
         self.channels.clear()
         self._of.clear()
         found: dict[tuple[object, ...], Channel] = {}
@@ -184,7 +185,7 @@ class Channels:
                             location=expr.location,
                         )
 
-    def _add(self, tv: TensorView, group: Group, paths: dict[TensorView, tuple[Loop, ...]], found: dict[tuple[object, ...], Channel]) -> None:
+    def _add(self, tv: TensorView, group: Group, paths: Mapping[TensorView, tuple[Loop, ...]], found: dict[tuple[object, ...], Channel]) -> None:
         path = self.tree.path(tv)
         mine = path[path.index(group) + 1]
         users = [u.output for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u)]
@@ -290,7 +291,7 @@ class Channels:
                 )
 
     def _encloses_others(
-        self, node: Group, member: Node, touched: set[TensorView], shared: tuple[Loop, ...], paths: dict[TensorView, tuple[Loop, ...]]
+        self, node: Group, member: Node, touched: set[TensorView], shared: tuple[Loop, ...], paths: Mapping[TensorView, tuple[Loop, ...]]
     ) -> bool:
         """True if ``member``'s code stands in a loop of ``node`` that the channel's other end does not share: one fill serves all its trips.
 
@@ -311,7 +312,7 @@ class Channels:
         return False
 
     def _descend(
-        self, node: Node, touched: set[TensorView], shared: tuple[Loop, ...], serial: list[Loop], paths: dict[TensorView, tuple[Loop, ...]]
+        self, node: Node, touched: set[TensorView], shared: tuple[Loop, ...], serial: list[Loop], paths: Mapping[TensorView, tuple[Loop, ...]]
     ) -> list[Node]:
         """The endpoint at or below a member: one member that holds all tasks which touch the tensor is enough.
 

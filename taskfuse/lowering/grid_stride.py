@@ -13,7 +13,7 @@ A tile of ragged rows may be empty, as the offsets tell. If all results of a til
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import CLAIMED, Axis, Rasterize, Split, is_map_symbol
@@ -106,6 +106,16 @@ class GridStrideLoops:
     def walk(self, loop: Loop) -> Walk | None:
         """The items of work that a loop visits, if the kernel's loop runs over items."""
         return self._walks.get(loop)
+
+    @property
+    def bounds(self) -> Mapping[Loop, Expr]:
+        """The grid-stride loops that count trips, and their trips."""
+        return self._trips
+
+    @property
+    def walks(self) -> Mapping[Loop, Walk]:
+        """The grid-stride loops over items of work, and their items."""
+        return self._walks
 
     # -- what it says of code -------------------------------------------------------------------------------------------------------
 

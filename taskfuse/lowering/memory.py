@@ -22,8 +22,8 @@ from taskfuse.lowering.thread_ranges import IndexRange
 ZERO = const(0)
 
 
-def find_memory(index_maps: IndexMaps) -> None:
-    """Set the memory type of every tensor with storage, readers first, since it depends on them.
+def assign_memory(index_maps: IndexMaps) -> None:
+    """Assign a memory type to every tensor with storage, readers first, since it depends on them.
 
     Raises:
         LoweringError: the user's memory type does not reach the readers, or the loops would accumulate an element more than once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from taskfuse.errors import LoweringError, TaskError
@@ -138,7 +138,7 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
     return Pingpong(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
 
 
-def check_bindings(tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+def check_bindings(tv: TensorView, users: list[TensorView], paths: Mapping[TensorView, tuple[Loop, ...]]) -> None:
     """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
     for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False):
         mine = tv.schedule.ptype(a)

@@ -3,7 +3,7 @@
 - Every index is in scope: a loop variable is used inside its loop, and a local index by code of its own task.
 - A guard that encloses code of many statements is the same for all threads that reach it: no wait and no barrier may stand under
   a condition on the thread.
-- A cursor is initialized before the code that uses or advances it.
+- A cursor is initialized before the code that uses or advances it, in the same block or in one around it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 
 from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.ir.tasks import Task
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.kir.walk import expressions
-from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base, item_name
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, item_name
 
 _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 
@@ -43,22 +44,23 @@ class _Rules:
         self._cursors = cursors
 
     def block(self, nodes: list[PNode], around: frozenset[str], ready: set[str]) -> None:
-        """Check a block inside loops, with the cursors initialized before it; the cursors that it initializes are ready after it, too."""
+        """Check a block inside loops, with the cursors initialized before it; those that it initializes are ready until its end."""
+        ready = set(ready)
         for n in nodes:
             match n:
                 case PStmt():
-                    self._uses((*expressions(n.stmt), *n.guards), around, ready, n.task.name, f"code of {n.tv.name}")
+                    self._uses((*expressions(n.stmt), *n.guards), around, ready, n.task, f"code of {n.tv.name}")
                 case PSync():
                     self._sync(n, around, ready)
                 case PLoop():
-                    self._uses((n.extent,), around, ready, "", f"the loop over {n.var}")
+                    self._uses((n.extent,), around, ready, None, f"the loop over {n.var}")
                     self.block(n.body, around | {n.var, item_name(n.var)}, ready)
                 case PBind():
-                    self._uses((n.extent,), around, ready, "", f"the loop over {n.index}")
+                    self._uses((n.extent,), around, ready, None, f"the loop over {n.index}")
                     self.block(n.body, around, ready)
                 case PGuard():
                     self._guard(n)
-                    self._uses((n.cond,), around, ready, "", f"the guard {n.cond}")
+                    self._uses((n.cond,), around, ready, None, f"the guard {n.cond}")
                     self.block(n.body, around, ready)
                 case PScope():
                     self.block(n.body, around, ready)
@@ -70,7 +72,7 @@ class _Rules:
         for s in walk(n.stmts):
             if isinstance(s, Advance) and s.cursor in self._cursors and s.cursor not in ready:
                 raise self._broken(f"{s.cursor} is advanced before it is initialized")
-            self._uses(expressions(s), around, ready, "", "a wait or an arrival")
+            self._uses(expressions(s), around, ready, None, "a wait or an arrival")
             if isinstance(s, CursorInit):
                 ready.add(s.name)
 
@@ -79,15 +81,16 @@ class _Rules:
         if own and any(isinstance(inner, PSync) for inner in _all(n.body)):
             raise self._broken(f"a wait or a barrier stands under {n.cond}, which depends on {own[0]}")
 
-    def _uses(self, expressions: Iterable[Expr], around: frozenset[str], ready: set[str], task: str, what: str) -> None:
+    def _uses(self, expressions: Iterable[Expr], around: frozenset[str], ready: set[str], task: Task | None, what: str) -> None:
+        own = frozenset[str]() if task is None else {base_name(p, task) for p in INDEX_TYPES}
         for e in expressions:
             for name in e.free:
                 if name in self._loops and name not in around:
                     raise self._broken(f"{what} uses {name} outside its loop")
                 if name in self._parts and self._parts[name] not in ready:
                     raise self._broken(f"{what} uses {name} before the cursor is initialized")
-                if task and is_base(name) and not name.endswith(f".{task}"):
-                    raise self._broken(f"{what} in task {task} uses {name}, a local index of another task")
+                if task is not None and is_base(name) and name not in own:
+                    raise self._broken(f"{what} in task {task.name} uses {name}, a local index of another task")
 
     def _broken(self, reason: str) -> VerifyError:
         help = "this is a fault of lowering, not of the schedule: report it with the fusion's text"

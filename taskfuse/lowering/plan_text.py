@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from taskfuse.dump import dump_step
 from taskfuse.errors import OptionError, TaskfuseError
@@ -13,20 +14,27 @@ from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.forms import FROM
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
-from taskfuse.kir.printer import body_lines
+from taskfuse.kir.printer import body_lines, tensor_map_text
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.locations import Locations
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync
+from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.steps import DEFAULT, STEPS, Step
 from taskfuse.options import Options
 from taskfuse.schedule.order import Item, TensorItem
+from taskfuse.schedule.shared_loops import Loop
 
 INDENT = "  "
 ONE = const(1)
 
+EMPTY = Kernel("", extents=(), params=(), grid=(ONE, ONE, ONE), block=(ONE, ONE, ONE), buffers=(), mbarriers=(), counters=(), body=())
+"""A kernel that declares nothing: the printer of statements needs one."""
+
 
 def state_text(state: State, locations: bool = False) -> str:
-    """The state after a step: launch shape and ranges, memory types, channels, buffers; then the plan, the nest, or the fusion.
+    """The state after a step: what the steps have found and declared, then the plan, the nest, or the fusion.
 
     Args:
         locations: add the user's line of each node of the plan, or statement of the kernel.
@@ -36,16 +44,13 @@ def state_text(state: State, locations: bool = False) -> str:
     lines = [f"FUSION {state.fusion.name}"]
     if hasattr(state, "ranges"):
         lines += _ranges(state)
-    if hasattr(state, "index maps"):
-        lines += [f"MEMORY {tv.name}: {memory.value}" for tv, memory in state.index_maps.memory.items() if tv in state.tree.place]
+    if hasattr(state, "index_maps"):
+        lines += _memory_and_trips(state.index_maps)
     if hasattr(state, "channels"):
-        for ch in state.channels.channels:
-            names, ends = ", ".join(tv.name for tv in ch.tensors), ", ".join(end.node.name for end in ch.consumers)
-            loop = "once" if ch.loop is None else f"in each iteration of axis {ch.loop.depth}"
-            lines.append(f"CHANNEL {ch.name}: {names} from {ch.producer.node.name} to {ends}, {ch.stages} slots, filled {loop}")
-    for b in state.buffers:
-        lines.append(f"BUFFER {b.name}: {b.dtype}[{', '.join(map(str, b.shape))}] {b.memory.value}{'' if b.offset is None else f' @ {b.offset}'}")
-    lines += [f"MBARRIER {name}[{slots}] count {count}" for name, slots, count in state.mbarriers]
+        lines += _channels(state.channels)
+    if hasattr(state, "rings"):
+        lines += _rings(state.rings)
+    lines += _declarations(state)
     lines.append("")
     if state.plan:
         lines += _PlanPrinter(state, locations).block(state.plan, 0)
@@ -54,6 +59,48 @@ def state_text(state: State, locations: bool = False) -> str:
     else:
         lines += str(state.fusion).splitlines()
     return "\n".join(lines)
+
+
+def _loop(loop: Loop) -> str:
+    return f"axis {loop.depth} of {', '.join(tv.name for tv in loop.axes)}"
+
+
+def _memory_and_trips(index_maps: IndexMaps) -> Iterator[str]:
+    """The memory types; the loops whose trips are not the extent of an axis: grid-stride loops, and those that end with their last term."""
+    yield from (f"MEMORY {tv.name}: {memory.value}" for tv, memory in index_maps.memory.items() if tv in index_maps.tree.place)
+    for loop, trips in index_maps.grid_stride.bounds.items():
+        yield f"TRIPS of {_loop(loop)}: {trips}"
+    for loop, walk in index_maps.grid_stride.walks.items():
+        yield f"ITEMS of {_loop(loop)}: {walk.item} in {walk.start}..{walk.stop} step {walk.step}{' CLAIMED' if walk.claimed else ''}"
+    for loop, end in index_maps.ends.items():
+        yield f"END of {_loop(loop)}: {end}"
+
+
+def _channels(channels: Channels) -> Iterator[str]:
+    for ch in channels.channels:
+        names, ends = ", ".join(tv.name for tv in ch.tensors), ", ".join(end.node.name for end in ch.consumers)
+        loop = "once" if ch.loop is None else f"in each iteration of axis {ch.loop.depth}"
+        yield f"CHANNEL {ch.name}: {names} from {ch.producer.node.name} to {ends}, {ch.stages} slots, filled {loop}"
+
+
+def _rings(rings: RoleRings) -> Iterator[str]:
+    """The rings inside roles, and how many trips ahead their role fills them."""
+    ahead = {tv: made for made in rings.prefetches for tv in made.tensors}
+    for tv, loop in rings.rings.items():
+        filled = f", filled {ahead[tv].stages - 1} trips ahead" if tv in ahead else ""
+        shared = f", in the storage of {rings.shared[tv.name]}" if tv.name in rings.shared else ""
+        yield f"RING {tv.name}: {rings.slots(tv)} slots, the next in each iteration of axis {loop.depth}{filled}{shared}"
+
+
+def _declarations(state: State) -> Iterator[str]:
+    """The tensor maps and the alignments that statements need, and the storage that later steps declare."""
+    yield from (tensor_map_text(m) for m in state.needs.maps.values())
+    yield from (f"ALIGN {name}: {size}" for name, size in state.needs.alignments.items())
+    for b in state.buffers:
+        yield f"BUFFER {b.name}: {b.dtype}[{', '.join(map(str, b.shape))}] {b.memory.value}{'' if b.offset is None else f' @ {b.offset}'}"
+    yield from (f"MBARRIER {name}[{slots}] count {count}" for name, slots, count in state.mbarriers)
+    yield from (f"COUNTER {name}" for name in state.counters)
+    yield from body_lines(tuple(state.cursors), EMPTY)
 
 
 def _ranges(state: State) -> Iterator[str]:
@@ -80,17 +127,7 @@ class _PlanPrinter:
 
     def __init__(self, state: State, locations: bool) -> None:
         self._from = Locations(state.fusion) if locations else None
-        self._kernel = Kernel(
-            name=state.fusion.name,
-            extents=(),
-            params=(),
-            grid=(ONE, ONE, ONE),
-            block=(ONE, ONE, ONE),
-            buffers=tuple(state.buffers),
-            mbarriers=(),
-            counters=(),
-            body=(),
-        )
+        self._kernel = replace(EMPTY, buffers=tuple(state.buffers))
 
     def block(self, nodes: list[PNode], depth: int) -> Iterator[str]:
         for n in nodes:

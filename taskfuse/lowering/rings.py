@@ -61,6 +61,11 @@ class RoleRings:
         return RoleRings(ring, channels)
 
     @property
+    def rings(self) -> Mapping[TensorView, Loop]:
+        """The tensors of the rings, and the loop whose iterations take the slots of each."""
+        return self._ring
+
+    @property
     def loops(self) -> dict[str, dict[Loop, int]]:
         """The rings that are filled where they are used: their loops, and their numbers of slots."""
         ahead = {tv for a in self.prefetches for tv in a.tensors}

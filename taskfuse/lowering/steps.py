@@ -1,7 +1,7 @@
 """The steps of lowering, in order: each is a function that changes the state.
 
 The docstring of a step says what the state has when it begins (requires) and when it ends (ensures). After each step the plan is verified
-(:mod:`taskfuse.lowering.plan_rules`), and ``python -m taskfuse show plan FILE --step NAME`` prints it.
+(:mod:`taskfuse.lowering.plan_rules`), and ``python -m taskfuse show FILE --step NAME`` prints the state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.memory import find_memory
+from taskfuse.lowering.memory import assign_memory
 from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.neutral_tails import find_ends
@@ -48,7 +48,8 @@ from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
-from taskfuse.schedule.order import Sequencer, positions
+from taskfuse.schedule.order import complete, positions, sequence
+from taskfuse.schedule.shared_loops import SharedLoops
 
 BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
     Instruction.VECTOR: vectors.vector_copy,
@@ -95,7 +96,8 @@ class Step:
 def _prepare(state: State) -> None:
     """Check the laws of tasks and names; copy the fusion, so that every boundary tensor is only a boundary.
 
-    Ensures: ``fusion`` is a copy that later steps may change; every tensor in it is read, an output, or claimed by a task. ``written``.
+    Requires: ``fusion``, which is not changed. Ensures: ``fusion`` is a copy that later steps may change; every tensor in it is read, an output, or claimed by
+    a task. ``written``.
     """
     check_supported(state.fusion)
     state.written = as_written(state.fusion)
@@ -107,8 +109,8 @@ def _order(state: State) -> None:
 
     Requires: ``fusion`` prepared. Ensures: ``tree``, ``shared_loops``, ``order``.
     """
-    sequencer = Sequencer(state.fusion, state.options.order_seed)
-    state.tree, state.shared_loops, state.order = sequencer.tree, sequencer.shared_loops, sequencer.sequence()
+    state.tree, state.shared_loops = complete(state.fusion), SharedLoops.of(state.fusion)
+    state.order = sequence(state.fusion, state.tree, state.shared_loops, state.options.order_seed)
 
 
 def _ranges(state: State) -> None:
@@ -125,7 +127,7 @@ def _memory(state: State) -> None:
     Requires: ``shared_loops``, ``ranges``. Ensures: ``index_maps`` with the memory types.
     """
     state.index_maps = IndexMaps(state.fusion, state.tree, state.shared_loops, state.ranges)
-    find_memory(state.index_maps)
+    assign_memory(state.index_maps)
 
 
 def _grid_stride(state: State) -> None:
@@ -288,7 +290,7 @@ def _emit(state: State) -> None:
 
 
 def _on_kernel(one: KernelPass) -> Callable[[State], None]:
-    """A kernel pass as a step."""
+    """A kernel pass as a step, with the pass's docstring."""
 
     def change(state: State) -> None:
         state.kernel = one.run(state.kernel)

@@ -15,7 +15,7 @@ __all__ = ["PIPELINE", "KernelPass"]
 
 
 class KernelPass(Protocol):
-    """A small pure function of kernel -> kernel. Its module says what it requires, what it ensures and why it exists."""
+    """A small pure function of kernel -> kernel. Its docstring says what it requires and ensures, that of its module why it exists."""
 
     name: ClassVar[str]
 

@@ -1,7 +1,6 @@
 """Guards: drop those that follow from the scopes around them, join neighbours with the same condition.
 
-Requires a verified kernel. Ensures the same behaviour with no condition that the enclosing scopes imply, no empty statement, and no two
-consecutive IFs without a label on one condition. Exists because lowering guards each statement on its own.
+Lowering guards each statement on its own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,11 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class SimplifyGuards:
-    """Drop guards that follow from the scopes around them; join neighbours with one condition."""
+    """Drop guards that follow from the scopes around them; join neighbours with one condition.
+
+    Requires: a verified kernel. Ensures: the same behaviour with no condition that the enclosing scopes imply, no empty statement, and no two consecutive IFs
+    without a label on one condition.
+    """
 
     name: ClassVar[str] = "simplify-guards"
 

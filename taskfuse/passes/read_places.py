@@ -1,8 +1,6 @@
 """Searches become reads of a table of places.
 
-Requires a verified kernel. Ensures the same behaviour, for tables that keep their promises, with a read of a table of places
-(:mod:`taskfuse.ir.tables`) in place of each search whose results the table holds, if the key of every such search is known to be inside the table; otherwise
-no search is replaced. Exists because definitions contain searches, and ``search_by`` schedules how they are done.
+Definitions contain searches, and ``search_by`` schedules how they are done.
 """
 
 from __future__ import annotations
@@ -20,7 +18,11 @@ from taskfuse.kir.walk import expressions, walk
 
 @dataclass(frozen=True, slots=True)
 class ReadPlaces:
-    """Read the places of keys in tables that hold them, instead of searching."""
+    """Read the places of keys in tables that hold them, instead of searching.
+
+    Requires: a verified kernel. Ensures: the same behaviour, for tables that keep their promises, with a read of a table of places (:mod:`taskfuse.ir.tables`)
+    in place of each search whose results the table holds, if the key of every such search is known to be inside the table; otherwise no search is replaced.
+    """
 
     name: ClassVar[str] = "read-places"
 

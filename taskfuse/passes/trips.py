@@ -1,7 +1,6 @@
 """Loops of one trip: their body, with the variable's value in its place.
 
-Requires a verified kernel. Ensures the same behaviour without loops that are known to run exactly once, and without arms and cases that the variable's
-value rules out: their constant indices may be out of bounds. Exists because splits leave axes of extent 1, and lowering makes a loop of every axis.
+Splits leave axes of extent 1, and lowering makes a loop of every axis.
 """
 
 from __future__ import annotations
@@ -18,7 +17,11 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class DropSingleTrips:
-    """Replace a loop that runs exactly once by its body."""
+    """Replace a loop that runs exactly once by its body.
+
+    Requires: a verified kernel. Ensures: the same behaviour without loops that are known to run exactly once, and without arms and cases that the variable's
+    value rules out: their constant indices may be out of bounds.
+    """
 
     name: ClassVar[str] = "drop-single-trips"
 

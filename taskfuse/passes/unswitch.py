@@ -1,8 +1,6 @@
 """Loop unswitching: choices in registers whose conditions hold for all elements of a tile are made once for the tile.
 
-Requires a verified kernel. Ensures the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition
-that is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise. Exists because masks and padding are
-conditions on elements, but only the few tiles on the diagonal or at a ragged end are partly masked.
+Masks and padding are conditions on elements, but only the few tiles on the diagonal or at a ragged end are partly masked.
 """
 
 from __future__ import annotations
@@ -51,7 +49,11 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class Unswitch:
-    """Make choices in registers once for a tile if they hold for all its elements."""
+    """Make choices in registers once for a tile if they hold for all its elements.
+
+    Requires: a verified kernel. Ensures: the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition that
+    is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise.
+    """
 
     name: ClassVar[str] = "unswitch"
 

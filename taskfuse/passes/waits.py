@@ -1,8 +1,7 @@
 """Waits for tensor cores: consecutive products of different tensors are in flight together, and each is waited for before its result is read.
 
-Requires a verified kernel. Ensures the same behaviour: a wait for all products is removed if only other products stand between it and the next wait, and
-the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes. Exists because lowering waits for the result
-of each product: of two products in a row the second would start when the first is done, and the reader of the first would wait for both.
+Lowering waits for the result of each product: of two products in a row the second would start when the first is done, and the reader of the first would wait
+for both.
 """
 
 from __future__ import annotations
@@ -22,7 +21,11 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinWaits:
-    """Wait once for consecutive products, and as late as possible for the last of them."""
+    """Wait once for consecutive products, and as late as possible for the last of them.
+
+    Requires: a verified kernel. Ensures: the same behaviour: a wait for all products is removed if only other products stand between it and the next wait, and
+    the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes.
+    """
 
     name: ClassVar[str] = "join-waits"
 

@@ -134,25 +134,50 @@ Rank = tuple[int, ...]
 """What comes first, of what may come in any order."""
 
 
-class Sequencer:
+def sequence(fusion: Fusion, tree: Tree, shared_loops: SharedLoops, seed: int | None = None) -> tuple[Item, ...]:
+    """The nest.
+
+    Args:
+        tree: the completed task tree (:func:`complete`).
+        seed: selects one of the valid orders; ``None``: the creation order of the tensors.
+
+    Raises:
+        OrderError: none exists.
+    """
+    return _Sequencer(fusion, tree, shared_loops, seed).sequence()
+
+
+class _Sequencer:
     """Computes the total order of one fusion."""
 
-    def __init__(self, fusion: Fusion, seed: int | None = None) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, seed: int | None) -> None:
         self.fusion = fusion
-        self.tree = complete(fusion)
-        self.shared_loops = SharedLoops(fusion)
+        self.tree = tree
+        self.shared_loops = shared_loops
         self._random = None if seed is None else random.Random(seed)
         self._rank: dict[TensorView, Rank] = {}
         self._edges: list[tuple[TensorView, TensorView]] = []
         self._paths: dict[TensorView, list[Node]] = {}
         self._roles: dict[TensorView, list[Node]] = {}
-        for k, expr in enumerate(fusion.exprs()):
-            if not has_code(fusion, expr):
+        self._turns: list[tuple[TensorView, TensorView]] = []
+
+    def sequence(self) -> tuple[Item, ...]:
+        """The nest. Raises :class:`OrderError` if none exists."""
+        self._collect()
+        for loop in self.shared_loops.loops:
+            if len(loop.axes) > 1:
+                self._check_sharing(loop, self.tree.root, loop)
+        return self._arrange(list(self._paths), 0, self._edges)
+
+    def _collect(self) -> None:
+        """Find the tensors with code, their dependencies, and what comes first by default."""
+        for k, expr in enumerate(self.fusion.exprs()):
+            if not has_code(self.fusion, expr):
                 continue
             tv = expr.output
             self._rank[tv] = (k,)
-            for read in storage_reads(fusion, expr):
-                self._edges += [(source, tv) for source in made_from(fusion, read.tensor) if not source.is_input]
+            for read in storage_reads(self.fusion, expr):
+                self._edges += [(source, tv) for source in made_from(self.fusion, read.tensor) if not source.is_input]
             self._paths[tv] = self.tree.path(tv)
             self._roles[tv] = self.tree.roles(self._paths[tv])
         self._rank_members()
@@ -182,13 +207,6 @@ class Sequencer:
             found.append((one, two))
             found += product(readers[0], readers[1])
         return found
-
-    def sequence(self) -> tuple[Item, ...]:
-        """The nest. Raises :class:`OrderError` if none exists."""
-        for loop in self.shared_loops.loops:
-            if len(loop.axes) > 1:
-                self._check_sharing(loop, self.tree.root, loop)
-        return self._arrange(list(self._paths), 0, self._edges)
 
     # -- laws -----------------------------------------------------------------------------------------------------------------------
 
@@ -385,4 +403,4 @@ class Sequencer:
 
 def check(fusion: Fusion) -> None:
     """Check that a total order exists. Raises :class:`OrderError` naming the tensors to inline less, :class:`TaskError` for a broken law."""
-    Sequencer(fusion).sequence()
+    sequence(fusion, complete(fusion), SharedLoops.of(fusion))

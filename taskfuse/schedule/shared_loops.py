@@ -105,13 +105,22 @@ class Loop:
     axes: dict[TensorView, Axis]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SharedLoops:
-    """The loops of a fusion: ``path[tv]`` are the loops around ``tv``'s code, outermost first, one per loop axis."""
+    """The loops of a fusion.
 
-    def __init__(self, fusion: Fusion) -> None:
-        self.fusion = fusion
-        self.path: dict[TensorView, tuple[Loop, ...]] = {}
-        self.loops: list[Loop] = []
+    Attributes:
+        loops: all of them.
+        path: tensor -> the loops around its code, outermost first, one per loop axis.
+    """
+
+    loops: tuple[Loop, ...]
+    path: Mapping[TensorView, tuple[Loop, ...]]
+
+    @staticmethod
+    def of(fusion: Fusion) -> SharedLoops:
+        """Join the axes that inline positions make one loop."""
+        loops: list[Loop] = []
         code = [e for e in fusion.exprs() if has_code(fusion, e)]
         parent: dict[TensorView, list[TensorView]] = {e.output: [] for e in code}
         depth: dict[tuple[TensorView, TensorView], int] = {}
@@ -128,8 +137,8 @@ class SharedLoops:
             for d in range(len(tv.schedule.loop)):
                 if (tv, d) in joined:
                     continue
-                loop = Loop(len(self.loops), d, {})
-                self.loops.append(loop)
+                loop = Loop(len(loops), d, {})
+                loops.append(loop)
                 stack = [tv]
                 while stack:
                     x = stack.pop()
@@ -138,9 +147,8 @@ class SharedLoops:
                     joined[(x, d)] = loop
                     loop.axes[x] = x.schedule.loop[d]
                     stack += [y for y in parent[x] if depth[(x, y)] > d and (y, d) not in joined]
-        for expr in code:
-            tv = expr.output
-            self.path[tv] = tuple(joined[(tv, d)] for d in range(len(tv.schedule.loop)))
+        path = {tv: tuple(joined[(tv, d)] for d in range(len(tv.schedule.loop))) for tv in (expr.output for expr in code)}
+        return SharedLoops(tuple(loops), path)
 
 
 def has_copies(group: Group, loop: Loop, tensors: Iterable[TensorView]) -> bool:

@@ -23,6 +23,7 @@ from taskfuse.kir.synchronization import (
     Barrier,
     BarrierScope,
     Commit,
+    Cursor,
     CursorInit,
     Expect,
     FenceInit,
@@ -60,7 +61,7 @@ def _slot_of(stage: int, *, writes: bool) -> Edit:
             if not isinstance(s, (AsyncCopy, Compute, Choose, GatherCopy, VectorCopy)):
                 continue
             for name, n in slots.items():
-                slot = sym(f"{name}.slot")
+                slot = Cursor(name).slot
                 if n == 1:
                     continue
 

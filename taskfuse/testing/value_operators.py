@@ -20,7 +20,7 @@ from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Branch, Choose, Compute, For, GatherCopy, If, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
-from taskfuse.kir.synchronization import CursorInit
+from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.testing.accumulator_operators import ACCUMULATOR_OPERATORS, RESCALE_OPERATORS
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
@@ -85,8 +85,8 @@ def _slots(by: int) -> Callable[[Kernel, Operand], Iterator[Operand]]:
             return
         for s in walk(kernel):
             if isinstance(s, CursorInit) and s.slots > 1:
-                slot = f"{s.name}.slot"
-                index = tuple(substitute(e, {slot: (sym(slot) + by) % s.slots}) if slot in e.free else e for e in operand.index)
+                slot = Cursor(s.name).slot
+                index = tuple(substitute(e, {slot.name: (slot + by) % s.slots}) if slot.name in e.free else e for e in operand.index)
                 yield Access(operand.buffer, index)
 
     return apply

@@ -13,7 +13,7 @@ import taskfuse as tf
 from examples import stream
 from taskfuse import ParallelType as P
 from taskfuse.errors import VerifyError
-from taskfuse.ir.scalar import lt, sym
+from taskfuse.ir.scalar import const, lt, sym
 from taskfuse.kir.synchronization import CursorInit, Wait
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PStmt, PSync, children
@@ -43,8 +43,8 @@ def refused(plan: list[PNode]) -> str:
     return str(caught.value)
 
 
-def test_a_loop_variable_outside_of_its_loop() -> None:
-    plan = planned().plan
+def test_a_loop_variable_outside_its_loop() -> None:
+    plan = planned("nest").plan
     loops = [n for _, n in nodes(plan) if isinstance(n, PLoop)]
     loop, user = next((n, s) for n in loops for _, s in nodes(n.body) if isinstance(s, PStmt) and any(n.var in e.free for e in expressions(s.stmt)))
     plan.append(user)
@@ -77,6 +77,19 @@ def test_a_cursor_before_its_beginning() -> None:
     block.append(init)
     name = next(s.name for s in init.stmts if isinstance(s, CursorInit))
     assert re.search(rf"uses {re.escape(name)}\.\w+ before the cursor is initialized|{re.escape(name)} is advanced before it is initialized", refused(plan))
+
+
+def test_a_cursor_of_another_block() -> None:
+    """What one arm of a dispatch initializes is not initialized in the next one, nor after a loop that may have no trips."""
+    plan = planned().plan
+    block, init = next((b, n) for b, n in nodes(plan) if isinstance(n, PSync) and any(isinstance(s, CursorInit) for s in n.stmts))
+    assert isinstance(init, PSync)
+    at = block.index(init)
+    name = next(s.name for s in init.stmts if isinstance(s, CursorInit))
+    block[at] = PLoop("once", const(1), False, [init])
+    assert re.search(rf"{re.escape(name)}\S* (before the cursor|is advanced before it) is initialized", refused(plan))
+    block[at] = init
+    verify_plan(plan, "sabotage")
 
 
 def test_a_plan_is_verified_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Protocol
 
 import pytest
 
 import taskfuse as tf
-from examples import founding, stream
+from examples import founding, gemm_multistage, gemm_stream_k, stream, syr2k
 from taskfuse.lowering import lower
 from taskfuse.lowering.plan_text import changes, plan_texts, state_text
 from tests.lowering.stepped import NAMES
+
+
+class Example(Protocol):
+    """A module of the examples."""
+
+    def build(self) -> tf.Fusion:
+        """Its fusion."""
+        ...
 
 
 @pytest.mark.parametrize("build", [founding.build, stream.build], ids=["founding", "stream"])
@@ -28,6 +37,36 @@ def test_texts(build: Callable[[], tf.Fusion]) -> None:
     assert " @ " in texts["layout"]
     for before, name in pairwise(NAMES):
         assert plan_texts(fusion, name) == (texts[before], texts[name])
+
+
+FOUND = [
+    (founding, "ranges", "RANGE "),
+    (founding, "memory", "MEMORY tv8: Shared"),
+    (stream, "grid-stride", "TRIPS of axis 0 of "),
+    (syr2k, "grid-stride", "ITEMS of axis "),
+    (gemm_stream_k, "neutral-tails", "END of axis "),
+    (founding, "channels", "CHANNEL ch0: "),
+    (gemm_multistage, "rings", "RING "),
+    (stream, "nest", "TENSORMAP "),
+    (stream, "nest", "ALIGN "),
+    (gemm_multistage, "prefetch", "RING "),
+    (gemm_multistage, "cursors", "CURSOR"),
+    (founding, "buffers", "BUFFER "),
+    (founding, "barriers", "MBARRIER "),
+    (gemm_stream_k, "barriers", "COUNTER "),
+]
+
+
+@pytest.mark.parametrize(("example", "step", "text"), FOUND, ids=[f"{name}-{text.split()[0]}" for _, name, text in FOUND])
+def test_what_a_step_finds_is_printed(example: Example, step: str, text: str) -> None:
+    added = [line for line in changes(*plan_texts(example.build(), step)).splitlines() if line.startswith("+")]
+    assert any(text in line for line in added), added
+
+
+def test_rings_filled_ahead() -> None:
+    before, after = plan_texts(gemm_multistage.build(), "prefetch")
+    assert "trips ahead" not in before
+    assert " slots, the next in each iteration of axis 2, filled 2 trips ahead" in after
 
 
 def test_what_a_step_changes() -> None:

@@ -4,8 +4,14 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
-from taskfuse.schedule.order import Item, LoopItem, OrderError, Sequencer, TensorItem, check, complete, is_vertical, positions
+from taskfuse.schedule.order import Item, LoopItem, OrderError, TensorItem, check, complete, is_vertical, positions, sequence
+from taskfuse.schedule.shared_loops import SharedLoops
 from tests.lowering.running import agrees, bind, numbers, refused
+
+
+def sequenced(fusion: tf.Fusion, seed: int | None = None) -> tuple[Item, ...]:
+    """The items of the nest."""
+    return sequence(fusion, complete(fusion), SharedLoops.of(fusion), seed)
 
 
 def nest(fusion: tf.Fusion, seed: int | None = None) -> list[object]:
@@ -21,11 +27,11 @@ def nest(fusion: tf.Fusion, seed: int | None = None) -> list[object]:
                     found.append(item.tv.name)
         return found
 
-    return text(Sequencer(fusion, seed).sequence())
+    return text(sequenced(fusion, seed))
 
 
 def order(fusion: tf.Fusion, seed: int | None = None) -> list[str]:
-    return [tv.name for tv in positions(Sequencer(fusion, seed).sequence())]
+    return [tv.name for tv in positions(sequenced(fusion, seed))]
 
 
 def contiguous(names: list[str], order: list[str]) -> bool:

@@ -69,11 +69,11 @@ def test_two_reads_at_different_places_never_join_what_they_differ_in() -> None:
 
 def test_each_loop_is_one_up_to_the_inline_position() -> None:
     _, a, b = pair(4, 6)
-    apart = SharedLoops(a.fusion)
+    apart = SharedLoops.of(a.fusion)
     assert len(apart.loops) == 4
     assert not set(apart.path[a]) & set(apart.path[b])
     a.inline_at(1)
-    joined = SharedLoops(a.fusion)
+    joined = SharedLoops.of(a.fusion)
     assert joined.path[a][0] is joined.path[b][0]
     assert joined.path[a][1] is not joined.path[b][1]
     assert joined.path[a][0].axes == {a: a.loop[0], b: b.loop[0]}
@@ -90,7 +90,7 @@ def test_joins_go_through_chains() -> None:
         fusion.add_output(d)
     for tv in (b, c, a):
         tv.inline_at(1)
-    (loop,) = SharedLoops(fusion).loops
+    (loop,) = SharedLoops.of(fusion).loops
     assert set(loop.axes) == {a, b, c, d}
 
 

@@ -21,7 +21,7 @@ from taskfuse.check.values.terms import Bools
 from taskfuse.kir import Kernel, bodies, stmt_text
 from taskfuse.kir.nodes import Bind, For, If, Stmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, InitBarrier, Release, Wait
+from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Barrier, BarrierScope, Cursor, CursorInit, Expect, InitBarrier, Release, Wait
 from taskfuse.target import WARP
 
 WAITING = (Barrier, Wait, Acquire)
@@ -278,14 +278,14 @@ class LaunchExecution:
         match stmt:
             case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
                 self.slots[name] = slots
-                lanes.own |= {f"{name}.slot": slot, f"{name}.parity": parity, f"{name}.phase": 0}
+                lanes.own |= dict(zip(Cursor(name).symbols, (slot, parity, 0), strict=True))
             case Advance(cursor=name, count=count):
-                slots = self.slots[name]
-                at = lanes.own[f"{name}.slot"] + lanes.value(count)
+                slots, (slot, parity, phase) = self.slots[name], Cursor(name).symbols
+                at = lanes.own[slot] + lanes.value(count)
                 around = at // slots
-                lanes.own[f"{name}.slot"] = at % slots
-                lanes.own[f"{name}.parity"] = lanes.own[f"{name}.parity"] ^ (around & 1)
-                lanes.own[f"{name}.phase"] = lanes.own[f"{name}.phase"] + around
+                lanes.own[slot] = at % slots
+                lanes.own[parity] = lanes.own[parity] ^ (around & 1)
+                lanes.own[phase] = lanes.own[phase] + around
 
     # -- statements without waits ------------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Expr, Sym, const, eq, ge, sym
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Content
+from taskfuse.kir.synchronization import Cursor
 
 ROWS = 1 << 21
 """The most values of an index that are tried one by one."""
@@ -42,8 +43,8 @@ class ReachingWrites:
         self._updates = updates
         self._multibuffers = multibuffers
         self._last = LastWrite(writes)
-        self._consumers = {e.cursor + ".slot": (r, e) for r in rings.rings for e in r.consumers}
-        self._producers = {r.producer.cursor + ".slot": r for r in rings.rings}
+        self._consumers = {Cursor(e.cursor).slot.name: (r, e) for r in rings.rings for e in r.consumers}
+        self._producers = {Cursor(r.producer.cursor).slot.name: r for r in rings.rings}
         self._whole: dict[str, bool] = {}
 
     def found(self, want: Place, given: Iterable[Expr] = (), *, past: bool = False) -> tuple[Place, ...]:

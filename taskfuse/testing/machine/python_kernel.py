@@ -24,6 +24,7 @@ from taskfuse.kir.synchronization import (
     Barrier,
     BarrierScope,
     Commit,
+    Cursor,
     CursorInit,
     Expect,
     FenceInit,
@@ -356,7 +357,7 @@ class _PythonCompiler(PythonWriter):
 
     def advance(self, cursor: str, count: Expr) -> None:
         """As in the CUDA text: C's quotient, rounded toward zero."""
-        slot, parity, phase = (self.name(f"{cursor}.{part}") for part in ("slot", "parity", "phase"))
+        slot, parity, phase = map(self.name, Cursor(cursor).symbols)
         slots = self.cursors[cursor]
         n = self.held(count)
         if slots == 1:

@@ -30,6 +30,7 @@ from taskfuse.kir.synchronization import (
     Barrier,
     BarrierScope,
     Commit,
+    Cursor,
     CursorInit,
     Expect,
     FenceInit,
@@ -159,12 +160,12 @@ class _ThreadWalk:
                         break
             case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
                 self._slots[name] = slots
-                self._env |= {f"{name}.slot": slot, f"{name}.parity": parity, f"{name}.phase": 0}
+                self._env |= dict(zip(Cursor(name).symbols, (slot, parity, 0), strict=True))
             case Advance(cursor=name, count=count):
-                wraps, slot = divmod(self._env[f"{name}.slot"] + self._value(count), self._slots[name])
-                self._env[f"{name}.slot"] = slot
-                self._env[f"{name}.parity"] ^= wraps & 1
-                self._env[f"{name}.phase"] += wraps
+                slot, parity, phase = Cursor(name).symbols
+                wraps, self._env[slot] = divmod(self._env[slot] + self._value(count), self._slots[name])
+                self._env[parity] ^= wraps & 1
+                self._env[phase] += wraps
             case Compute() | Choose() | VectorCopy() | GatherCopy():
                 self._moves(stmt)
             case AtomicUpdate(values=values) if values:  # whether it changes something, and what, data says
