@@ -37,7 +37,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing
+from taskfuse.check.values.written import Writing, is_said_alike
 from taskfuse.ir.scalar import (
     Const,
     Expr,
@@ -171,6 +171,9 @@ class Reductions:
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
         for group in hits:
             self._unchanged(want, [t.node for t in group])
+            for t in group:
+                if not is_said_alike(t.node, want.node, (*t.place.index, *t.place.element, *t.point), self.writes.storages[want.buffer].memory):
+                    raise Open("which terms it takes is said by a cursor, which may move before the read", t.node)
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
