@@ -156,6 +156,7 @@ FOUND = {
     "cursor_of_join": "y[0]: element [0] of s lacks the term at [0, 0, 1] and 1 more",
     "arm_between": "y[0]: reads element [0] of u where element [0] of x is defined",
     "arm_overlaid": "y[0]: reads element [0] of u where element [0] of x is defined",
+    "slot_set_behind": "y[0, 1, 0]: reads element [0] of z where element [0, 0] of x is defined",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {

@@ -231,8 +231,10 @@ class ReachingWrites:
             if not place.inside:
                 front.append((place.count - at.count, c))
                 continue
-            later = place.count - at.count - (moves if c.node.number > want.node.number else 0)
-            if later >= ring.slots:
+            behind = c.node.number > want.node.number
+            again = behind and any(n in want.node.loops for n in c.node.loops if not ring.counts(n))  # and before it in the next iteration, of one position
+            later = place.count - at.count - (moves if behind and not again else 0)
+            if later >= ring.slots or (again and later == 0):
                 raise Open("a slot is written again before it is read", c.node, want.node)
             within.append((place.count - at.count, c))
         current = [c for d, c in within if d == 0 and c.node.number < want.node.number]
