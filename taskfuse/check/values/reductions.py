@@ -37,7 +37,8 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing
+from taskfuse.check.values.written import Writing, is_said_alike
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import (
     Const,
     Expr,
@@ -126,13 +127,16 @@ class Reductions:
                 raise AssertionError(stmt)
 
     def check(self) -> None:
-        """An accumulator, or a workspace of partial results, belongs to one reduction and has no other use. Raises :class:`Open`."""
+        """An accumulator, a register, or a workspace of partial results belongs to one reduction and has no other use. Raises :class:`Open`."""
         for buffer, others in self._tensors.items():
             for claim in self.writes.claims.get(buffer, []):
                 raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
             self.writes.overlaid.alone(buffer)
             if len(others) > 1:
                 raise Open(f"{buffer} holds partial results of {' and of '.join(sorted(others))}", *others.values())
+        for buffer, terms in self.terms.items():
+            if not MEDIA[self.writes.storages[buffer].memory].is_private:  # what follows is about one thread
+                raise Open(f"{buffer} takes terms, and is no register", terms[0].node)
 
     # -- a result that is read ------------------------------------------------------------------------------------------------------
 
@@ -171,6 +175,9 @@ class Reductions:
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
         for group in hits:
             self._unchanged(want, [t.node for t in group])
+            for t in group:
+                if not is_said_alike(t.node, want.node, (*t.place.index, *t.place.element, *t.point), self.writes.storages[want.buffer].memory):
+                    raise Open("which terms it takes is said by a cursor, which may move before the read", t.node)
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}

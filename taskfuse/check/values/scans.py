@@ -14,8 +14,9 @@ from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing
+from taskfuse.check.values.written import Writing, cursors_of, moves_of
 from taskfuse.ir.expr import is_same_number
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
@@ -40,11 +41,13 @@ class Scans:
             self._terms.setdefault(node.stmt.out.buffer, []).append((node, holds))
 
     def check(self) -> None:
-        """A total belongs to one scan and has no other use. Raises :class:`Open`."""
+        """A total, a register, belongs to one scan and has no other use. Raises :class:`Open`."""
         for buffer, terms in self._terms.items():
             tensors = {holds.tensor for _, holds in terms}
             if len(tensors) > 1 or self.writes.claims.get(buffer):
                 raise Open(f"{buffer} holds totals of {' and of '.join(sorted(tensors))}, and other elements", terms[0][0])
+            if not MEDIA[self.writes.storages[buffer].memory].is_private:  # what follows is about one thread
+                raise Open(f"{buffer} takes steps, and is no register", terms[0][0])
 
     def complete(self, node: Node, total: Access, holds: Holds) -> None:
         """A total that is stored is that of its element. Raises :class:`Open`."""
@@ -75,6 +78,7 @@ class Scans:
         if start.number > term.number:
             raise Open("its total starts after its first step", start)
         self._set(start, term)
+        self._stays(term, node, own, holds)
         self._in_order(term, own, holds.index, rule.axis, total)
         exists = inside(holds.index, definition.shape)
         assumptions = (i for i in term.context.constraints.assumptions if not isinstance(i, Expr))
@@ -84,6 +88,15 @@ class Scans:
                 varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)
                 if varying and not proves(around, part):
                     raise Open(f"its steps are taken under {part} only", term)
+
+    def _stays(self, term: Node, node: Node, own: Sequence[Node], holds: Holds) -> None:
+        """No cursor that says which steps are taken moves while they are: in their loops, or before the total is stored. Raises :class:`Open`."""
+        bounds = (e for n in own if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
+        cursors = cursors_of((*holds.index, *term.conditions, *bounds))
+        first, last = min(term.number, node.number), max(term.number, node.number)
+        for move in moves_of(term, cursors) if cursors else ():
+            if first < move.number < last or any(n in move.loops for n in own):
+                raise Open("which steps are taken is said by a cursor, which moves", move, term)
 
     def _set(self, start: Node, term: Node) -> None:
         """The total that a step adds to has been set before the loops along the axis."""
