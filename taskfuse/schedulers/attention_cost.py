@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -194,10 +194,16 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     return tuple(options)
 
 
-def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
+def planned_chunks(
+    fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes, most: Callable[[int], float] = lambda _: math.inf
+) -> dict[int, Option[AttentionConfig]]:
     """The fastest parameters for parallel chunks of the keys (:func:`taskfuse.chunk_cascade`), whose length is a multiple of ``config.chunk``, if some fit.
 
     The copy engine fills short chunks with zeros past the end of a tensor; if keys end elsewhere, as in pages, chunks divide them.
+
+    Args:
+        counts: numbers of chunks.
+        most: the most microseconds of interest for a number of chunks; where the bytes alone take longer, no parameters are looked for.
     """
     whole = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent, is_whole=True) is None]
@@ -205,6 +211,8 @@ def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], exte
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
         walk = replace(whole, batch=n * whole.batch, moved=whole.moved - whole.written + written, written=written)
+        if extent.target.kernel_us(extent.target.dram_us(walk.moved)) > most(n):
+            continue
         several = fit if not (found.run or found.is_padded) else [c for c in fit if is_multiple(found.scores.root[found.n].extent, n * c.chunk, fusion.facts())]
         options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in several)
         best = min(options, key=lambda o: o.us, default=None)

@@ -17,6 +17,7 @@ from typing import Final
 import torch
 from torch.fx import Graph, Node
 
+from taskfuse.cuda.present import present
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, mutates, op_name
@@ -40,6 +41,9 @@ MOST: Final = 8
 """The most nodes that follow a product."""
 
 Times = tuple[float, float]
+_known: dict[tuple[str, ...], Times | None] = {}
+"""The expected times of fusions, by their texts and the GPU: blocks of a model repeat, and a graph is planned more than once."""
+MOST_KNOWN: Final = 4096
 
 
 def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
@@ -48,7 +52,6 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     Args:
         plan: the fate of every node; of products, that of torch's.
     """
-    known: dict[tuple[str, ...], Times | None] = {}
     place = {node: k for k, node in enumerate(graph.nodes)}
     writes = [k for node, k in place.items() if mutates(node)]
     found: list[list[Node]] = []
@@ -59,7 +62,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes):
                 continue
-            times = _times(group, plan, known)
+            times = _times(group, plan)
             if times is None:
                 continue
             ours, theirs = times
@@ -139,17 +142,19 @@ def _through_views(node: Node, neighbors: Callable[[Node], Iterable[Node]], plan
             yield found
 
 
-def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, ...], Times | None]) -> Times | None:
+def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
     """Expected microseconds of a group, and of torch's ops; ``None`` if no scheduler of products takes it."""
 
     def fusion(nodes: Sequence[Node], outputs: Sequence[Node]) -> Fusion:
         return imported(nodes, outputs, lambda n: plan.kinds[n] is NodeKind.GLUE).fusion
 
     def remembered(fusions: Sequence[Fusion], more: str, times: Callable[[], Times | None]) -> Times | None:
-        key = (*map(str, fusions), more)
-        if key not in known:
-            known[key] = times()
-        return known[key]
+        key = (*map(str, fusions), more, present().name)
+        if key not in _known:
+            if len(_known) >= MOST_KNOWN:
+                _known.clear()
+            _known[key] = times()
+        return _known[key]
 
     try:
         if op_name(group[0]) in (*ATTENTION, *GRADIENTS):
