@@ -95,6 +95,8 @@ nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 fact
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
+COMPUTED_PARTS = 4
+"""Parts of a step of a computed factor, if not two: each is one product of 16-bit factors and 128 bytes of k."""
 FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
@@ -269,7 +271,7 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        beside = f", {c.residents} on a multiprocessor" if c.residents > 1 else ""
+        beside = f"{f', {c.residents} on a multiprocessor' if c.residents > 1 else ''}{f', {c.in_flight} in flight' if c.in_flight > 1 else ''}"
         order = f"{', factors swapped' if c.is_swapped else ''}{f', {c.half.value} triangle first' if c.half else ''}"
         return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{beside}{order}"
 
@@ -328,9 +330,10 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
-        # while a warpgroup computes its factor, the others that share the tile multiply
-        elements = config.rows * config.tile_k // WARPGROUP
-        cycles["prologue"] = cycles["tensor cores"] / config.sharing + figures.fragment_cycles + elements * (figures.converted_instructions + problem.prologue)
+        # while a warpgroup computes a part of its factor, the tensor cores multiply the parts before it, and the factors of the others that share the tile
+        computed = config.rows * config.tile_k // WARPGROUP * (figures.converted_instructions + problem.prologue)
+        waiting = figures.fragment_cycles + (cycles["tensor cores"] / config.sharing + computed) / (config.in_flight + 1)
+        cycles["prologue"] = max(waiting, config.sharing * computed)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -456,8 +459,6 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
                 continue
-        if problem.prologue is not None:
-            config = replace(config, in_flight=0)
         if problem.counts.results > 1 and not _holds_several(problem, config):
             continue
         tiles = problem.tiles(config)
@@ -471,8 +472,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
         for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
+            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
             for half in orders:
-                yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, half=half)
+                yield replace(made, half=half)
+            if problem.prologue is not None and stages >= COMPUTED_PARTS:
+                yield replace(made, in_flight=COMPUTED_PARTS - 1)
         if cluster == 1 and kind is MatmulKind.COOPERATIVE and tiles > blocks and problem.steps(config.tile_k) <= FEW_STEPS:
             yield from _shared(problem, config, tiles)
 
