@@ -28,6 +28,7 @@ from taskfuse.lowering.completion import commit_once
 from taskfuse.lowering.copies import wait_for_copies
 from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
+from taskfuse.lowering.held_rings import unroll_held
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.memory import assign_memory
@@ -176,9 +177,9 @@ def _nest(state: State) -> None:
 
 
 def _prefetch(state: State) -> None:
-    """Skew the loops whose rings their own role can fill some trips ahead.
+    """Skew the loops whose rings their own role can fill some trips ahead; wait for the reads that hold slots of others.
 
-    Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses.
+    Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses, or after the asynchronous reads of their slots.
     """
     state.rings.prefetch(state.plan, state.statements)
 
@@ -188,7 +189,7 @@ def _endpoints(state: State) -> None:
 
     Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
     """
-    state.endpoints = Endpoints(state.channels, state.statements)
+    state.endpoints = Endpoints(state.channels, state.statements, state.rings.held)
     state.endpoints.insert(state.plan)
     commit_once(state.plan)
 
@@ -214,6 +215,7 @@ def _register_rings(state: State) -> None:
 
     Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
     """
+    unroll_held(state.rings.held)
     unroll_rings(state.plan, state.rings.prefetches, state.ranges.facts)
 
 

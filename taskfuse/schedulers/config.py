@@ -8,7 +8,7 @@ from enum import Enum
 from math import gcd
 from typing import ClassVar
 
-from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
@@ -293,9 +293,10 @@ class MatmulConfig(Parameters):
             raise self.error(f"{what}, and sums of blocks take as many registers as the products", "use MatmulKind.COOPERATIVE and a smaller tile")
         if blocks is not None and self.in_flight:
             raise self.error(f"in_flight = {self.in_flight}, and products of a block are read before the next is issued", "use in_flight=0")
-        if is_computed and self.in_flight:
-            reason = f"in_flight = {self.in_flight}, and the tensor cores read registers in which the next step of k is computed"
-            raise self.error(reason, "use in_flight=0")
+        products = self.tile_k * itemsize // WGMMA_K_BYTES
+        if is_computed and products % (self.in_flight + 1):
+            reason = f"in_flight = {self.in_flight}, and the {products} products of a step of k are no multiple of {self.in_flight + 1} parts, computed in turn"
+            raise self.error(reason, "use in_flight=1")
         if not self.accumulates(counts):
             taken = f"{counts.results} contractions with tiles of {self.tile_m} x {self.tile_n}"
             room = MAX_SEVERAL[self.warpgroups] // counts.results

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, hypot, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
@@ -95,6 +95,8 @@ nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 fact
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
+COMPUTED_PARTS = 4
+"""Parts of a step of a computed factor, if not two: each is one product of 16-bit factors and 128 bytes of k."""
 FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
@@ -269,7 +271,7 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        beside = f", {c.residents} on a multiprocessor" if c.residents > 1 else ""
+        beside = f"{f', {c.residents} on a multiprocessor' if c.residents > 1 else ''}{f', {c.in_flight} in flight' if c.in_flight > 1 else ''}"
         order = f"{', factors swapped' if c.is_swapped else ''}{f', {c.half.value} triangle first' if c.half else ''}"
         return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{beside}{order}"
 
@@ -320,17 +322,16 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
-    outside = figures.outside_cycles * max(0, config.tile_m - problem.m) * counts.rows if not problem.access[0] else 0
-    if not problem.access[1] and not problem.columns_contiguous:
-        outside += figures.outside_cycles * max(0, config.tile_n - problem.n) * counts.columns
-    if outside:
-        cycles["rows outside"] = outside * spans
+    behind = _copies_behind(problem, config)
+    if behind:
+        cycles["rows outside"] = behind
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
-        # while a warpgroup computes its factor, the others that share the tile multiply
-        elements = config.rows * config.tile_k // WARPGROUP
-        cycles["prologue"] = cycles["tensor cores"] / config.sharing + figures.fragment_cycles + elements * (figures.converted_instructions + problem.prologue)
+        # while a warpgroup computes a part of its factor, the tensor cores multiply the parts before it, and the factors of the others that share the tile
+        computed = config.rows * config.tile_k // WARPGROUP * (figures.converted_instructions + problem.prologue)
+        waiting = figures.fragment_cycles + (cycles["tensor cores"] / config.sharing + computed) / (config.in_flight + 1)
+        cycles["prologue"] = max(waiting, config.sharing * computed)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -349,6 +350,14 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     epilogue = figures.epilogue_cycles + pieces * piece
     return TileTime(steps * step, epilogue, bound, steps * max(worked, figures.busy_share * step) + figures.busy_share * epilogue)
+
+
+def _copies_behind(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Cycles of the copy engine in a step of k for rows of 128 bytes behind the end of a factor that has not one tile of rows, or of columns."""
+    behind = max(0, config.tile_m - problem.m) * problem.counts.rows if not problem.access[0] else 0
+    if not problem.access[1] and not problem.columns_contiguous:
+        behind += max(0, config.tile_n - problem.n) * problem.counts.columns
+    return problem.target.products.outside_cycles * behind * config.spans(problem.itemsize)
 
 
 def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
@@ -388,6 +397,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
     dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
+    # the engine that loads also makes the zeros of rows behind the end: 1 x 14336 x 4096 in tiles of 64 x 128 takes 35.4 us, 29.0 without these (H200)
+    dram = hypot(dram, waves * problem.steps(config.tile_k) * _copies_behind(problem, config) / target.clock_mhz)
     rest = problem.used(config) % config.blocks / problem.used(config)
     if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
         dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
@@ -456,8 +467,6 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
                 continue
-        if problem.prologue is not None:
-            config = replace(config, in_flight=0)
         if problem.counts.results > 1 and not _holds_several(problem, config):
             continue
         tiles = problem.tiles(config)
@@ -471,8 +480,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
         for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
+            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
             for half in orders:
-                yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, half=half)
+                yield replace(made, half=half)
+            if problem.prologue is not None and stages >= COMPUTED_PARTS:
+                yield replace(made, in_flight=COMPUTED_PARTS - 1)
         if cluster == 1 and kind is MatmulKind.COOPERATIVE and tiles > blocks and problem.steps(config.tile_k) <= FEW_STEPS:
             yield from _shared(problem, config, tiles)
 

@@ -112,13 +112,22 @@ def test_a_step_takes_its_time() -> None:
 
 
 def test_few_slots_leave_memory_idle() -> None:
-    """4096 x 14336 for one row: rings of 73 KiB in 64 blocks ask for 3.7 MB at a time, which memory takes 1.4 us for."""
-    (problem,) = (order for order in MatmulProblem(1, 4096, 14336).orders if order.is_swapped)
+    """4096 x 14336 for eight rows: rings of 73 KiB in 64 blocks ask for 3.7 MB at a time, which memory takes 1.4 us for."""
+    (problem,) = (order for order in MatmulProblem(8, 4096, 14336).orders if order.is_swapped)
     short, long = (MatmulConfig(64, 8, tile_k, 1, stages, blocks=64, is_swapped=True) for tile_k, stages in ((64, 8), (128, 8)))
     assert estimate(problem, long).bound == estimate(problem, short).bound == "DRAM"
     asked = 64 * 6.25 * (64 + 8) * 64 * 2
-    assert estimate(problem, short).us == pytest.approx(1.7 + 2 * (4096 * 14336 + 14336 + 4096) / asked * 1.4)
+    assert estimate(problem, short).us == pytest.approx(1.7 + 2 * (4096 * 14336 + 8 * (14336 + 4096)) / asked * 1.4)
     assert estimate(problem, long).us < 0.7 * estimate(problem, short).us
+
+
+def test_rows_behind_the_end_cost_time_even_where_memory_is_slower() -> None:
+    """14336 x 4096 for one row: 64 rows of tiles took 35.4 us on an H200, those of 8 rows 29.4."""
+    usual, swapped = MatmulProblem(1, 14336, 4096).orders
+    wide, narrow = MatmulConfig(64, 128, 64, 1, 8, blocks=112), MatmulConfig(64, 8, 256, 1, 6, is_swapped=True)
+    assert estimate(usual, wide).bound == estimate(swapped, narrow).bound == "DRAM"
+    assert estimate(usual, wide).us == pytest.approx(35.4, rel=0.05)
+    assert estimate(swapped, narrow).us == pytest.approx(29.4, rel=0.02)
 
 
 def test_tiles_that_would_spill_are_no_candidates() -> None:
