@@ -15,7 +15,7 @@ from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Literal, Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Const, Expr, const, prove, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, const, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
@@ -68,6 +68,49 @@ def shift_of(fusion: Fusion, tv: TensorView, k: int) -> Shift | None:
     return Shift(read, along[0], step, fill)
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """What tiles of points read.
+
+    Attributes:
+        extents: of the elements of tiles.
+        taken: which each is, of the tensor that is read.
+        fill: what it is where there is none.
+        places: by tensor, where its own elements are.
+    """
+
+    extents: tuple[Expr, ...]
+    taken: Read
+    fill: Literal
+    places: tuple[tuple[Expr, ...], ...]
+
+
+def tiles_of(fusion: Fusion, tensors: Sequence[TensorView], k: int, tile: int) -> Tiles | tuple[TensorView, str]:
+    """The elements of tiles of ``tile`` points along axis ``k`` of some tensors; or one of these that has others, and why."""
+    first = tensors[0]
+    own, extents = shift_of(fusion, first, k), [a.extent for a in first.root]
+    distances: list[int] = []
+    for tv in tensors:
+        has_axes = len(tv.root) == len(extents) and all(a.extent is e for a, e in zip(tv.root, extents, strict=True))
+        shift = shift_of(fusion, tv, k) if has_axes else None
+        found = None if own is None or shift is None else own.distance(shift, extents, fusion)
+        if found is None:
+            return tv, f"does not read what {first.name} reads, at a constant distance along axis {k}"
+        distances.append(found)
+    assert own is not None
+    least, step = min(distances), own.step
+    reach = (tile - 1) * step + max(distances) - least + 1
+    extents = [*extents[:k], simplify(extents[k].ceildiv(tile), fusion.facts()), const(reach), *extents[k + 1 :]]
+    symbols = [iteration_symbol(p) for p in range(len(extents))]
+    facts = fusion.facts().with_ranges({str(s): (0, e - 1) for s, e in zip(symbols, extents, strict=True)})
+    taken = _taken(own, k, len(extents), tile, least, facts)
+    places = tuple((*symbols[:k], symbols[k] // tile, symbols[k] % tile * step + (n - least), *symbols[k + 1 : -1]) for n in distances)
+    for tv, place in zip(tensors, places, strict=True):
+        if not _has_all(fusion, tv, taken, place):
+            return tv, f"has nothing at some points where {own.read.tensor.name} has elements"
+    return Tiles(tuple(extents), taken, own.fill, places)
+
+
 def tile_shifts(tv: TensorView, others: object, position: object, tile: object) -> TensorView:
     """See :meth:`TensorView.tile_shifts`.
 
@@ -85,41 +128,21 @@ def tile_shifts(tv: TensorView, others: object, position: object, tile: object) 
         if not isinstance(other, TensorView) or other.fusion is not fusion:
             raise call.error(f"{shown(other)} is not a tensor of the fusion", SLICES)
         tensors.append(other)
-    own = shift_of(fusion, tv, k)
-    extents = [a.extent for a in tv.root]
-    distances: list[int] = []
     for other in tensors:
         _check(Call("tile_shifts", other))
-        shift = shift_of(fusion, other, k) if len(other.root) == len(extents) and all(a.extent is e for a, e in zip(other.root, extents, strict=True)) else None
-        found = None if own is None or shift is None else own.distance(shift, extents, fusion)
-        if found is None:
-            raise call.error(f"{other.name} does not read what {tv.name} reads, at a constant distance along axis {k}", SLICES)
-        distances.append(found)
-    assert own is not None
+    found = tiles_of(fusion, tensors, k, tile)
+    if not isinstance(found, Tiles):
+        raise call.error(f"{found[0].name} {found[1]}", SLICES)
     fusion.check()
-    least, step = min(distances), own.step
-    reach = (tile - 1) * step + max(distances) - least + 1
-    made = fusion.new_tensor(
-        [axis(e) for e in (*extents[:k], simplify(extents[k].ceildiv(tile), fusion.facts()), const(reach), *extents[k + 1 :])],
-        tv.dtype,
-        location=caller(),
-        origin=tv,
-    )
-    taken = _taken(fusion, own, k, made, tile, least)
-    symbols = [iteration_symbol(p) for p in range(len(made.root))]
-    views = [Read(made, (*symbols[:k], symbols[k] // tile, symbols[k] % tile * step + (n - least), *symbols[k + 1 : -1])) for n in distances]
-    for other, view in zip(tensors, views, strict=True):
-        if not _has_all(fusion, other, taken, view):
-            raise call.error(f"{other.name} has nothing at some points where {own.read.tensor.name} has elements", "slice one tensor, which may be padded")
+    made = fusion.new_tensor([axis(e) for e in found.extents], tv.dtype, location=caller(), origin=tv)
     join_task(made, tv)
-    location = tv.location
-    if taken.valid is TRUE:
-        fusion.define(Pointwise(made, ELEMENTWISE["copy"], (taken,), location))
+    if found.taken.valid is TRUE:
+        fusion.define(Pointwise(made, ELEMENTWISE["copy"], (found.taken,), tv.location))
     else:
-        fusion.define(FirstValid(made, "tile_shifts", (taken, own.fill), location))
-    for other, view in zip(tensors, views, strict=True):
+        fusion.define(FirstValid(made, "tile_shifts", (found.taken, found.fill), tv.location))
+    for other, place in zip(tensors, found.places, strict=True):
         other.schedule = TensorSchedule(list(other.root))
-        fusion.define(View(other, "tile_shifts", view, other.location))
+        fusion.define(View(other, "tile_shifts", Read(made, place), other.location))
     return made
 
 
@@ -134,21 +157,21 @@ def _check(call: Call) -> None:
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"tile it before inlining, or {producer.name}.inline_at(0)")
 
 
-def _taken(fusion: Fusion, own: Shift, k: int, made: TensorView, tile: int, least: int) -> Read:
+def _taken(own: Shift, k: int, axes: int, tile: int, least: int, facts: Facts) -> Read:
     """What element ``q`` of tile ``a`` is: point 0 of the first tensor, ``a * tile * step + q + least`` elements further on."""
     i, q = iteration_symbol(k), iteration_symbol(k + 1)
     read = own.read
     if own.step > 1:
         start = substitute(read.index[own.dimension], {str(i): const(0)})
         read = Read(read.tensor, tuple(start + i if d == own.dimension else e for d, e in enumerate(read.index)))
-    place = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, len(made.root) - 1)}
-    return moved_read(fusion, read, own.dimension, {**place, str(i): i * (tile * own.step) + q + least}, facts_of(fusion, made))
+    place = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, axes - 1)}
+    return moved_read(read, own.dimension, {**place, str(i): i * (tile * own.step) + q + least}, facts)
 
 
-def _has_all(fusion: Fusion, tv: TensorView, taken: Read, view: Read) -> bool:
+def _has_all(fusion: Fusion, tv: TensorView, taken: Read, place: Sequence[Expr]) -> bool:
     """Whether a tensor has an element at all points where the elements of tiles have one, and at no others."""
     own, facts = windowed_read(fusion.definition(tv)), facts_of(fusion, tv)
     assert own is not None
-    there = simplify(substitute(taken.valid, {str(iteration_symbol(p)): e for p, e in enumerate(view.index)}), facts)
+    there = simplify(substitute(taken.valid, {str(iteration_symbol(p)): e for p, e in enumerate(place)}), facts)
     here = simplify(own.valid, facts)
     return there is here or (prove(there, facts.with_assumption(here)) and prove(here, facts.with_assumption(there)))

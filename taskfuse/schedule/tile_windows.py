@@ -96,7 +96,7 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
     elements = fusion.new_tensor([axis(e) for e in extents], tv.dtype, location=caller(), origin=tv)
     join_task(elements, tv)
     place_of: Mapping[str, Expr] = {str(w): w * tile + j, str(j): ZERO} if windows.stride == 1 else {str(w): w * tile}
-    taken = moved_read(fusion, read, windows.dimension, place_of, facts_of(fusion, elements))
+    taken = moved_read(read, windows.dimension, place_of, facts_of(fusion, elements))
     fill = definition.operands[-1] if isinstance(definition, FirstValid) and len(definition.operands) > 1 else Literal(0, tv.dtype)
     if taken.valid is TRUE:
         fusion.define(Pointwise(elements, ELEMENTWISE["copy"], (taken,), definition.location))
@@ -120,7 +120,7 @@ def windowed_read(definition: MathExpr | None) -> Read | None:
             return None
 
 
-def moved_read(fusion: Fusion, read: Read, dimension: int, place: Mapping[str, Expr], facts: Facts) -> Read:
+def moved_read(read: Read, dimension: int, place: Mapping[str, Expr], facts: Facts) -> Read:
     """A read at other points, some of which may lie outside what is read.
 
     Args:
