@@ -326,6 +326,27 @@ class TensorView(ArrayMethods):
         """
         return scheduling().tile_windows(self, axis, tile)
 
+    def tile_shifts(self, others: Sequence[TensorView], axis: int, tile: int) -> TensorView:
+        """For tensors that read one other tensor at constant distances along ``axis``, as slices of a padded one do: a tensor with the elements that
+        each tile of ``tile`` points along the axis reads, each once, of which they become views.
+
+        In place of the axis the new tensor has tiles, and as many elements as the points of a tile reach over. It has no schedule. Where a reader's axis is
+        split by ``tile``, both share the loop over tiles.
+
+        Returns:
+            The new tensor.
+        """
+        return scheduling().tile_shifts(self, others, axis, tile)
+
+    def clamp_read(self) -> TensorView:
+        """For a tensor that is an element of another one where there is one, and else a constant: a tensor with an element at each point, the nearest one where
+        there is none, of which this one chooses. It can be loaded as vectors.
+
+        Returns:
+            The new tensor.
+        """
+        return scheduling().clamp_read(self)
+
     def split_fold(self, parts: int) -> tuple[TensorView, ...]:
         """Split a fold: parts of its axis are folded independently, each with its own state; this tensor joins them. Returns the new tensors.
 

@@ -312,12 +312,19 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
                 size = read.tensor.dtype.itemsize
-                if read.tensor is table(fusion, expr) and _is_scattered(fusion, expr):
-                    loaded += min(points * SECTOR_BYTES, extent.elements(read.tensor) * size)  # caches hold what is read again
+                if isinstance(expr, Gather) and read.tensor is table(fusion, expr):
+                    loaded += gathered(read, points * (SECTOR_BYTES if _is_scattered(fusion, expr) else size), extent)
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent))
         instructions += points * cost(expr)
     return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
+
+
+def gathered(read: Read, asked: float, extent: Sizes) -> float:
+    """Bytes that come from memory where ``asked`` bytes of a table are read at an index that is data, for one place along the axes before it after another."""
+    is_data = [iteration_position(e) is None and any(iteration_position(sym(name)) is None for name in e.free) for e in read.index]
+    parts = prod(extent(e) for e in read.tensor.shape[: is_data.index(True) if True in is_data else 0])
+    return extent.target.gathered(asked, extent.elements(read.tensor) * read.tensor.dtype.itemsize, parts)
 
 
 def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:

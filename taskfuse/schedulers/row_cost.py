@@ -53,6 +53,7 @@ class RowProblem:
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
+        beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
         values: values of a row that its elements use: inputs, and functions of inputs and results.
@@ -76,6 +77,7 @@ class RowProblem:
     store_bytes: int = 2
     loaded: float | None = None
     stored: float | None = None
+    beside: tuple[int, ...] = ()
     common: tuple[int, ...] = ()
     reductions: int = 1
     values: int = 0
@@ -145,7 +147,7 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     In both, for each of the kept axes' elements of a thread, the values of a row and the partial result of one.
     """
     width = problem.width
-    loaded = sum(_vector_registers(width, size) for size in problem.loads)
+    loaded = sum(_vector_registers(width, size) for size in problem.loads) + sum(_vector_registers(1, size) for size in problem.beside)
     common = sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
     share = ceil(problem.vectors / (config.threads * config.blocks))
     found = 0
@@ -163,7 +165,7 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
         together = config.each * config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
         found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
     values = max(problem.reductions * config.each, problem.values)
-    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (values + 1) * problem.results
+    found += BASE_REGISTERS + INPUT_REGISTERS * (len(problem.loads) + len(problem.beside)) + (values + 1) * problem.results
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 

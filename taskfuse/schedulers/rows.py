@@ -209,6 +209,7 @@ class RowSchedule:
             r.propagate(narrow)
         if alone := [tv for tv in others if tv not in rows | wide]:
             r.propagate(alone, outer)
+        self.contiguous = space.having(self.fusion, [space.contiguous])  # before reductions are taken apart, which then have other axes
         parts = self._parts(outer) if self.has_parts else {}
         ref, others = parts.get(ref, ref), [*others, *parts.values(), *([ref] if ref in parts else [])]
         r = script.on(ref)
@@ -276,7 +277,6 @@ class RowSchedule:
 
     def _vectors(self) -> None:
         """Vectors between memory and registers, and asynchronous copies into Shared memory."""
-        contiguous = self.space.having(self.fusion, [self.space.contiguous])
         if self.shared:
             self.script.comment("kept rows: neighboring threads in different banks")
             for tv in self.shared:
@@ -284,7 +284,7 @@ class RowSchedule:
         self.script.comment("vectors")
         for tv in (*self.shared, *self.loads, *self.stores):
             chunk = 1
-            if self.space.width > 1 and tv in contiguous and self.space.ends_contiguous(tv):
+            if self.space.width > 1 and tv in self.contiguous and self.space.ends_contiguous(tv):
                 most = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
                 if self._fits(tv, most):
                     chunk = most
