@@ -46,7 +46,7 @@ def build(
     for tv in (a_s, b_s, d_s):
         tv.set_memory_type(MemoryType.Shared)
 
-    # Tiles in the order of one work axis, dealt to the blocks; operands share the loop over k, too.
+    # Tiles in the order of one work axis, distributed over the blocks; operands share the loop over k, too.
     acc.split(0, tile_m).split(2, tile_n).split(4, tile_k).reorder([0, 2, 1, 3, 4, 5])  # [mo, no, m, n, ko, k]
     acc.rasterize((0, 1), tf.tiles.grouped(group)).split(0, blocks)  # [wave, block, m, n, ko, k]
     if dynamic:

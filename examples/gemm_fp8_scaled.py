@@ -49,7 +49,7 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
         tv.set_memory_type(MemoryType.Shared)
     scale_b_r.set_memory_type(MemoryType.Local)
 
-    # Tiles in the order of one work axis, dealt to the blocks; all but the result share the loop over blocks of k.
+    # Tiles in the order of one work axis, distributed over the blocks; all but the result share the loop over blocks of k.
     total.split(0, tile_m).split(2, tile_n).reorder([0, 2, 1, 3, 4])  # [mo, no, m, n, kb]
     total.rasterize((0, 1), tf.tiles.grouped(group)).split(0, blocks)  # [wave, block, m, n, kb]
     total.axis(1).parallelize(P.BIDx)

@@ -65,7 +65,7 @@ def build(
     b_s.inline_at(3)
     acc.inline_at(2)
 
-    # The sums: elements of tiles, dealt to all blocks.
+    # The sums: elements of tiles, distributed over all blocks.
     for tv in (terms, total, d):
         tv.split(1, tile[1]).split(0, tile[0]).reorder({1: 2}).merge(0).merge(1).split(1, 256)  # [tile, piece, element of a piece]
         tv.merge(0).split(0, parts.shape[0]).split(2, 128)  # [trip, block, y, x]

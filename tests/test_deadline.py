@@ -42,7 +42,7 @@ def test_the_innermost_one_counts_and_the_outer_one_returns() -> None:
     with until(lambda: True):
         with until(lambda: False):
             checkpoint()
-        with pytest.raises(DeadlineError):
+        with pytest.raises(DeadlineError, match="its deadline has passed"):
             checkpoint()
 
 

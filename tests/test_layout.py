@@ -2,7 +2,6 @@
 
 import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,10 @@ def has_logic(source: str) -> bool:
     return any(isinstance(n, ast.FunctionDef) and n not in declared for n in ast.walk(tree))
 
 
-@cache
-def modules() -> list[str]:
-    """Modules with logic, as ``a/b``."""
+def modules() -> dict[str, Path]:
+    """The modules, as ``a/b``."""
     paths = sorted(p for p in (ROOT / "taskfuse").rglob("*.py") if p.name not in ("__init__.py", "__main__.py"))
-    return [p.relative_to(ROOT / "taskfuse").with_suffix("").as_posix() for p in paths if has_logic(p.read_text(encoding="utf-8"))]
+    return {p.relative_to(ROOT / "taskfuse").with_suffix("").as_posix(): p for p in paths}
 
 
 def file_of(module: str) -> Path:
@@ -31,7 +29,8 @@ def file_of(module: str) -> Path:
 
 
 def test_every_module_has_its_tests() -> None:
-    assert [name for name in modules() if not file_of(name).exists()] == [], "write tests at the mirrored path"
+    untested = [name for name, path in modules().items() if not file_of(name).exists() and has_logic(path.read_text(encoding="utf-8"))]
+    assert untested == [], "write tests at the mirrored path"
 
 
 def test_what_several_tests_use_is_no_test_module() -> None:
@@ -42,6 +41,27 @@ def test_what_several_tests_use_is_no_test_module() -> None:
         if (names := re.findall(r"^ *(?:from|import) (tests(?:\.\w+)*\.test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
     }
     assert found == {}
+
+
+BARE = {"DeadlineError", "TooLarge", "TooLong", "LongRun", "Endless", "KeyError", "ZeroDivisionError", "IndexError", "PermissionError", "KeyboardInterrupt"}
+"""Exceptions without a text of their own."""
+
+
+def unreasoned(source: str) -> list[str]:
+    """The errors that a test module expects without a look at their text."""
+    found = re.findall(r"pytest\.raises\((\([\w., ]+\)|[\w.]+)\)[:,]", source)
+    return [names for names in found if not {name.rpartition(".")[2] for name in re.findall(r"[\w.]+", names)} <= BARE]
+
+
+def test_errors_are_expected_for_a_reason() -> None:
+    """An error of the right class may be another one: a test gives the text, or looks at the error."""
+    found = {p.relative_to(ROOT).as_posix(): names for p in sorted((ROOT / "tests").rglob("*.py")) if (names := unreasoned(p.read_text(encoding="utf-8")))}
+    assert found == {}, "add match="
+
+
+def test_an_error_without_a_reason_is_found() -> None:
+    assert unreasoned("with pytest." + "raises(ShapeError):\n    f()\n    with pytest.raises((KeyError, tf.errors.TooLarge)):\n") == ["ShapeError"]
+    assert unreasoned("with pytest.raises(ShapeError, match='x'):\n") == []
 
 
 def test_one_name_is_one_class() -> None:

@@ -53,7 +53,7 @@ class Arithmetic:
     def _no_number(self, kind: str) -> NoReturn:
         raise FusionError(
             fusion=self.fusion.name,
-            reason=f"{self.label()} is no {kind} of Python: its elements are not known yet",
+            reason=f"{self.label()} cannot become a Python {kind}: its elements are not known yet",
             help="convert its elements with x.astype(dtype); an integer of a call, for extents and bounds of slices, is tf.define_integer",
             location=caller(),
         )

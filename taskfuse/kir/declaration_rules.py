@@ -122,7 +122,7 @@ def lengths_are_of_groups(d: Declarations) -> Problem | None:
         if param.name not in d.tables or param.rises is not None:
             return param.name, f"'{param.name}' has no lengths: it is offsets, or no input of one axis of integers that the kernel leaves as it is"
         if not prove(le(1, param.shape[0]), d.facts):
-            return param.name, f"'{param.name}' has {param.shape[0]} lengths, which may be none"
+            return param.name, f"'{param.name}' has {param.shape[0]} lengths: their number may be 0"
         name = _foreign((param.lengths,), d.extents)
         if name is not None:
             return param.name, f"the sum of '{param.name}' uses '{name}', which is not an extent"

@@ -112,7 +112,7 @@ class Declarations:
     def is_name(self, name: str) -> bool:
         """True for a valid name in a kernel.
 
-        A valid name parses back: it has the form of a symbol, is no word of the grammar, does not begin like an index
+        A valid name parses back: it has the form of a symbol, is not a word of the grammar, does not begin like an index
         (``threadIdx.``), and is not a symbol of a cursor.
         """
         if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:

@@ -3,16 +3,20 @@
 An index on CIDx is a digit of the block's place: with E blocks of a cluster along x, block ``b`` of the grid has index ``b // E`` on BIDx and
 ``b % E`` on CIDx. Lowering uses both indices; the kernel's grid has their product, and its ``blockIdx.x`` counts blocks.
 
+A block's **rank** is ``x + extent_x * (y + extent_y * z)`` of its index in the cluster (PTX ISA, ``%cluster_ctarank``). Storage by rank is distributed over the
+blocks of a cluster: the first index of an element is the rank of the block that has it (docs/memory-model.md, "Clusters").
+
 A **multicast** copy loads a tile that all blocks of a cluster share once for all of them: each block issues a slice of the box along its
 outermost axis, and the engine writes every slice to the same offset of each block's Shared memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.scalar import Const, Expr, const, substitute, sym
 from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -20,7 +24,7 @@ from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, ParallelType
 from taskfuse.kir import map_expressions, map_stmts
 from taskfuse.kir.declarations import Dim3
 from taskfuse.kir.nodes import Stmt
-from taskfuse.lowering.domains import ancestors, digits, refused
+from taskfuse.lowering.domains import ancestors, digits, product, refused
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.target import Target
@@ -53,6 +57,31 @@ def in_grid(body: tuple[Stmt, ...], cluster: Dim3) -> tuple[Stmt, ...]:
     if not places:
         return body
     return map_stmts(body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
+
+
+def cluster_blocks(ranges: ThreadRanges) -> Expr:
+    """Blocks of a cluster."""
+    return ranges.launch[CLUSTER_TYPES[0]] * ranges.launch[CLUSTER_TYPES[1]] * ranges.launch[CLUSTER_TYPES[2]]
+
+
+def block_rank(ranges: ThreadRanges, node: Node, indices: Mapping[ParallelType, Expr]) -> Expr:
+    """The rank of the block at some local indices of a node; at the node's first index of types that are left out."""
+    total: Expr = const(0)
+    for p in reversed(CLUSTER_TYPES):
+        total = total * ranges.launch[p] + ranges.range(node, p).start + indices.get(p, const(0))
+    return total
+
+
+def spread_over_blocks(ranges: ThreadRanges, node: Node, tv: TensorView, axes: tuple[Axis, ...], values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The index of an element in storage by rank: the rank of the block that its axes on cluster types determine, and the other axes."""
+    indices: dict[ParallelType, Expr] = {}
+    for p in CLUSTER_TYPES:
+        own = [(a, v) for a, v in zip(axes, values, strict=True) if tv.schedule.ptype(a) is p]
+        index: Expr = const(0)
+        for k, (_, value) in enumerate(own):
+            index = index + value * product(tuple(a for a, _ in own[k + 1 :]))
+        indices[p] = index
+    return (block_rank(ranges, node, indices), *(v for a, v in zip(axes, values, strict=True) if not tv.schedule.ptype(a).is_cluster))
 
 
 def shared_types(ranges: ThreadRanges, node: Node, tv: TensorView) -> tuple[ParallelType, ...]:

@@ -159,7 +159,7 @@ class Emitter:
             assert n.loop is not None
             if any(n.var in e.free for s in walk(inside) for e in expressions(s)):
                 reason = "it counts the trips of a loop over claimed items"
-                raise refused(next(iter(n.loop.axes)), reason, "deal the items to blocks: without tf.tiles.dynamic()")
+                raise refused(next(iter(n.loop.axes)), reason, "distribute the items over blocks: without tf.tiles.dynamic()")
             queue = self.queues.setdefault(n.loop, WorkQueue(f"queue{len(self.queues)}", items.stop)).name
             value = {str(items.item): item}
         else:

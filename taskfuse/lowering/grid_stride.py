@@ -240,16 +240,16 @@ class GridStrideLoops:
     def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""
         t = _split_at(tv, axis)
-        return t if t is not None and not divides(t, self._ranges.facts) and tv.schedule.ptype(_dealt(tv, t.inner)) in BLOCK_TYPES else None
+        return t if t is not None and not divides(t, self._ranges.facts) and tv.schedule.ptype(_block_axis(tv, t.inner)) in BLOCK_TYPES else None
 
     def _walk(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Walk | None:
-        """The items of work of a loop that deals them to blocks in a rotated order; ``None`` for any other loop."""
+        """The items of work of a loop that distributes them over blocks in a rotated order; ``None`` for any other loop."""
         found: set[Walk] = set()
         for tv, axis in loop.axes.items():
             t = _split_at(tv, axis)
-            if t is None or _dealt(tv, t.inner) is t.inner or tv.schedule.ptype(_dealt(tv, t.inner)) not in BLOCK_TYPES:
+            if t is None or _block_axis(tv, t.inner) is t.inner or tv.schedule.ptype(_block_axis(tv, t.inner)) not in BLOCK_TYPES:
                 return None
-            if self._meets_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop) or has_copies_of_threads(tv):
+            if self._waits_for_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop) or has_copies_of_threads(tv):
                 return None
             if tv.schedule.stages > 1 and next((x for a, x in reversed(self._inlined(tv)) if tv.schedule.ptype(a).is_loop), None) is loop:
                 return None  # slots of a ring are counted in trips
@@ -276,7 +276,7 @@ class GridStrideLoops:
 
     def _index(self, tv: TensorView, t: Split) -> Expr:
         """The index of the inner axis of a split, in hardware indices."""
-        p = tv.schedule.ptype(_dealt(tv, t.inner))
+        p = tv.schedule.ptype(_block_axis(tv, t.inner))
         base = hardware_index(p) - self._ranges.range(self._tree.place[tv], p).start
         index = backward(tv, digit_values(digits(tv, p), simplify(base, self._ranges.facts), self._ranges.facts))[t.inner]
         return simplify(index, self._ranges.facts)
@@ -286,11 +286,11 @@ class GridStrideLoops:
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
             t = self._split(tv, axis)
-            if t is None or self._meets_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop):
+            if t is None or self._waits_for_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop):
                 return None
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
-            p = tv.schedule.ptype(_dealt(tv, t.inner))
+            p = tv.schedule.ptype(_block_axis(tv, t.inner))
             found.add(_Split(simplify(t.source.extent, self._ranges.facts), simplify(t.inner.extent, self._ranges.facts), p, self._index(tv, t)))
         if len(found) != 1:
             return None
@@ -302,7 +302,7 @@ class GridStrideLoops:
         """True if code outside a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
-    def _meets_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:
+    def _waits_for_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:
         """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader after the loop they wait there."""
         if memory is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
             return True
@@ -310,7 +310,7 @@ class GridStrideLoops:
         return reduces and any(a.is_reduction for p in GRID_TYPES for a in digits(tv, p))
 
 
-def _dealt(tv: TensorView, inner: Axis) -> Axis:
+def _block_axis(tv: TensorView, inner: Axis) -> Axis:
     """The loop axis that takes the values of ``inner``, one for one: it, or the order in which a rasterization visits it."""
     return next((t.result for t in tv.schedule.transforms if isinstance(t, Rasterize) and t.sources == (inner,)), inner)
 

@@ -14,10 +14,10 @@ from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.operands import Access
+from taskfuse.lowering.clusters import spread_over_blocks
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name
-from taskfuse.lowering.ranks import spread
 from taskfuse.schedule.allocation import default_allocation
 from taskfuse.schedule.shared_loops import Loop
 
@@ -154,7 +154,7 @@ class Indexer:
     def _stored(self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
         """The index in the storage of ``tv`` with what names a slot of it, if it is a ring, or the block of a cluster that has it."""
         if MEDIA[memory or self.memory[tv]].is_by_rank:
-            found = spread(self.ranges, self.tree.place[tv], tv, self.kept_axes(tv, memory), index)
+            found = spread_over_blocks(self.ranges, self.tree.place[tv], tv, self.kept_axes(tv, memory), index)
             return tuple(simplify(e, facts) for e in found)
         if not self.in_order(tv, memory):
             return (*slot, *(simplify(e, facts) for e in index))

@@ -18,7 +18,7 @@ from taskfuse.ir.shared_layouts import CHUNK, ROWS, SPANS, Ints, Major, operand_
 
 MN_ITEMSIZE = 2
 """Operands of 16 bits may be MN-major; all others are K-major."""
-MAX_PHASES = 4096
+MAX_STARTS = 4096
 
 
 class NoDescriptorError(Exception):
@@ -62,12 +62,12 @@ def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tu
     offset = simplify(offset * itemsize, facts)
     for swizzle in (0, *reversed(SPANS)):
         period = operand_alignment(swizzle)
-        phases = _phases(offset, atoms, period, facts)
-        if phases is None:
+        offsets = _offsets(offset, atoms, period, facts)
+        if offsets is None:
             continue
-        linear = [swizzled(p, swizzle) for p in phases]  # undone: it is its own inverse
+        linear = [swizzled(p, swizzle) for p in offsets]  # undone: it is its own inverse
         relative = {(p - p[0, 0]).tobytes() for p in linear}
-        if len(relative) != 1 or any(p[0, 0] != q[0, 0] for p, q in zip(linear, phases, strict=True)):
+        if len(relative) != 1 or any(p[0, 0] != q[0, 0] for p, q in zip(linear, offsets, strict=True)):
             continue
         found = _fit(linear[0] - linear[0][0, 0], swizzle, itemsize)
         if found is not None:
@@ -79,8 +79,8 @@ def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tu
     )
 
 
-def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> list[Ints] | None:
-    """The bytes of the tile's elements modulo ``period`` of their start, for each value of the symbols that move the start within a period.
+def _offsets(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> list[Ints] | None:
+    """The bytes of the tile's elements, counted from the last multiple of ``period`` before its start, for each value of the symbols that move the start.
 
     ``None`` if that cannot be told: the offset has other symbols that do not move it by whole periods.
     """
@@ -94,7 +94,7 @@ def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> l
         if lo is None or hi is None:
             return None
         ranges.append(range(lo, hi + 1))
-    if int(np.prod([len(r) for r in ranges] or [1])) > MAX_PHASES:
+    if int(np.prod([len(r) for r in ranges] or [1])) > MAX_STARTS:
         return None
     grid = dict(zip(atoms, np.meshgrid(*(np.arange(n, dtype=np.int64) for n in atoms.values()), indexing="ij"), strict=True))
     shape = tuple(atoms.values())

@@ -16,7 +16,7 @@ from taskfuse.ir.scalar import Expr, Facts, const, le, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import CLUSTER_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.operands import Access
-from taskfuse.lowering import ranks
+from taskfuse.lowering.clusters import block_rank, cluster_blocks
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.fragments import register, registers
 from taskfuse.lowering.index_maps import IndexMap
@@ -117,7 +117,7 @@ class Partials:
         range_of, task = self.indexer.ranges.range, self.indexer.tree.place[self.tv]
         kept = tuple(extent for _, extent in self._kept(self.indexer.ranges.facts))
         if memory is MemoryType.Cluster:
-            return (ranks.blocks(self.indexer.ranges), *elements, *kept)
+            return (cluster_blocks(self.indexer.ranges), *elements, *kept)
         if memory is MemoryType.Global:
             return (*(range_of(task, p).extent for p in blocks), *elements, *kept)
         if self.warps is not None:
@@ -140,7 +140,7 @@ class Partials:
         """
         if memory is MemoryType.Cluster:
             at: dict[ParallelType, Expr] = dict(zip(CLUSTER_TYPES, self._indices(CLUSTER_TYPES, index_map, replace), strict=True))
-            blocks = [simplify(ranks.rank(self.indexer.ranges, self.indexer.tree.place[self.tv], at), index_map.facts)]
+            blocks = [simplify(block_rank(self.indexer.ranges, self.indexer.tree.place[self.tv], at), index_map.facts)]
         else:
             blocks = self._indices(self._types(memory)[0], index_map, replace)
         return Access(workspace(self.tv, memory), (*blocks, *self._element(index_map), *(index for index, _ in self._kept(index_map.facts))))

@@ -20,7 +20,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import CLAIM_BYTES, Buffer
 from taskfuse.kir.fields import with_buffers
 from taskfuse.kir.shared_memory import shared_layout, summed_up
-from taskfuse.lowering import ranks
+from taskfuse.lowering.clusters import cluster_blocks
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import JOINED_IN, Partials, lane_registers, workspace
@@ -46,7 +46,7 @@ def buffers(indexer: Indexer, st: Statements, rings: RoleRings, plan: list[PNode
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
             slots = (const(rings.slots(tv)),) if rings.slots(tv) else ()
             if MEDIA[memory].is_by_rank:
-                shape = (ranks.blocks(indexer.ranges), *(a.extent for a in indexer.kept_axes(tv) if not tv.schedule.ptype(a).is_cluster))
+                shape = (cluster_blocks(indexer.ranges), *(a.extent for a in indexer.kept_axes(tv) if not tv.schedule.ptype(a).is_cluster))
             shape = (*slots, *shape)
             if indexer.in_order(tv):
                 shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.ranges.facts),)

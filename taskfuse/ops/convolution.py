@@ -34,7 +34,7 @@ __all__ = ["conv1d", "conv2d", "conv3d"]
 COPY_BYTES = 4
 """The least that threads copy to Shared memory without registers (``cp.async``)."""
 LEAST_OUTPUTS = 8
-"""Fewer channels of the result are no columns of a tensor core."""
+"""Fewer channels of the result are not multiplied on tensor cores."""
 
 
 @dataclass(frozen=True, slots=True)

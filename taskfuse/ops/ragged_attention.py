@@ -232,7 +232,7 @@ def _check(name: str, query: TensorView, key: TensorView, value: TensorView, ran
 
 
 def _cuts(name: str, offsets: TensorView, rows: TensorView) -> tuple[Sym, Expr]:
-    """The name and the number of offsets of sequences. Raises if they are no promised positions in the first axis of ``rows``."""
+    """The name and the number of offsets of sequences. Raises unless they are promised positions in the first axis of ``rows``."""
     known = offsets.fusion.tables.get(offsets)
     if known is None or not (known.rises or known.lengths):
         reason = f"{described(offsets)} is not a table of offsets or of lengths"

@@ -145,7 +145,7 @@ class _Leaf:
 
 
 def _leaves(stmt: Stmt, times: int, facts: Facts, inner: frozenset[str]) -> Iterator[_Leaf | None]:
-    """The statements of a nest of parallel and unrolled loops; ``None`` for what is no such nest."""
+    """The statements of a nest of parallel and unrolled loops; ``None`` for any other statement."""
     match stmt:
         case Bind(index=index, extent=extent):
             within = facts.with_assumption(le(0, index)).with_assumption(lt(index, extent))

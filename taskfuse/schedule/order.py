@@ -159,7 +159,7 @@ class _Sequencer:
         self._edges: list[tuple[TensorView, TensorView]] = []
         self._paths: dict[TensorView, list[Node]] = {}
         self._roles: dict[TensorView, list[Node]] = {}
-        self._turns: list[tuple[TensorView, TensorView]] = []
+        self._ring_edges: list[tuple[TensorView, TensorView]] = []
 
     def sequence(self) -> tuple[Item, ...]:
         """The nest. Raises :class:`OrderError` if none exists."""
@@ -181,7 +181,7 @@ class _Sequencer:
             self._paths[tv] = self.tree.path(tv)
             self._roles[tv] = self.tree.roles(self._paths[tv])
         self._rank_members()
-        self._turns = self._ring_turns()  # no seed changes who has a ring first
+        self._ring_edges = self._ring_order()  # no seed changes who has a ring first
         if self._random is not None:
             self._rank = {tv: (self._random.randrange(1 << 30),) for tv in self._rank}
 
@@ -195,7 +195,7 @@ class _Sequencer:
             for tv in inside:
                 self._rank[tv] = (*first, members.index(self._member(tv, group)), *self._rank[tv])
 
-    def _ring_turns(self) -> list[tuple[TensorView, TensorView]]:
+    def _ring_order(self) -> list[tuple[TensorView, TensorView]]:
         """What comes before what: of tensors that take the slots of one ring in turn, fills and reads in one order."""
         sharers: dict[str, list[TensorView]] = {}
         for tv in sorted(self._rank, key=lambda tv: self._rank[tv]):
@@ -253,7 +253,7 @@ class _Sequencer:
             units.setdefault(unit, []).append(tv)
             unit_of[tv] = unit
         before: dict[Loop | TensorView, dict[Loop | TensorView, None]] = {u: {} for u in units}
-        for p, q in self._turns:
+        for p, q in self._ring_edges:
             a, b = unit_of.get(p), unit_of.get(q)
             if a is not None and b is not None and a is not b:
                 before[b][a] = None

@@ -59,7 +59,7 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
 
 
 def _check(call: Call, definition: Reduction, k: int) -> None:
-    """Raises :class:`ScheduleError` if the reduction is no sum of products along an axis that it reads its factors at."""
+    """Raises :class:`ScheduleError` if the reduction is not a sum of products along an axis of its factors."""
     tv = call.tv
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call pack_factors before split, merge, reorder and rfactor")

@@ -1,4 +1,4 @@
-"""Launches at which a campaign runs a kernel on an oracle, counted by their endings: an undecided launch is no evidence.
+"""Launches at which a campaign runs a kernel on an oracle, counted by their endings: an undecided launch proves nothing.
 
 A campaign counts every launch in a ``Counter[str]`` that its log keeps; a key names the oracle and the ending (:func:`key`).
 """

@@ -62,7 +62,7 @@ class Nest:
         ends_inside: the summed axis may end inside a tile.
         is_blocked: some of the loops are blocks.
         in_roles: a separate role loads the operands.
-        pingpong: the position in ``head`` of the loop whose iterations are dealt to the instances of the multiplying role, and the parallel type of these.
+        pingpong: the position in ``head`` of the loop that is distributed over the instances of the multiplying role, and the parallel type of these.
     """
 
     shape: TileShape

@@ -206,8 +206,8 @@ class CaseScheduler:
                 self.recorder.attempt(tv, "merge", 0)
             for _ in range(0 if tiles is not None else min(merged, kept - 1)):
                 self.recorder.attempt(tv, "merge", 0)
-            dealt = tv.loop and self.recorder.attempt(tv, "split", 0, blocks) is not None
-            if dealt and self._affordable(tv, tv.loop[1], ptype):
+            split = tv.loop and self.recorder.attempt(tv, "split", 0, blocks) is not None
+            if split and self._affordable(tv, tv.loop[1], ptype):
                 self.recorder.attempt(tv.axis(1), "parallelize", ptype)
             if place < len(tv.loop) and not self.chooser.chance(10) and self._affordable(tv, tv.loop[place], threads):
                 self.recorder.attempt(tv.axis(place), "parallelize", threads)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from taskfuse.ir.scalar import Expr
+from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.scalar import And, Compare, Expr, and_, compare
 from taskfuse.kir import Kernel, held, map_expressions, walk
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
@@ -137,3 +138,23 @@ def in_writers(change: Callable[[Kernel, Writer], Iterable[Stmt | tuple[Stmt, ..
                     yield at(kernel, s, new)
 
     return apply
+
+
+def moved_bounds(by: int) -> Callable[[Expr], Expr]:
+    """A condition whose last comparison is wider by a number, or tighter."""
+
+    def shifted(e: Expr) -> Expr:
+        match e:
+            case Compare():
+                return compare(e.op, e.a - by, e.b)
+            case And():
+                return and_(*e.args[:-1], shifted(e.args[-1]))
+            case _:
+                return e
+
+    return shifted
+
+
+def similar(dtype: DType) -> Iterator[DType]:
+    """The other dtypes of its kind."""
+    return (d for d in DTYPES.values() if d is not dtype and d.kind is dtype.kind)

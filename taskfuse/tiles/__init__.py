@@ -7,11 +7,10 @@ tiles, for ``tv.chunk_product``.
 
 from taskfuse.tiles.halves import Halves, halves
 from taskfuse.tiles.orders import Descending, Dynamic, Grouped, Raster, Rotated, descending, dynamic, grouped, raster, rotated
-from taskfuse.tiles.places import places
 from taskfuse.tiles.shared import SplitK, StreamK, split_k, stream_k
 from taskfuse.tiles.triangles import Half, macro_tiles, triangle, triangular
 from taskfuse.tiles.work_list_picture import picture, table
-from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, sort_problems
+from taskfuse.tiles.work_lists import Problem, WorkItem, WorkList, places, sort_problems
 
 __all__ = [
     "Descending",

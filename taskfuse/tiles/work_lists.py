@@ -1,4 +1,4 @@
-"""The tiles of several problems as one list, dealt to blocks round-robin: block b takes the items b, b + blocks, and so on.
+"""The tiles of several problems as one list, assigned to blocks round-robin: block b takes the items b, b + blocks, and so on.
 
 This is the assignment of CUTLASS's grouped kernels. Problems stand one after another in the list; a block finds the problem of an item from the items at
 which problems begin.
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from taskfuse.tiles.triangles import Half, triangular
 
@@ -175,3 +175,23 @@ class WorkList:
         lines.append(f"{what}: {self.waves} waves, {tiles.min()} to {tiles.max()} tiles of a block")
         lines.append(f"k of a block: {depths.min()} to {depths.max()}, mean {depths.mean():.1f}: imbalance {self.imbalance:.2f}")
         return "\n".join(lines)
+
+
+def places(offsets: ArrayLike, tile: int, rows: int | None = None) -> NDArray[np.int32]:
+    """The group of each tile of ``tile`` rows, in the order of :mod:`taskfuse.ir.row_tiles`: an element for each of ``rows//tile + G`` tiles.
+
+    It is the input that ``search_by(tf.PlaceSearch.TABLE)`` declares, which replaces searches in kernels.
+
+    Args:
+        offsets: G + 1 positions that rise from 0 to the number of rows.
+        tile: rows of a tile.
+        rows: of all groups; by default the last position.
+
+    Raises:
+        ValueError: there are fewer than two groups, or ``tile`` is less than 1.
+    """
+    cut = np.asarray(offsets, np.int64)
+    if cut.ndim != 1 or cut.size < 3 or tile < 1:
+        raise ValueError(f"{cut.size} offsets and tiles of {tile} rows: give at least 3 offsets and 1 row")
+    count = (int(cut[-1]) if rows is None else rows) // tile + cut.size - 1
+    return np.searchsorted(cut[1:-1] // tile, np.arange(count), side="right").astype(np.int32)

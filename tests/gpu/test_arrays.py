@@ -1,5 +1,6 @@
 """Arrays: strides, alignment, kinds, dtypes, ``out=``, and what is refused about them."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -209,22 +210,22 @@ def test_refused_outputs() -> None:
     x = to_torch(X)
     memory = torch.zeros(2 * X.size, device="cuda")
     inside = memory[: X.size].view(X.shape)
-    faults = {
-        "dtype": (x, torch.empty(X.shape, dtype=torch.float64, device="cuda")),
-        "shape": (x, torch.empty((37, 45), device="cuda")),
-        "rank": (x, torch.empty(37 * 44, device="cuda")),
-        "device": (x, torch.empty(X.shape)),
-        "count": (x, (torch.empty_like(x), torch.empty_like(x))),
-        "broadcast": (x, torch.empty(1, 44, device="cuda").expand(X.shape)),
-        "is the input": (x, x),
-        "overlaps the input": (inside, memory[44 : 44 + X.size].view(X.shape)),
-        "interleaves with the input": (memory.view(37, 88)[:, ::2], memory.view(37, 88)[:, 1::2]),
-    }
-    for name, (given, out) in faults.items():
+    faults = [
+        (x, torch.empty(X.shape, dtype=torch.float64, device="cuda"), "dtype float32, the array float64"),
+        (x, torch.empty((37, 45), device="cuda"), "shape [37, 44], the array [37, 45]"),
+        (x, torch.empty(37 * 44, device="cuda"), "shape [37, 44], the array [1628]"),
+        (x, torch.empty(X.shape), "on cpu, not on a GPU"),
+        (x, (torch.empty_like(x), torch.empty_like(x)), "out= has 2 arrays"),
+        (x, torch.empty(1, 44, device="cuda").expand(X.shape), "two of its elements have one address"),
+        (x, x, "overlaps input"),
+        (inside, memory[44 : 44 + X.size].view(X.shape), "overlaps input"),
+        (memory.view(37, 88)[:, ::2], memory.view(37, 88)[:, 1::2], "overlaps input"),
+    ]
+    for given, out, reason in faults:
         before = given.clone()
-        with pytest.raises(TaskfuseError):
+        with pytest.raises(TaskfuseError, match=re.escape(reason)):
             run(given, out=out)
-        assert given.equal(before), name
+        assert given.equal(before), reason
     (found,) = run(inside, out=memory[X.size :].view(X.shape))  # neighbors do not overlap
     assert found.equal(inside * 2 + 1)
 

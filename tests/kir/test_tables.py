@@ -103,7 +103,7 @@ def test_lengths_have_offsets() -> None:
     [
         (" lengths of M", "", "'n.offsets' is not in scope"),
         ("n.offsets[blockIdx.x of G + 1]", "n.offsets[blockIdx.x of G]", "'n.offsets' has G + 1 elements, not G"),
-        ("G min 1", "G min 0", "'n' has G lengths, which may be none"),
+        ("G min 1", "G min 0", "'n' has G lengths: their number may be 0"),
         ("lengths of M", "rising 0..M lengths of M", "'n' has no lengths"),
         ("n: int32[G]", "n: float32[G]", "'n' has no lengths"),
         ("of M by", "of M + threadIdx.x by", "the sum of 'n' uses 'threadIdx.x', which is not an extent"),

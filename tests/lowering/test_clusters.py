@@ -11,13 +11,15 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import TaskfuseError
+from taskfuse.ir.scalar import const, simplify, sym
 from taskfuse.kir import walk
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Expect, InitBarrier, MbarrierScope, Wait
+from taskfuse.lowering.clusters import block_rank, cluster_blocks, spread_over_blocks
 from tests.lowering.clustered import BX, CX, CY, TX, TY, S, grid, pointwise, shared
 from tests.lowering.over_clusters import crossing, in_a_role, row_sums, shares, softmax
-from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
+from tests.lowering.running import Array, Measured, agree, agrees, bind, numbers, refused
 
 FEW = (tf.Interleaving.LOW_FIRST, tf.Interleaving.HIGH_FIRST, tf.Interleaving.ASYNC_LATE, tf.Interleaving.RANDOM)
 
@@ -349,3 +351,31 @@ def test_results_do_not_depend_on_the_cluster() -> None:
     x, w = arguments(5, 4)
     outs = [tf.lower(shared(4, c)).simulate(x, w)[0] for c in (1, 2, 4)]
     assert all(np.array_equal(o, outs[0]) for o in outs)
+
+
+# -- storage by rank -----------------------------------------------------------------------------------------------------------------
+
+
+def in_clusters() -> tuple[Measured, tf.TensorView]:
+    """A tensor in clusters of 2 x 3 blocks."""
+    with tf.Fusion("f") as fusion:
+        y = tf.abs(tf.define_tensor([2, 3, 8], name="x"))
+        fusion.add_output(y)
+    fusion.task([y], "t")
+    bind(y, P.CIDx, P.CIDy, P.TIDx)
+    return Measured(fusion), y
+
+
+def test_ranks_run_over_x_first() -> None:
+    found, _ = in_clusters()
+    assert simplify(cluster_blocks(found.ranges)) is const(6)
+    i, j = sym("i"), sym("j")
+    assert simplify(block_rank(found.ranges, found.nodes["t"], {P.CIDx: i, P.CIDy: j})) is simplify(i + 2 * j)
+    assert simplify(block_rank(found.ranges, found.nodes["t"], {P.CIDy: j})) is simplify(2 * j)  # of a type that is left out, the first
+
+
+def test_axes_on_cluster_types_say_the_block() -> None:
+    found, y = in_clusters()
+    i, j, k = (sym(name) for name in "ijk")
+    index = spread_over_blocks(found.ranges, found.nodes["t"], y, y.loop, (i, j, k))
+    assert [simplify(e) for e in index] == [simplify(i + 2 * j), k]

@@ -50,7 +50,7 @@ def test_columns_of_a_span_are_contiguous() -> None:
 
 
 def test_mn_major_is_for_16_bits() -> None:
-    with pytest.raises(NoDescriptorError):
+    with pytest.raises(NoDescriptorError, match="no matrix descriptor finds its 128 x 32 tile"):
         flat(swizzle(K * 128 + R, 128, 1), 128 * 32, 128, 32, 1, ranges(128, 32))
 
 

@@ -22,8 +22,8 @@ def load(held: TensorView, along_k: bool) -> None:
     held.axis(3).parallelize(P.Unroll)
 
 
-def product(shape: tuple[int, int, int], over: int, a: str, b: str) -> tuple[tf.Fusion, TensorView, Atom]:
-    """``a @ b.T`` with one instruction, axis ``over`` (m, n or k) split over the quad pairs; the result is not scheduled."""
+def product(shape: tuple[int, int, int], over: int, a: str, b: str, loaded: str = "") -> tuple[tf.Fusion, TensorView, Atom]:
+    """``a @ b.T`` with one instruction, axis ``over`` (m, n or k) split over the quad pairs; ``a`` is loaded as ``loaded`` says, by default as it is taken."""
     m, n, k = shape
     with tf.Fusion("product") as fusion:
         x, y = (tf.define_tensor([rows, k], dtype=tf.float16, name=name) for rows, name in ((m, "x"), (n, "y")))
@@ -38,7 +38,7 @@ def product(shape: tuple[int, int, int], over: int, a: str, b: str) -> tuple[tf.
     acc.propagate(held, upto=1)
     acc.set_atom(atom, (-3, -2, -1))
     acc.axis(0).parallelize(P.TIDx)
-    load(held[0], a == "row")
+    load(held[0], (loaded or a) == "row")
     load(held[1], b == "col")
     if over == 2:
         staged = acc.cache_after()
@@ -81,19 +81,12 @@ def test_four_values_of_tidx_number_the_quad_pairs() -> None:
 
 
 def test_operands_of_another_layout_are_refused() -> None:
-    """Registers along k are not those of an instruction that takes them along the rows."""
-    with tf.Fusion("product") as fusion:
-        x, y = (tf.define_tensor([rows, 4], dtype=tf.float16, name=name) for rows, name in ((32, "x"), (8, "y")))
-        total = tf.matmul(x, y.T, dtype=tf.float32)
-        fusion.add_output(tf.copy(total))
-    held = x.cache_after(), y.cache_after()
-    total.split(0, 8)
-    total.propagate(held, upto=1)
-    total.set_atom(mma(8, 8, 4, "col", "col"), (-3, -2, -1))
-    total.axis(0).parallelize(P.TIDx)
-    load(held[0], along_k=True)
-    load(held[1], along_k=True)
-    with pytest.raises(LoweringError):
+    """Registers along k are not those of an instruction that takes them along the rows: other threads read the elements."""
+    fusion, _, _ = product((32, 8, 4), 0, "col", "col", loaded="row")
+    with pytest.raises(LoweringError, match="the atom mma_m8n8k4_col_col takes its factors from registers, and tv5 lives in Shared memory"):
+        tf.lower(fusion)
+    fusion.tensor("tv5").set_memory_type(MemoryType.Local)
+    with pytest.raises(LoweringError, match="tv5: it is set to Local, but tv3 reads elements of tv5 that other indices of TIDx compute"):
         tf.lower(fusion)
 
 

@@ -61,22 +61,22 @@ def test_masks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "options", "error"),
+    ("shapes", "options", "error", "reason"),
     [
-        (((5, 8), (7, 4), (7, 8)), {}, ShapeError),
-        (((5, 8), (7, 8), (6, 8)), {}, ShapeError),
-        (((8,), (7, 8), (7, 8)), {}, ShapeError),
-        (((5, 8), (7, 8), (7, 8)), {"scale": -1.0}, DTypeError),
-        (((5, 8), (7, 8), (7, 8)), {"scale": True}, DTypeError),
-        (((3, 5, 8), (2, 7, 8), (2, 7, 8)), {"enable_gqa": True}, ShapeError),
-        (((3, 5, 8), (0, 7, 8), (0, 7, 8)), {"enable_gqa": True}, ShapeError),
-        (((5, 0), (7, 0), (7, 8)), {}, ShapeError),
+        (((5, 8), (7, 4), (7, 8)), {}, ShapeError, "do not fit: query and key have the same last dimension"),
+        (((5, 8), (7, 8), (6, 8)), {}, ShapeError, "do not fit: .* key and value the same last but one"),
+        (((8,), (7, 8), (7, 8)), {}, ShapeError, "has fewer than two dimensions"),
+        (((5, 8), (7, 8), (7, 8)), {"scale": -1.0}, DTypeError, "scale is -1.0"),
+        (((5, 8), (7, 8), (7, 8)), {"scale": True}, DTypeError, "scale is True"),
+        (((3, 5, 8), (2, 7, 8), (2, 7, 8)), {"enable_gqa": True}, ShapeError, r"has 3 heads and tv1 \[2, 7, 8\] 2"),
+        (((3, 5, 8), (0, 7, 8), (0, 7, 8)), {"enable_gqa": True}, ShapeError, r"has 3 heads and tv1 \[0, 7, 8\] 0"),
+        (((5, 0), (7, 0), (7, 8)), {}, ShapeError, "is 0, so scale= must be given"),
     ],
 )
-def test_what_does_not_fit(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any], error: type[Exception]) -> None:
+def test_what_does_not_fit(shapes: tuple[tuple[int, ...], ...], options: dict[str, Any], error: type[Exception], reason: str) -> None:
     with tf.Fusion():
         q, k, v = (tf.define_tensor(list(s)) for s in shapes)
-        with pytest.raises(error):
+        with pytest.raises(error, match=reason):
             tf.scaled_dot_product_attention(q, k, v, **options)
         x, half = tf.define_tensor(["N", "E"]), tf.define_tensor([4, 8], dtype=tf.float16)
         with pytest.raises(ShapeError, match="not constant"):

@@ -1,6 +1,7 @@
 """Gradients of attention as math equal those that torch's autograd computes in float64: masks, groups of heads, rows without keys; wrong operands are told."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -87,22 +88,22 @@ def test_rows_without_keys(is_boolean: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "shape", "dtype", "error"),
+    ("place", "shape", "dtype", "error", "reason"),
     [
-        (0, (5, 4), tf.float32, ShapeError),
-        (4, (4, 8), tf.float32, ShapeError),
-        (5, (5, 1), tf.float32, ShapeError),
-        (5, (7,), tf.float32, ShapeError),
-        (0, (5, 8), tf.float16, DTypeError),
-        (5, (5,), tf.float64, DTypeError),
-        (2, (7, 4), tf.float32, ShapeError),
-        (3, (6, 8), tf.float32, ShapeError),
+        (0, (5, 4), tf.float32, ShapeError, "tv0 [5, 4] is not [5, 8]"),
+        (4, (4, 8), tf.float32, ShapeError, "tv4 [4, 8] is not [5, 8]"),
+        (5, (5, 1), tf.float32, ShapeError, "tv5 [5, 1] is not [5]"),
+        (5, (7,), tf.float32, ShapeError, "tv5 [7] is not [5]"),
+        (0, (5, 8), tf.float16, DTypeError, "tv0 [5, 8] is float16, not float32"),
+        (5, (5,), tf.float64, DTypeError, "tv5 [5] is float64, not float32"),
+        (2, (7, 4), tf.float32, ShapeError, "tv1 [5, 8], tv2 [7, 4] and tv3 [7, 8] do not fit"),
+        (3, (6, 8), tf.float32, ShapeError, "tv1 [5, 8], tv2 [7, 8] and tv3 [6, 8] do not fit"),
     ],
 )
-def test_what_does_not_fit(place: int, shape: tuple[int, ...], dtype: tf.DType, error: type[Exception]) -> None:
+def test_what_does_not_fit(place: int, shape: tuple[int, ...], dtype: tf.DType, error: type[Exception], reason: str) -> None:
     shapes: list[tuple[int, ...]] = [(5, 8), (5, 8), (7, 8), (7, 8), (5, 8), (5,)]
     shapes[place] = shape
     with tf.Fusion():
         g, q, k, v, o, sums = (tf.define_tensor(list(s), dtype=dtype if n == place else tf.float32) for n, s in enumerate(shapes))
-        with pytest.raises(error):
+        with pytest.raises(error, match=re.escape(reason)):
             tf.scaled_dot_product_attention_backward(g, q, k, v, o, sums)

@@ -317,7 +317,7 @@ def test_a_refused_cascade_changes_nothing() -> None:
         total = tf.sum(x + tf.expand_dims(top, 1), axis=1)
         fusion.add_output(total)
     before = str(fusion)
-    with pytest.raises(ScheduleError):
+    with pytest.raises(ScheduleError, match="is not one factor for all of them"):
         tf.cascade([top, total], 4)
     assert str(fusion) == before
 

@@ -134,7 +134,10 @@ def test_parameters_that_do_not_fit(config: BackToBackConfig, reason: str) -> No
         tf.schedulers.back_to_back(of_keys(128), config)
 
 
-@pytest.mark.parametrize("fields", [(4, 64, 2), (1, 40, 2), (1, 272, 2), (1, 64, 0)])
-def test_parameters_that_are_none(fields: tuple[int, int, int]) -> None:
-    with pytest.raises(UnsupportedError):
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [((4, 64, 2), "4 warpgroups"), ((1, 40, 2), "chunks of 40 elements"), ((1, 272, 2), "chunks of 272 elements"), ((1, 64, 0), "stages is 0")],
+)
+def test_impossible_parameters(fields: tuple[int, int, int], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"this BackToBackConfig is not supported: {reason}"):
         BackToBackConfig(*fields)

@@ -1,10 +1,11 @@
 """Edits of values: the operands of a statement, one by one, and the statement with another one there."""
 
-from taskfuse.ir.scalar import const
+from taskfuse.dtypes import uint8, uint16, uint32, uint64
+from taskfuse.ir.scalar import TRUE, and_, const, lt, sym
 from taskfuse.kir import held, parse_kernel, walk
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access
-from taskfuse.testing.value_edits import in_each, index_of, reads, rewritten, shapes, with_holds, writers, writes
+from taskfuse.testing.value_edits import in_each, index_of, moved_bounds, reads, rewritten, shapes, similar, with_holds, writers, writes
 from tests.testing.planted import SUMS
 
 KERNEL = parse_kernel(SUMS)
@@ -44,3 +45,13 @@ def test_indices_one_by_one() -> None:
     assert {o.buffer for o in found if const(3) in o.index} == {o.buffer for o in found if const(7) in o.index} == {"x", "z"}
     assert shapes(KERNEL)["x"] == (const(8), const(4))
     assert list(in_each(reads, lambda kernel, operand: [operand])(KERNEL)) == []  # an unchanged kernel has no mistake
+
+
+def test_other_dtypes_of_a_kind() -> None:
+    assert set(similar(uint8)) == {uint16, uint32, uint64}
+
+
+def test_the_last_comparison_moves() -> None:
+    i, j = sym("i"), sym("j")
+    assert moved_bounds(1)(and_(lt(i, 3), lt(j, 4))) is and_(lt(i, 3), lt(j - 1, 4))
+    assert moved_bounds(1)(TRUE) is TRUE

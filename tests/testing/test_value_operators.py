@@ -14,14 +14,6 @@ VALUE = f"y[{ROW}] = copy(acc)  ~ value y[{ROW}]"
 @pytest.mark.parametrize(
     ("operator", "count", "line"),
     [
-        ("read the next element", 4, TERM.replace(f"x[{ROW},", f"x[({ROW} + 1) % 8,")),
-        ("read the element before", 4, TERM.replace(f"x[{ROW},", f"x[max({ROW} - 1, 0),")),
-        ("read the next element, clamped", 4, TERM.replace(f"x[{ROW},", f"x[min({ROW} + 1, 7),")),
-        ("read the first element", 4, TERM.replace(f"x[{ROW},", "x[0,")),
-        ("read transposed", 2, TERM.replace(f"x[{ROW}, j]", f"x[j, {ROW}]")),
-        ("read another tensor", 2, TERM.replace("x[", "z[")),
-        ("read a constant", 4, TERM.replace(f"x[{ROW}, j]", "0.0")),
-        ("write backwards", 1, VALUE.replace(f"y[{ROW}] =", "y[7 - 4*blockIdx.x - threadIdx.x] =")),
         ("loop starts one later", 1, "FOR j in 1..4:"),
         ("loop stops one earlier", 1, "FOR j in 0..3:"),
         ("step doubled", 1, "FOR j in 0..4 step 2:"),
@@ -34,18 +26,13 @@ VALUE = f"y[{ROW}] = copy(acc)  ~ value y[{ROW}]"
         ("statement dropped", 3, "-acc = copy(0.0)  ~ start y"),
         ("statement twice", 3, TERM),
         ("start dropped", 1, "-acc = copy(0.0)  ~ start y"),
-        ("operands swapped", 2, f"acc = fma(z[{ROW}, j], x[{ROW}, j], acc)  ~ term y[{ROW}, j]"),
-        ("another function", 2, VALUE.replace("copy(", "abs(")),
-        ("another constant", 1, "acc = copy(1.0)  ~ start y"),
-        ("computed in another dtype", 15, "acc = copy.float64(0.0:float32)  ~ start y"),
         ("one block more or less", 6, "GRID (3, 1, 1)  BLOCK (4, 1, 1)"),
-        ("another shuffle", 0, ""),
     ],
 )
 def test_planted(operator: str, count: int, line: str) -> None:
     found = planted(VALUE_OPERATORS, operator, parse_kernel(SUMS))
     assert len(found) == count
-    assert not found or line in found
+    assert line in found
 
 
 def test_claims_stay() -> None:

@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import taskfuse as tf
+from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.tables import held_places
+from taskfuse.ir.tables import places as table_places
 from taskfuse.tiles import Half, Problem, WorkItem, WorkList, sort_problems
 from tests.strategies import built
 
@@ -76,3 +80,22 @@ def test_refused(make: object) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match=r"problem|triangle"):
         make()
+
+
+@pytest.mark.parametrize("offsets", [[0, 3, 9], [0, 0, 0, 12], [0, 12, 12, 12], [0, 1, 2, 3, 12]])
+@pytest.mark.parametrize("tile", [1, 4, 5, 64])
+def test_the_groups_of_tiles(offsets: list[int], tile: int) -> None:
+    made = tf.tiles.places(offsets, tile)
+    holds, _ = held_places(sym("t"), const(len(offsets)), const(0), const(offsets[-1]), tile)
+    assert made.dtype == np.int32
+    assert made.tolist() == table_places(holds, offsets[-1] // tile + len(offsets) - 1, {"t": np.array(offsets)}).tolist()
+
+
+def test_rows_behind_the_last_group_count() -> None:
+    assert len(tf.tiles.places([0, 3, 9], 4, rows=40)) == 12
+
+
+@pytest.mark.parametrize(("offsets", "tile"), [([0, 3], 4), ([0, 3, 9], 0), ([[0, 3, 9]], 4)])
+def test_positions_that_are_no_groups(offsets: list[int], tile: int) -> None:
+    with pytest.raises(ValueError, match="offsets and tiles of"):
+        tf.tiles.places(offsets, tile)

@@ -106,7 +106,7 @@ def test_a_launch_that_fails_is_told(launches: Watched) -> None:
     program, _ = compiled(two_sums, torch.randn(48, 64))
     program([torch.randn(48, 64)])
     launches.status = 700
-    with pytest.raises(CudaError):
+    with pytest.raises(CudaError, match="CUDA_ERROR_700"):
         program([torch.randn(48, 64)])
     launches.status = 0
     program([torch.randn(48, 64)])

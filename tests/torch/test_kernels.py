@@ -38,5 +38,5 @@ def test_tensors_of_other_dtypes_than_torch_said_are_converted() -> None:
     run = Compiled(str(fusion), "reference", 1, 0)
     (y,) = run(torch.ones(3, dtype=torch.bfloat16))
     assert y.dtype is torch.float32
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="dimension 0 of x is 3, the array has 4"):
         run(torch.ones(4))

@@ -1,5 +1,7 @@
 """Maps of terms to those that were written: each is met once."""
 
+import re
+
 import pytest
 
 import taskfuse as tf
@@ -30,12 +32,12 @@ def test_chunks_meet_each_term_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "reason"),
     [
-        ("i1//4", "i1//3"),  # terms are missing
-        ("x[i0, i1]", "x[i0, i1//2]"),  # terms are met twice
+        ("i1//4", "i1//3", "nothing shows that the term at [r.4] is met"),  # terms are missing
+        ("x[i0, i1]", "x[i0, i1//2]", "x[1, r.6] was written, and x[1, r.6//2] is there"),  # terms are met twice
     ],
 )
-def test_other_terms_of_chunks(old: str, new: str) -> None:
-    with pytest.raises(Different):
+def test_other_terms_of_chunks(old: str, new: str, reason: str) -> None:
+    with pytest.raises(Different, match=re.escape(reason)):
         compare(changed(rewritten(split), old, new))

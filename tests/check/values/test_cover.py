@@ -153,7 +153,7 @@ def test_tiles_of_many_points() -> None:
 )
 @pytest.mark.parametrize("again", [False, True])
 def test_tiles_that_leave_points_out(made: list[Visits], again: bool) -> None:
-    with pytest.raises(Open):
+    with pytest.raises(Open, match=r"w % [89] is not a digit of a point"):
         covered(made, expressions(["1066", "1952"]), KNOWN, again=again)
 
 

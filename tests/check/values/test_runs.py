@@ -68,7 +68,7 @@ def test_threads_that_a_condition_selects_are_rows() -> None:
     assert v.rows["threadIdx.x"].tolist() == list(range(1, 64, 3))
     dense = apart(visits("IF threadIdx.x >= 8", "blockIdx.x"))
     assert dense.rows is None
-    with pytest.raises(Open):
+    with pytest.raises(Open, match="it is executed under N % 2 == 0 only"):
         visits("IF N % 2 == 0", "blockIdx.x")
 
 
