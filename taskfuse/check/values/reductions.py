@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, StatementBlock
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
+from taskfuse.check.values.arms import in_concurrent_arm
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
@@ -460,6 +461,7 @@ class Reductions:
         if isinstance(self.writes.definitions[want.tensor].rule, Iterate):
             raise Open("states of a fold are joined", *parts)
         self._behind_terms(parts, group, want)
+        self._in_one_order(parts)
         tree = self.writes.tree
         definition = self.writes.definitions[want.tensor]
         storages = dict(self.writes.storages)
@@ -499,6 +501,17 @@ class Reductions:
                 assert isinstance(stmt, For)
                 if not proves(n.context.constraints, ge(sym(stmt.var) + stmt.step, stmt.stop)):
                     raise Open("partial results are joined in an iteration behind which others take terms", n, group[-1].node)
+
+    def _in_one_order(self, parts: Collection[Node]) -> None:
+        """Steps in arms that threads take at the same time use no storage together, so that the steps are executed in the order of the text."""
+        users: dict[str, dict[StatementBlock, Node]] = {}
+        for n in parts:
+            for access in (a for side in accesses(n.stmt) for a in side):
+                users.setdefault(access.buffer, {}).setdefault(n.block, n)
+        for buffer, nodes in users.items():
+            for a, b in combinations(nodes.values(), 2):
+                if in_concurrent_arm(a, b, self.writes.storages[buffer].memory):
+                    raise Open(f"partial results are joined through {buffer} in two arms, in no known order", a, b)
 
     @staticmethod
     def _check_joined(want: Place, joined_threads: CrossThreadReductions) -> None:
