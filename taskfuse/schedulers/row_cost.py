@@ -153,10 +153,12 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
         # where a row has no last vector for some threads, guards split its walk: half of what rows share is loaded before its use, and results wait
         is_full = problem.vectors % (config.threads * config.blocks) == 0
         guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
-        narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)  # what is loaded in float32 is not held twice
+        narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)
+        wide = loaded - narrow  # what is loaded in float32 is not held twice
+        wide = max(width, wide + (width if narrow else 0))
         held = _vector_registers(width, problem.bytes_held(Keep.REGISTERS))
         joined = 2 + (_slots(problem, config) if config.blocks > 1 else 0)
-        found = guarded + share * max(max(width, loaded - narrow) + narrow, held) + joined * problem.results
+        found = guarded + share * max(wide + narrow, held) + joined * problem.results
     if config.keep is not Keep.REGISTERS:
         loaded += common
         trips = ceil(share / config.unroll)
