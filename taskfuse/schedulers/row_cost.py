@@ -53,6 +53,7 @@ class RowProblem:
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
+        again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
         values: values of a row that its elements use: inputs, and functions of inputs and results.
@@ -76,6 +77,7 @@ class RowProblem:
     store_bytes: int = 2
     loaded: float | None = None
     stored: float | None = None
+    again: float | None = None
     common: tuple[int, ...] = ()
     reductions: int = 1
     values: int = 0
@@ -224,7 +226,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     elements = problem.rows * problem.columns
     loaded = float(elements * problem.load_bytes) if problem.loaded is None else problem.loaded
     stored = float(elements * problem.store_bytes) if problem.stored is None else problem.stored
-    again = (walks - 1) * loaded
+    again = (walks - 1) * loaded if walks == 1 or problem.again is None else problem.again
     rows_at_once = together * config.rows * config.each // config.blocks * problem.results
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
