@@ -15,7 +15,7 @@ from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ZERO, Expr, substitute
+from taskfuse.ir.scalar import ONE, ZERO, Expr, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, broadcast_read, define_pointwise, pointwise
@@ -50,8 +50,8 @@ class Points:
         return len(set(followed)) == len(followed) and all(any(e is value_symbol(k) for k in range(len(self.values))) for e in named)
 
     def left(self) -> tuple[int, ...]:
-        """Their axes that no axis of what they go to follows."""
-        return tuple(a for a in range(len(self.space)) if a not in self.follows)
+        """Their axes that no axis of what they go to follows, and that have more than one index."""
+        return tuple(a for a in range(len(self.space)) if a not in self.follows and self.space[a] is not ONE)
 
     def reached(self, whole: Shape) -> Shape:
         """Extents of the part of ``whole`` that they may go to."""
@@ -59,8 +59,8 @@ class Points:
 
     def at(self) -> dict[str, Expr]:
         """Their iteration symbols by those of the gather form."""
-        order = [a for a in self.left()]
-        found = {str(iteration_symbol(a)): iteration_symbol(len(self.place) + k) for k, a in enumerate(order)}
+        found = {str(iteration_symbol(a)): ZERO for a in range(len(self.space))}
+        found |= {str(iteration_symbol(a)): iteration_symbol(len(self.place) + k) for k, a in enumerate(self.left())}
         return found | {str(iteration_symbol(a)): iteration_symbol(d) for d, a in enumerate(self.follows) if a is not None}
 
 
@@ -68,7 +68,7 @@ def gathered(fusion: Fusion, whole: Shape, points: Points, combine: Combine, val
     """``combine`` of ``value`` over the points that go to an element, for every element of ``whole``: ``neutral`` where none does."""
     location = caller()
     space = (*points.reached(whole), *(points.space[a] for a in points.left()))
-    named = _named(fusion, space, points)
+    named = is_named(fusion, space, points)
     root = [axis(e, AxisKind.REDUCTION if d >= len(whole) else AxisKind.ITERATION) for d, e in enumerate(space)]
     operands = (broadcast_read(named, named.shape), _moved(value, points), neutral)
     if not points.left():
@@ -91,7 +91,7 @@ def _moved(operand: Operand, points: Points) -> Operand:
             return operand
 
 
-def _named(fusion: Fusion, space: Shape, points: Points) -> TensorView:
+def is_named(fusion: Fusion, space: Shape, points: Points) -> TensorView:
     """Whether a point names an element, over the space of the gather form: computed where it is needed, not stored in a table."""
     found: TensorView | None = None
     for d, (e, a) in enumerate(zip(points.place, points.follows, strict=True)):

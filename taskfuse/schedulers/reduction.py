@@ -199,6 +199,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
     once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if not among(tv, sources.values()))
     once += sum(_moved_bytes(fusion, tv, source, extent) for tv, source in sources.items())
     own = [tv for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private]
+    again = sum((len(needing) - 1) * extent.elements(tv) * tv.dtype.itemsize for tv, needing in phases.passes().items())
     return RowProblem(
         rows=extent(rows),
         columns=extent(columns),
@@ -208,6 +209,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
+        again=float(again),
         stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
         beside=tuple(tv.dtype.itemsize for tv in own if tv not in contiguous),
         common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and among(tv, space.loads)),

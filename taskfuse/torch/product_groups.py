@@ -17,7 +17,6 @@ from typing import Final
 import torch
 from torch.fx import Graph, Node
 
-from taskfuse.cuda.present import present
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.torch.fates import GraphPartition, NodeKind, argument, elements, mutates, op_name
@@ -41,9 +40,6 @@ MOST: Final = 8
 """The most nodes that follow a product."""
 
 Times = tuple[float, float]
-_known: dict[tuple[str, ...], Times | None] = {}
-"""The expected times of fusions, by their texts and the GPU: blocks of a model repeat, and a graph is planned more than once."""
-MOST_KNOWN: Final = 4096
 
 
 def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
@@ -148,26 +144,17 @@ def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
     def fusion(nodes: Sequence[Node], outputs: Sequence[Node]) -> Fusion:
         return imported(nodes, outputs, lambda n: plan.kinds[n] is NodeKind.GLUE).fusion
 
-    def remembered(fusions: Sequence[Fusion], more: str, times: Callable[[], Times | None]) -> Times | None:
-        key = (*map(str, fusions), more, present().name)
-        if key not in _known:
-            if len(_known) >= MOST_KNOWN:
-                _known.clear()
-            _known[key] = times()
-        return _known[key]
-
     try:
         if op_name(group[0]) in (*ATTENTION, *GRADIENTS):
             whole = fusion(group, [n for n in group if n.target is getitem and n.users and not is_state(n)])
             is_causal, own = argument(group[0], "is_causal") is True, attention_times if op_name(group[0]) in ATTENTION else gradient_times
-            return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: own(whole, op_name(group[0]), is_causal))
+            return own(whole, op_name(group[0]), is_causal)
         last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS | CONVOLUTIONS]
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
         rest = None if len(products) == len(group) else fusion([n for n in group if n not in products], [last])
         joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
         has_views = any(op_name(n) in CONVOLUTIONS for n in products)
-        every = [whole, *alone, *([] if rest is None else [rest])]
-        return remembered(every, str(joins), lambda: product_times(whole, alone, rest, joins, has_views=has_views))
+        return product_times(whole, alone, rest, joins, has_views=has_views)
     except (Refused, TaskfuseError):
         return None
