@@ -255,8 +255,8 @@ def _option(problem: PairReduction, row: MatrixInstruction, c: MmaGemmConfig, ex
 def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstruction, along_k: tuple[bool, bool], target: Target) -> float:
     """Whole waves of blocks: of each tile the tensor cores, the loads of factors from Shared memory, and the bytes of the cache, which delay each other.
 
-    The root of the sum of their squares is within 5% of ten times of float64 products in three tiles, one block of which fits a multiprocessor or is alone there
-    (H200, ``benchmarks/results/product_figures.txt``). What several blocks hide of each other's waits is assumed.
+    The root of the sum of their squares is within 5% of ten times of float64 products in three tiles, each with one block on a multiprocessor (H200,
+    ``benchmarks/results/product_figures.txt``). What several blocks hide of each other's waits is assumed.
 
     Args:
         size: batch, rows, columns, k.
