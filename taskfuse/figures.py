@@ -84,9 +84,10 @@ class ProductFigures:
             loads of factors. The number of blocks of a multiprocessor, from one to 62, makes little difference; with 16 of k the shares are 5 to 10% less. 8 x
                 8 spills
             where two blocks share a multiprocessor (0.83), and reaches 0.77 where one is alone.
-        double_share: share of the tensor cores' rate that float64 products reach. Assumed, not measured.
+        double_share: share of the tensor cores' rate that float64 products reach.
         mma_gemm_share: share that other products by ``mma.sync`` reach on GPUs without ``wgmma``. Assumed, not measured.
-        mma_step_cycles: cycles to wait for a tile of such a product, with one block on a multiprocessor. Assumed, not measured.
+        mma_step_cycles: cycles to wait for a tile of k of such a product, with one block on a multiprocessor: its barrier, and the first factors. This and
+            ``double_share`` fit float64 products of five sizes in three tiles, on an H200 (``benchmarks/results/product_figures.txt``).
         simt_together: factor of ``simt_shares`` if several blocks share a multiprocessor; from 512 x 1024 x 4096 in two and in four chunks of k, on an H100.
     """
 
@@ -129,7 +130,7 @@ class ProductFigures:
     converted_instructions: float = 2.5
     busy_share: float = 0.35
     residents_factor: float = 1.15
-    double_share: float = 0.85
+    double_share: float = 0.9
     mma_gemm_share: float = 0.7
     mma_step_cycles: float = 200
     simt_together: float = 1.1
