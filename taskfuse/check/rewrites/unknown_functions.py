@@ -8,7 +8,26 @@ form of such an expression, or on how two of them are related, is lost; so where
 
 from __future__ import annotations
 
-from taskfuse.ir.scalar import ONE, And, Compare, Element, Expr, Facts, Not, Or, Sum, Sym, const, element, integers_of, interval, lookups_of, rebuild, substitute, sym
+from taskfuse.ir.scalar import (
+    ONE,
+    And,
+    Compare,
+    Element,
+    Expr,
+    Facts,
+    Not,
+    Or,
+    Sum,
+    Sym,
+    const,
+    element,
+    integers_of,
+    interval,
+    lookups_of,
+    rebuild,
+    substitute,
+    sym,
+)
 
 ANY = sym("any")
 """The index, in what a table stands for. An index of a definition is at least 0."""
