@@ -54,6 +54,7 @@ from taskfuse.ir.scalar import (
     gt,
     is_boolean,
     le,
+    lookups_of,
     maximum,
     minimum,
     not_,
@@ -90,6 +91,7 @@ class Reductions:
         self._changes: dict[str, list[Place]] = {}
         self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
+        self._near: dict[tuple[frozenset[object], frozenset[Expr]], Facts] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
         """Add a statement that starts, adds to, or joins accumulators."""
@@ -335,11 +337,12 @@ class Reductions:
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool) -> bool:
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool) -> bool:
             """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
 
             Args:
                 plain: the points as loops say them: what conditions say of their symbols is not put in.
+                strong: ends are simplified by all that is known of the element.
             """
             visits: list[Visits] = []
             along: dict[str, Span] = {}
@@ -348,7 +351,7 @@ class Reductions:
             last = [substitute(e, joined.blocks) if joined is not None else e for e in group[-1].point]
             element = {k: last[k] for k in range(len(space)) if k not in axes}
             there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts)
+            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts, strong=strong)
             extents: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
@@ -367,20 +370,25 @@ class Reductions:
             return covered(visits, tuple(extents), there)
 
         for row in rows:
-            overhang = self._first_said(lambda everywhere, plain, row=row: beyond(row, everywhere=everywhere, plain=plain), digits)
+            overhang = self._first_said(
+                lambda everywhere, plain, strong, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong),
+                digits,
+                bool(self._ends(definition, axes)),
+            )
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
 
     @staticmethod
-    def _first_said(beyond: Callable[[bool, bool], bool], digits: bool) -> bool:
-        """What is found in the first of several equivalent ways of saying which points are visited. Raises the first :class:`Open`."""
+    def _first_said(beyond: Callable[[bool, bool, bool], bool], digits: bool, ends: bool) -> bool:
+        """What is found in the first of several equivalent ways of saying which points are visited, and where axes end. Raises the first :class:`Open`."""
         first: Open | None = None
-        for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
-            if everywhere or plain or digits:
-                try:
-                    return beyond(everywhere, plain)
-                except Open as error:
-                    first = first or error.again()
+        for strong in (False, True) if ends else (False,):
+            for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
+                if everywhere or plain or digits:
+                    try:
+                        return beyond(everywhere, plain, strong)
+                    except Open as error:
+                        first = first or error.again()
         assert first is not None
         raise first
 
@@ -403,20 +411,55 @@ class Reductions:
         said = self.writes.read_elements.conditions(definition.tensor, [substitute(e, at) for e in definition.place])
         return [*said, *(simplify(c, t.node.context.facts) for c in said)]
 
-    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts) -> dict[int, Expr]:
+    def _ends(self, definition: Definition, axes: list[int]) -> dict[int, Expr]:
+        """Where terms end along reduced axes, for those that say it, over the indices of the element."""
+        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
+        return {k: end for k, end in ends.items() if end is not None}
+
+    def _with_terms(
+        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts, *, strong: bool
+    ) -> dict[int, Expr]:
         """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
 
         Args:
             facts: those wherever a term of the element is taken. An element without a term has ends, too, so only the ranges of its own indices count.
+            strong: simplify what is inside of ends by all that is known of the element, not only of their symbols.
         """
-        facts = _with_ranges_of(element.values(), facts, constraints.facts)
-        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
-        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
-        return {
-            k: simplify(minimum(definition.space[k], maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
-            for k, end in ends.items()
-            if end is not None
-        }
+        found: dict[int, Expr] = {}
+        for k, end in self._ends(definition, axes).items():
+            end, extent = substitute(end, element), definition.space[k]
+            if strong:
+                end = simplify(end, _with_ranges_of(element.values(), facts, constraints.facts))
+                found[k] = simplify(minimum(extent, maximum(end, 0)), constraints.facts)
+                continue
+            end = simplify(end, self._nearby(end, facts, constraints.facts))
+            end = end if proves(constraints, ge(end, 0)) else maximum(end, 0)
+            found[k] = end if proves(constraints, le(end, extent)) else minimum(extent, end)
+        return found
+
+    def _nearby(self, e: Expr, facts: Facts, before: Facts) -> Facts:
+        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which such a condition says little.
+
+        The same object wherever that is the same.
+        """
+        waiting = set(e.free)
+        found: dict[str, tuple[Expr | None, Expr | None]] = {}
+        while waiting:
+            name = waiting.pop()
+            span = before.ranges.get(name, facts.ranges.get(name))
+            if span is not None and name not in found:
+                found[name] = span
+                waiting |= {other for bound in span if bound is not None for other in bound.free}
+        conditions = [c for c in before.known if c.free <= found.keys() and not lookups_of(c)]
+        key = frozenset(found.items()), frozenset(conditions)
+        known = self._near.get(key)
+        if known is None:
+            known = self.writes.tree.declared.constraints.facts.with_ranges(found)
+            for c in sorted(conditions, key=str):
+                known = known.with_assumption(c)
+            self._near[key] = known
+        return known
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
         """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
