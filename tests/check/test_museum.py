@@ -159,6 +159,7 @@ FOUND = {
     "slot_set_behind": "y[0, 1, 0]: reads element [0] of z where element [0, 0] of x is defined",
     "accumulator_of_another": "y[0]: element [0] of y lacks the term at [0, 1]",
     "arm_joined": "y[0]: element [0] of y lacks the term at [0, 0, 1] and 1 more",
+    "total_in_element": "y[0]: for element [0] of y: reads the constant 0.0 where element [0] of x is defined",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {

@@ -39,7 +39,6 @@ from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing, is_said_alike
-from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import (
     Const,
     Expr,
@@ -89,7 +88,6 @@ class Reductions:
         self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
         self._changes: dict[str, list[Place]] = {}
-        self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
         self._near: dict[tuple[frozenset[object], frozenset[Expr]], Facts] = {}
 
@@ -98,8 +96,6 @@ class Reductions:
         stmt = node.stmt
         changed = self.instructions.written(node, holds)
         self._changes.setdefault(changed.buffer, []).append(changed)
-        for access in accesses(stmt)[0]:
-            self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
         match holds.content:
             case Content.START:
                 place = self.instructions.written(node, holds)
@@ -128,18 +124,6 @@ class Reductions:
                 self.rescaling.enter(Term(node, place, holds.index, ()))
             case _:
                 raise AssertionError(stmt)
-
-    def check(self) -> None:
-        """An accumulator, a register, or a workspace of partial results belongs to one reduction and has no other use. Raises :class:`Open`."""
-        for buffer, others in self._tensors.items():
-            for claim in self.writes.claims.get(buffer, []):
-                raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
-            self.writes.overlaid.alone(buffer)
-            if len(others) > 1:
-                raise Open(f"{buffer} holds partial results of {' and of '.join(sorted(others))}", *others.values())
-        for buffer, terms in self.terms.items():
-            if not MEDIA[self.writes.storages[buffer].memory].is_private:  # what follows is about one thread
-                raise Open(f"{buffer} takes terms, and is no register", terms[0].node)
 
     # -- a result that is read ------------------------------------------------------------------------------------------------------
 

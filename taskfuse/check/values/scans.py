@@ -16,7 +16,6 @@ from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing, cursors_of, moves_of
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
@@ -39,15 +38,6 @@ class Scans:
             self._starts.setdefault(node.stmt.out.buffer, []).append(node)
         else:
             self._terms.setdefault(node.stmt.out.buffer, []).append((node, holds))
-
-    def check(self) -> None:
-        """A total, a register, belongs to one scan and has no other use. Raises :class:`Open`."""
-        for buffer, terms in self._terms.items():
-            tensors = {holds.tensor for _, holds in terms}
-            if len(tensors) > 1 or self.writes.claims.get(buffer):
-                raise Open(f"{buffer} holds totals of {' and of '.join(sorted(tensors))}, and other elements", terms[0][0])
-            if not MEDIA[self.writes.storages[buffer].memory].is_private:  # what follows is about one thread
-                raise Open(f"{buffer} takes steps, and is no register", terms[0][0])
 
     def complete(self, node: Node, total: Access, holds: Holds) -> None:
         """A total that is stored is that of its element. Raises :class:`Open`."""

@@ -202,12 +202,44 @@ IF threadIdx.x == 0:
   y[0] = copy(acc[0])  ~ value y[0]
   y[1] = copy(acc[1])  ~ value y[1]
 """
+STRAYS = """\
+KERNEL selected(x: float32[N]) -> (y: float32[1], z: float32[N], e: float32[N])
+  DIM N min 2
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL a: float32[]
+  LOCAL b: float32[]
+  LOCAL c: float32[]
+  LOCAL other: float32[]
+  DEFINE t: float32[N] = copy(x[i0])
+  DEFINE e: float32[N] = exp(t[i0])
+  DEFINE z: float32[N] = scan add along 0 of x[i0]
+  DEFINE y: float32[1] over (1, N) at (i0) = reduce add of copy(x[i1]) from 0.0
+
+FOR i in 0..N:
+  a = copy(x[i])  ~ value t[i]
+  @
+  e[i] = exp(a)  ~ value e[i]
+  @
+b = copy(0.0)  ~ start z
+@
+FOR i in 0..N:
+  b = add(b, x[i])  ~ term z[i]
+  @
+  z[i] = copy(b)  ~ value z[i]
+  @
+c = copy(0.0)  ~ start y
+FOR i in 0..N:
+  @
+  c = add(c, x[i])  ~ term y[0, i]
+@
+y[0] = copy(c)  ~ value y[0]
+"""
 MOVED = (ELEMENTS, TERMS, STEPS, SOME_STEPS, JOINS)
 
 
 def selected(c: Chooser) -> Small:
     """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if the text is not a kernel."""
-    made = c.pick((_moved, _moved, _moved, _arms, _taken))
+    made = c.pick((_moved, _moved, _moved, _arms, _taken, _strayed))
     return Small(parse_kernel(made(c)), "selected", tuple(dict(t) for t in TRIED))
 
 
@@ -242,3 +274,12 @@ def _taken(c: Chooser) -> str:
     for name, value in said.items():
         text = text.replace(name, value)
     return text
+
+
+def _strayed(c: Chooser) -> str:
+    """Storage of an element, of a total, of a sum or of nothing is set for another tensor somewhere."""
+    lines = STRAYS.split("\n")
+    at = c.pick([k for k, line in enumerate(lines) if line.strip() == PLACE])
+    claim = c.pick(("0.0)  ~ start z", "0.0)  ~ start y", "0.0)  ~ part y", "x[0])  ~ value t[0]"))
+    stray = f"{c.pick(('a', 'b', 'c', 'other'))} = copy({claim}"
+    return "\n".join(line.replace(PLACE, stray) for k, line in enumerate(lines) if k == at or line.strip() != PLACE)
