@@ -40,8 +40,8 @@ class Drawing:
     def text(self, x: float, y: float, text: str, *, size: int = FONT, anchor: str = "start", bold: bool = False, fill: str = _INK) -> None:
         """A line of text with its base line at ``y``; ``anchor``: start, middle or end."""
         weight = ' font-weight="bold"' if bold else ""
-        colour = "" if fill == _INK else f' fill="{fill}"'
-        self._shapes.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{weight}{colour}>{escape(text)}</text>')
+        color = "" if fill == _INK else f' fill="{fill}"'
+        self._shapes.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{weight}{color}>{escape(text)}</text>')
 
     def line(self, points: Sequence[Point], *, line: str = _LINE, weight: float = 1, dashed: bool = False) -> None:
         """A polyline."""

@@ -234,8 +234,8 @@ ASYNC_BYTES: Final = (4, 8, 16)
 WARPGROUP = 128
 """Threads of a warpgroup: four warps with consecutive linear ids, the first a multiple of four."""
 
-MAX_RESIDENT = 32
-"""The most resident blocks of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+MAX_RESIDENT = max(limits.blocks for limits in LIMITS.values())
+"""The most resident blocks of a multiprocessor of any GPU."""
 
 MAX_THREADS = 1024
 """Threads of a block."""

@@ -30,10 +30,10 @@ def test_what_is_drawn_later_covers() -> None:
     assert shapes[-3:] == ["red", "line", "blue"]
 
 
-def test_an_arrow_head_is_defined_once_for_each_colour() -> None:
+def test_an_arrow_head_is_defined_once_for_each_color() -> None:
     drawing = Drawing(10, 10)
-    for colour in ("#111111", "#222222", "#111111"):
-        drawing.curve([(0, 0), (1, 5)], line=colour)
+    for color in ("#111111", "#222222", "#111111"):
+        drawing.curve([(0, 0), (1, 5)], line=color)
     root = drawn(drawing)
     heads = [e.get("id") for e in root.iter(f"{SVG}marker")]
     assert sorted(map(str, heads)) == ["head111111", "head222222"]

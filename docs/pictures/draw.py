@@ -23,7 +23,7 @@ import pipeline
 UNIT = 26  # width of one step of time
 ROW = 30
 MARGIN = 116
-SLOTS = ("#9ecae1", "#fdd0a2", "#c7e9c0", "#dadaeb")  # a colour per slot
+SLOTS = ("#9ecae1", "#fdd0a2", "#c7e9c0", "#dadaeb")  # a color per slot
 WAITING = "#ececec"
 LINE = "#444444"
 
@@ -97,7 +97,7 @@ def at(time: float) -> float:
 
 
 def row(d: Drawing, y: float, name: str, spans: Sequence[tuple[int, int]], slots: int, first: int = 0, step: int = 1) -> None:
-    """A role: boxes for its positions, grey between them where it waits."""
+    """A role: boxes for its positions, gray between them where it waits."""
     d.text(MARGIN - 10, y + ROW / 2 + 4, name, "end")
     before = 0
     for k, (begin, end) in enumerate(spans):

@@ -84,7 +84,7 @@ def _measure(box: DrawnBox, lifted: Mapping[DrawnBox, list[tuple[DrawnBox, Drawn
         sources.setdefault(b, []).append(a)
     y = HEAD + MARGIN / 2
     for row in rows:
-        ordered = sorted(row, key=lambda b: _centre(sources.get(b, ()), row.index(b), inner_width, len(row)))
+        ordered = sorted(row, key=lambda b: _center(sources.get(b, ()), row.index(b), inner_width, len(row)))
         x = MARGIN + (inner_width - _length(row)) / 2
         height = max(b.height for b in row)
         for b in ordered:
@@ -94,7 +94,7 @@ def _measure(box: DrawnBox, lifted: Mapping[DrawnBox, list[tuple[DrawnBox, Drawn
     box.width, box.height = inner_width + 2 * MARGIN, y - DROP + MARGIN
 
 
-def _centre(sources: Iterable[DrawnBox], place: int, width: float, count: int) -> float:
+def _center(sources: Iterable[DrawnBox], place: int, width: float, count: int) -> float:
     """The preferred position of a box: below its sources, else by its place in the row."""
     centres = [s.x + s.width / 2 for s in sources]
     return sum(centres) / len(centres) if centres else MARGIN + width * (place + 0.5) / count

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.scalar import Expr, evaluate, sym, xor
+from taskfuse.target import BANK_BYTES, BANKS
 
 Ints = npt.NDArray[np.int64]
 
@@ -20,7 +21,7 @@ CHUNK = 16
 """Bytes that a swizzle moves as a unit, and bytes of a row of a core matrix."""
 ROWS = 8
 """Rows of a core matrix; also the number of spans after which a swizzle repeats."""
-LINE = 128
+LINE = BANKS * BANK_BYTES
 """Bytes of a line: all banks of Shared memory, after which a swizzle permutes chunks differently. A box of a bulk copy begins at a multiple of it."""
 SPANS = (32, 64, 128)
 """Bytes of the span in which a swizzle permutes chunks."""

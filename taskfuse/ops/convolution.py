@@ -212,7 +212,7 @@ def _padding(op: str, name: str, places: Expr, stride: int, dilation: int) -> tu
 
 
 def _has_channels_last(x: TensorView) -> bool:
-    """True if neighbours along the second axis of ``x`` lie side by side in memory, as far as is known, and it is not row-major for other reasons."""
+    """True if neighbors along the second axis of ``x`` lie side by side in memory, as far as is known, and it is not row-major for other reasons."""
     declared = x.fusion.strides.get(x)
     if declared is not None:
         order = order_of(x.shape, declared, x.fusion.facts())

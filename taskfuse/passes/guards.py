@@ -1,4 +1,4 @@
-"""Guards: drop those that follow from the scopes around them, join neighbours with the same condition.
+"""Guards: drop those that follow from the scopes around them, join neighbors with the same condition.
 
 Lowering guards each statement on its own.
 """
@@ -18,9 +18,9 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class SimplifyGuards:
-    """Drop guards that follow from the scopes around them; join neighbours with one condition.
+    """Drop guards that follow from the scopes around them; join neighbors with one condition.
 
-    Requires: a verified kernel. Ensures: the same behaviour with no condition that the enclosing scopes imply, no empty statement, and no two consecutive IFs
+    Requires: a verified kernel. Ensures: the same behavior with no condition that the enclosing scopes imply, no empty statement, and no two consecutive IFs
     without a label on one condition.
     """
 

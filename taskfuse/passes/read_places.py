@@ -20,7 +20,7 @@ from taskfuse.kir.walk import expressions, walk
 class ReadPlaces:
     """Read the places of keys in tables that hold them, instead of searching.
 
-    Requires: a verified kernel. Ensures: the same behaviour, for tables that keep their promises, with a read of a table of places (:mod:`taskfuse.ir.tables`)
+    Requires: a verified kernel. Ensures: the same behavior, for tables that keep their promises, with a read of a table of places (:mod:`taskfuse.ir.tables`)
     in place of each search whose results the table holds, if the key of every such search is known to be inside the table; otherwise no search is replaced.
     """
 

@@ -19,7 +19,7 @@ Body = tuple[Stmt, ...]
 class DropSingleTrips:
     """Replace a loop that runs exactly once by its body.
 
-    Requires: a verified kernel. Ensures: the same behaviour without loops that are known to run exactly once, and without arms and cases that the variable's
+    Requires: a verified kernel. Ensures: the same behavior without loops that are known to run exactly once, and without arms and cases that the variable's
     value rules out: their constant indices may be out of bounds.
     """
 

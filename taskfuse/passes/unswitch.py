@@ -51,7 +51,7 @@ Body = tuple[Stmt, ...]
 class Unswitch:
     """Make choices in registers once for a tile if they hold for all its elements.
 
-    Requires: a verified kernel. Ensures: the same behaviour: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition that
+    Requires: a verified kernel. Ensures: the same behavior: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition that
     is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise.
     """
 

@@ -23,7 +23,7 @@ Body = tuple[Stmt, ...]
 class JoinWaits:
     """Wait once for consecutive products, and as late as possible for the last of them.
 
-    Requires: a verified kernel. Ensures: the same behaviour: a wait for all products is removed if only other products stand between it and the next wait, and
+    Requires: a verified kernel. Ensures: the same behavior: a wait for all products is removed if only other products stand between it and the next wait, and
     the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes.
     """
 

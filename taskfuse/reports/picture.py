@@ -9,7 +9,7 @@ from taskfuse.reports.recording import Recording, Span, SpanKind
 from taskfuse.svg import FONT, Drawing, text_width
 
 SLOTS = ("#9ecae1", "#fdd0a2", "#a1d99b", "#dadaeb", "#fcc5c0", "#c7c7c7", "#fff2ae", "#b3e2cd")
-"""A colour per slot, in turn."""
+"""A color per slot, in turn."""
 _NO_SLOT, _WAIT, _GRID = "#eeeeee", "#bdbdbd", "#dddddd"
 _BAR, _ROW, _TICKS, _BORDER = 18.0, 26.0, 16.0, 10.0
 _WIDE, _LEAST, _MOST = 960.0, 0.75, 16.0  # pixels: of all steps, of one step
@@ -20,7 +20,7 @@ _MARKS = "marks: a phase of that slot's mbarrier is complete"
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """One colour from step to step."""
+    """One color from step to step."""
 
     kind: SpanKind
     slot: int
@@ -106,14 +106,14 @@ class _TimelinePicture:
         if bar.kind is SpanKind.WAIT:
             self.drawing.box(x, y + 4, width, _BAR - 8, self.drawing.hatched(_WAIT), line=_WAIT, weight=0.6, round=0, note=bar.note)
             return
-        self.drawing.box(x, y, width, _BAR, self._colour(bar.slot), line="#ffffff", weight=0.6, round=1, note=bar.note)
+        self.drawing.box(x, y, width, _BAR, self._color(bar.slot), line="#ffffff", weight=0.6, round=1, note=bar.note)
         if bar.slot >= 0 and width >= text_width(str(bar.slot)) + 4:
             self.drawing.text(x + width / 2, y + 13, str(bar.slot), anchor="middle")
 
     def _mark(self, step: int, slot: int, note: str) -> None:
-        self.drawing.box(self._x(step) - 2, self.y + 2, 4, 11, self._colour(slot), line="#555555", weight=0.6, round=1, note=note)
+        self.drawing.box(self._x(step) - 2, self.y + 2, 4, 11, self._color(slot), line="#555555", weight=0.6, round=1, note=note)
 
-    def _colour(self, slot: int) -> str:
+    def _color(self, slot: int) -> str:
         if slot < 0:
             return _NO_SLOT
         self.used.add(slot % len(SLOTS))

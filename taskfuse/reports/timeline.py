@@ -27,7 +27,7 @@ class Timeline(Recording):
         Path(path).write_text(json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}), encoding="utf-8")
 
     def draw(self, path: str | Path, blocks: int = 1) -> None:
-        """Write a picture (SVG) of the first ``blocks`` blocks: a row per set of threads and engine, waits hatched, a colour per slot."""
+        """Write a picture (SVG) of the first ``blocks`` blocks: a row per set of threads and engine, waits hatched, a color per slot."""
         Path(path).write_text(timeline_picture(self, blocks), encoding="utf-8")
 
     def events(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ order; only there do other kinds of runs branch off. Which steps depend:
   writes the visibility of what its threads have written and not fenced before; engines read it.
 - **Arrivals** at an mbarrier, bytes of copies included. Those counted in one phase commute: a phase completes when no arrival and no byte is
   pending, all copies have positive sizes, so no proper part of what completes a phase completes it. (Where a run ends in a phase that has all
-  arrivals, but not the right bytes, this does not hold, and they are taken to depend.) Those of neighbouring phases depend: the later one
+  arrivals, but not the right bytes, this does not hold, and they are taken to depend.) Those of neighboring phases depend: the later one
   would be counted in the earlier phase (a race unless ordered: *A*, no arrival before the phase it is meant for). Where more come than a phase
   takes, order says which of them make it up, and the later one may take the place of *each* of them: it races with every arrival of the
   complete phase that it need not come after, not with the last one alone. (With that one only, the arrival that the first run counts first would be
@@ -24,7 +24,7 @@ order; only there do other kinds of runs branch off. Which steps depend:
   the last one.
 - **Releases** of a semaphore are arrivals; one step may complete a phase and begin the next. A wait for it is ordered after the phases that it
   names, and can be neither early nor late, since the counter never goes back.
-- **Barriers of threads** (block, cluster, named, grid, warp): arrivals of one round commute, those of neighbouring rounds at one barrier
+- **Barriers of threads** (block, cluster, named, grid, warp): arrivals of one round commute, those of neighboring rounds at one barrier
   depend, as those of phases do: each of a complete round with each of the next. A barrier that takes all threads of its block or cluster has
   no other participants; one of named threads or of a grid may be used by other threads, too, and at one of a warp
   one thread's next trip of a loop may come before another's last.

@@ -264,7 +264,7 @@ def samples(op: Elementwise, dtype: DType, count: int, seed: int = 0) -> list[Ar
 
 
 def _special(dtype: DType) -> Array:
-    """Zeros, subnormals, limits, integers, halves, neighbours of 1 and of multiples of pi / 2, infinities, NaN."""
+    """Zeros, subnormals, limits, integers, halves, neighbors of 1 and of multiples of pi / 2, infinities, NaN."""
     unsigned = f"u{dtype.itemsize}"
     with np.errstate(all="ignore"):
         numbers = [0, 0.25, 0.5, 1.5, 2, 2.5, 3, 7, 10, 88.5, 100, 709, math.inf, math.nan, *(k * math.pi / 2 for k in (1, 2, 3, 1001))]

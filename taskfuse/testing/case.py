@@ -274,7 +274,7 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
 
 
 def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) -> Outcome:
-    """The kernel, after repairs of the tensor that lowering names and of its neighbours, and of launches that are too large."""
+    """The kernel, after repairs of the tensor that lowering names and of its neighbors, and of launches that are too large."""
     fusion = recorder.fusion
     repairs: dict[str, Iterator[None]] = {}
     attempts = 0

@@ -69,7 +69,7 @@ def change(kind: type | tuple[type, ...], new: Callable[[Stmt], Stmt | Body | No
 
 
 def moved(first: type | tuple[type, ...], distance: int) -> Edit:
-    """A statement moved past its neighbours in its block."""
+    """A statement moved past its neighbors in its block."""
 
     def apply(kernel: Kernel) -> Mutants:
         for body in all_bodies(kernel):

@@ -31,7 +31,7 @@ class CaseOptions:
         unclaimed: share of tasks that are left to task 0.
         block_types: share of parallelized horizontal groups, and of bound axes, on block types.
         clusters: share of fusions in which axes that would be on a block type may be on the cluster type of that dimension, where their extents
-            are small constants; of streams, share in which the blocks of a cluster take neighbouring tiles.
+            are small constants; of streams, share in which the blocks of a cluster take neighboring tiles.
         block_roles: share of parallelized vertical groups that are on block types.
         tensor_threads: most threads that the axes of one tensor are bound to; each fusion draws one of these values.
         bound_threads: most threads that axes of all tensors are bound to, before groups.

@@ -1,6 +1,6 @@
 """Random streaming pipelines: bulk copies load tiles of inputs, threads compute, bulk copies store tiles of outputs.
 
-Each block or cluster takes its share of the tiles. The blocks of a cluster have neighbouring tiles along one dimension: an input without that
+Each block or cluster takes its share of the tiles. The blocks of a cluster have neighboring tiles along one dimension: an input without that
 dimension is the same for all of them, and one multicast copy loads it. The generator skips calls that taskfuse refuses, such as bulk copies of
 unsupported tile shapes.
 """

@@ -99,7 +99,7 @@ def _exchanged(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _fragments(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
-    """Neighbouring registers of a fragment, for every fragment size."""
+    """Neighboring registers of a fragment, for every fragment size."""
     if isinstance(operand, Access) and operand.index:
         n = shapes(kernel)[operand.buffer][-1]
         for by in (2, 4, 8, 16, 32):

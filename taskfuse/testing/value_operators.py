@@ -112,7 +112,7 @@ def _copied_behind(kernel: Kernel) -> Mutants:
                 yield with_body(kernel, body, (*body[: later + 1], copy, *body[later + 1 :]))
 
 
-def _neighbours(kernel: Kernel) -> Mutants:
+def _neighbors(kernel: Kernel) -> Mutants:
     """Two statements that compute, exchanged."""
     for body in all_bodies(kernel):
         for k in range(len(body) - 1):
@@ -209,7 +209,7 @@ VALUE_OPERATORS: tuple[Operator, ...] = (
     Operator("statement twice", _repeated),
     Operator("statement in a loop of its own", _looped),
     Operator("statement again behind a later one", _copied_behind),
-    Operator("statements exchanged", _neighbours),
+    Operator("statements exchanged", _neighbors),
     Operator("statement across a loop's end", _hoisted),
     Operator("start dropped", _starts(lambda _: ())),
     Operator("start inside the loop", _start_inside),

@@ -87,7 +87,7 @@ def test_mistakes_are_not_proved(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["one role leaves earlier", "every block takes all numbers", "a slot is read before it is full"])
 def test_the_second_machine_finds_mistakes(name: str) -> None:
-    assert find_fault(parse_kernel(changed(*MISTAKES[name])), ({"T": 7},), schedules=4) is not None
+    assert find_fault(parse_kernel(changed(*MISTAKES[name])), ({"T": 7},), orders=4) is not None
 
 
 def test_each_number_is_claimed_once_by_whoever_comes_first() -> None:

@@ -40,7 +40,7 @@ def test_a_row_of_blocks() -> None:
 
 
 def test_blocks_of_a_cluster_that_a_copy_leaves_alone() -> None:
-    """Ranks are x + 2*y: a copy across x reaches two neighbours, one across y every other block."""
+    """Ranks are x + 2*y: a copy across x reaches two neighbors, one across y every other block."""
     across_x = body(tf.parse_kernel(WIDE).cuda_source())
     assert "0x3 << 2 * clusterIdx_y, " in across_x
     assert "mbarrier_arrive_at(&empty[c_slot], 2 * clusterIdx_y + 1);" in across_x

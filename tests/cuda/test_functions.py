@@ -288,7 +288,7 @@ def on_host(job: Job) -> bool:
 
 
 def values_on_host(folder: Path, cases: list[tuple[Job, list[Array]]]) -> list[Array]:
-    """The results of every case, by one program; undefined behaviour ends it."""
+    """The results of every case, by one program; undefined behavior ends it."""
     assert COMPILER is not None
     helpers = closure(h for job, _ in cases for h in job.fragment.helpers)
     lines = [SHIM, HOST, *SUBSTITUTES.values(), *(h.text for h in helpers if h.name not in SUBSTITUTES)]

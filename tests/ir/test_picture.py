@@ -20,10 +20,10 @@ def texts(svg: str) -> list[str]:
     return ["".join(e.itertext()) for e in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-def edges(svg: str, colour: str | None = None) -> list[str]:
+def edges(svg: str, color: str | None = None) -> list[str]:
     """What reads what, by the notes of the edges."""
     found = [e for e in ET.fromstring(svg).iter(f"{SVG}path") if e.find(f"{SVG}title") is not None]
-    return ["".join(e.itertext()) for e in found if colour is None or e.get("stroke") == colour]
+    return ["".join(e.itertext()) for e in found if color is None or e.get("stroke") == color]
 
 
 def test_the_founding_example() -> None:

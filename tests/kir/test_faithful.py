@@ -104,7 +104,7 @@ MAKERS: dict[str, Callable[[], tf.Fusion]] = {**{b.__name__: partial(of, b) for 
 
 
 def changed(value: object, kernel: Kernel) -> Iterator[object]:
-    """Every change of one part of a value: of a node by its fields, of several things one by one, one left out, neighbours exchanged."""
+    """Every change of one part of a value: of a node by its fields, of several things one by one, one left out, neighbors exchanged."""
     match value:
         case Expr():
             yield value + 1

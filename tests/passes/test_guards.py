@@ -1,4 +1,4 @@
-"""SimplifyGuards: what the scopes imply goes, what they contradict goes with its statements, neighbours of one condition are one."""
+"""SimplifyGuards: what the scopes imply goes, what they contradict goes with its statements, neighbors of one condition are one."""
 
 import pytest
 
@@ -28,7 +28,7 @@ CASES = {
         "FOR i in 0..N:\n  IF i < N && i < threadIdx.x:\n    y[i] = copy(x[i])\n",
         "FOR i in 0..N:\n  IF i < threadIdx.x:\n    y[i] = copy(x[i])\n",
     ),
-    "neighbours": (
+    "neighbors": (
         "IF threadIdx.x < 8:\n  y[0] = copy(x[0])\nIF threadIdx.x < 8:\n  y[1] = copy(x[1])\n",
         "IF threadIdx.x < 8:\n  y[0] = copy(x[0])\n  y[1] = copy(x[1])\n",
     ),

@@ -34,7 +34,7 @@ def test_registers_of_any_dtype(dtype: str) -> None:
 
 
 def test_lanes_follow_the_linear_thread_id() -> None:
-    """Of a block of 8 x 8 threads, lanes that differ by 8 are neighbours on y."""
+    """Of a block of 8 x 8 threads, lanes that differ by 8 are neighbors on y."""
     x = np.arange(64, dtype=np.float32)
     run_all(_kernel("SHUFFLE r <- r xor 8", block="(8, 8, 1)"), [x], x[np.arange(64) ^ 8])
 

@@ -56,7 +56,7 @@ def test_changed() -> None:
     assert orders(change(For, lambda s: s.body if isinstance(s, For) else None)) == ["0123"]
 
 
-def test_moved_past_neighbours_in_one_block() -> None:
+def test_moved_past_neighbors_in_one_block() -> None:
     assert orders(moved(Compute, 1)) == ["1203", "0213"]
     assert orders(moved(Compute, -1)) == ["0312", "0213"]  # the last one with its guard
     assert orders(moved(For, 9)) == []

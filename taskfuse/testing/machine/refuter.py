@@ -19,30 +19,30 @@ ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
 def find_fault(
     kernel: Kernel,
     launches: Iterable[Mapping[str, int]] = ({},),
-    schedules: int = 2,
+    orders: int = 2,
     most_steps: int = MOST_STEPS,
     endings: Launches | None = None,
 ) -> MachineFault | None:
-    """The first fault of some launches, each in a few orders, or ``None``. Refused launches are skipped.
+    """The first fault of some launches, each in a few orders of threads and engines, or ``None``. Refused launches are skipped.
 
     A run ends after ``most_steps`` iterations of loops, of all threads together. ``endings`` counts the launches by their endings.
     """
     code = compiled(kernel)
     endings = Launches() if endings is None else endings
     if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order
-        schedules = 1
+        orders = 1
     for extents in launches:
         ending, seed = Ending.DECIDED, 0
         try:
             launch = MachineLaunch(kernel, extents)
-            for seed in range(schedules):
+            for seed in range(orders):
                 SecondMachine(code, launch, ORDERS[seed % len(ORDERS)], seed, most_steps).run()
         except NoLaunch:
             ending = Ending.REFUSED
         except OutOfSteps:
             ending = Ending.LONG
         except FaultFound as found:
-            said = f"extents {dict(extents)}, schedule {seed} ({ORDERS[seed % len(ORDERS)].value})"
+            said = f"extents {dict(extents)}, order {seed} ({ORDERS[seed % len(ORDERS)].value})"
             text = stmt_text(code.sites[found.site], kernel) if found.site >= 0 else "at its end"
             return MachineFault(found.kind, found.reason, found.thread, text, said)
         finally:

@@ -24,7 +24,7 @@ Body = tuple[Stmt, ...]
 
 
 def bumped(access: Access, chance: random.Random) -> Access:
-    """A neighbour of an element."""
+    """A neighbor of an element."""
     k = chance.randrange(len(access.index))
     return replace(access, index=(*access.index[:k], access.index[k] + chance.choice((-1, 1)), *access.index[k + 1 :]))
 

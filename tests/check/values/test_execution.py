@@ -349,7 +349,7 @@ def faults_of_gemm() -> list[tuple[str, str, Callable[[Any], Stmt], str]]:
         return replace(d, **new)
 
     return [
-        ("descriptor of the neighbour", "WGMMA", lambda s: replace(s, b=other(s.b, offset=s.b.offset + 32)), "where element"),
+        ("descriptor of the neighbor", "WGMMA", lambda s: replace(s, b=other(s.b, offset=s.b.offset + 32)), "where element"),
         ("wrong swizzle", "WGMMA", lambda s: replace(s, a=other(s.a, swizzle=64)), "where element"),
         ("wrong stride", "WGMMA", lambda s: replace(s, a=other(s.a, sbo=512)), "where element"),
         ("operands exchanged", "WGMMA", lambda s: replace(s, b=s.a), "where element"),
@@ -376,8 +376,8 @@ def test_faults_of_bulk_copies() -> None:
 def test_faults_of_fragments() -> None:
     kernel = tf.lower(gemm_multistage.build())
     sizes = {"M": 8, "K": 64, "N": 8}
-    neighbour = edited(kernel, "MMA", lambda s: replace(s, a=Access(s.a.buffer, ((s.a.index[0] + 8) % 64,))))
-    assert "where element" in found(neighbour, **sizes).reason
+    neighbor = edited(kernel, "MMA", lambda s: replace(s, a=Access(s.a.buffer, ((s.a.index[0] + 8) % 64,))))
+    assert "where element" in found(neighbor, **sizes).reason
     turned = edited(kernel, "LDMATRIX tv9", lambda s: replace(s, transpose=True))
     assert "where element" in found(turned, **sizes).reason
     copies = edited(kernel, "COPY.async tv7", lambda s: replace(s, valid=not_(s.valid)))
@@ -438,8 +438,8 @@ def test_faults_of_quad_pairs(product: QuadPairProduct) -> None:
     other = {OperandLayout.ROW: OperandLayout.COLUMN, OperandLayout.COLUMN: OperandLayout.ROW}
     for layouts in ((other[a], b), (a, other[b])):
         assert "where element" in found(edited(kernel, "MMA", lambda s, layouts=layouts: replace(s, layouts=layouts))).reason
-    neighbour = edited(kernel, "MMA", lambda s: replace(s, holds=replace(s.holds, index=(s.holds.index[0] + 8, *s.holds.index[1:]))))
-    assert found(neighbour).reason
+    neighbor = edited(kernel, "MMA", lambda s: replace(s, holds=replace(s.holds, index=(s.holds.index[0] + 8, *s.holds.index[1:]))))
+    assert found(neighbor).reason
     (d,) = kernel.definitions
     assert isinstance(d.rule, Reduce)
     summed = float16 if product.sums is float32 else float32

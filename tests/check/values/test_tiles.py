@@ -1,4 +1,4 @@
-"""Matrices and boxes in a run: what instructions move, and neighbours that they must not move instead; the proof agrees."""
+"""Matrices and boxes in a run: what instructions move, and neighbors that they must not move instead; the proof agrees."""
 
 import pytest
 

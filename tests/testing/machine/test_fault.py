@@ -10,7 +10,7 @@ from taskfuse.testing.machine.fault import FaultFound, FaultKind, MachineFault
     [
         (MachineFault(FaultKind.RACE, "two writes", 3, "s[0] = copy(1.0)"), "race: two writes\n  thread 3: s[0] = copy(1.0)"),
         (MachineFault(FaultKind.PARTIAL, "half", None, "at its end"), "part of a warp: half\n  at its end"),
-        (MachineFault(FaultKind.VALUE, "x", 0, "s", "extents {}, schedule 0"), "no value: x\n  thread 0: s\n  extents {}, schedule 0"),
+        (MachineFault(FaultKind.VALUE, "x", 0, "s", "extents {}, order 0"), "no value: x\n  thread 0: s\n  extents {}, order 0"),
     ],
 )
 def test_a_fault_in_words(fault: MachineFault, text: str) -> None:

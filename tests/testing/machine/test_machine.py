@@ -308,7 +308,7 @@ def test_a_fault_says_what_and_where() -> None:
     said, who, launch = str(fault).split("\n")
     assert said == "bounds: index 64 of axis 0 of 'x', whose extent is 64"
     assert who == "  thread 63: y[threadIdx.x] = copy(x[threadIdx.x + 1])"
-    assert launch.startswith("  extents {}, schedule 0")
+    assert launch.startswith("  extents {}, order 0")
 
 
 RELAYED = """\
@@ -337,8 +337,8 @@ ELSE:
 
 
 def test_an_arrival_for_copies_hands_over_the_copies_alone() -> None:
-    assert find_fault(parse_kernel(RELAYED), schedules=3) is None
-    fault = find_fault(parse_kernel(RELAYED.replace("WAIT b[0] parity 0\n  WAIT a[0] parity 0", "WAIT b[0] parity 0")), schedules=3)
+    assert find_fault(parse_kernel(RELAYED), orders=3) is None
+    fault = find_fault(parse_kernel(RELAYED.replace("WAIT b[0] parity 0\n  WAIT a[0] parity 0", "WAIT b[0] parity 0")), orders=3)
     assert fault is not None
     assert fault.kind is FaultKind.RACE
 

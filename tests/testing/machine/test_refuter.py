@@ -73,7 +73,7 @@ def test_the_first_fault_ends_the_search(runs: list[tuple[int, Order, int]]) -> 
     found = find_fault(RACE, [{"N": 8}, {"N": 9}, {"N": 10}], 1)
     assert found is not None
     assert found.kind is FaultKind.RACE
-    assert found.launch == "extents {'N': 9}, schedule 0 (random)"
+    assert found.launch == "extents {'N': 9}, order 0 (random)"
     assert found.statement == "y[threadIdx.x % 8] = copy(x[threadIdx.x])"
     assert [n for n, _, _ in runs] == [8, 9]
 
@@ -99,12 +99,12 @@ def test_a_run_that_is_too_long_says_nothing_of_its_launch(runs: list[tuple[int,
 )
 def test_memory_of_other_blocks(changes: tuple[tuple[str, str], ...], kind: FaultKind) -> None:
     assert find_fault(exchange()) is None
-    found = find_fault(exchange(*changes), schedules=3)
+    found = find_fault(exchange(*changes), orders=3)
     assert found is not None
     assert found.kind is kind
 
 
 @pytest.mark.parametrize("change", [NOT_BEFORE, NOT_AFTER, TOO_FEW, SOMETIMES])
 def test_threads_that_meet_through_one_of_each_block(change: tuple[str, str]) -> None:
-    assert find_fault(meet(), schedules=3) is None
-    assert find_fault(meet(change), schedules=3) is not None
+    assert find_fault(meet(), orders=3) is None
+    assert find_fault(meet(change), orders=3) is not None
