@@ -16,6 +16,7 @@ import numpy as np
 from taskfuse.count.launch import SPREAD, Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
 from taskfuse.ir.types import MemoryType
@@ -155,6 +156,10 @@ class _LaunchWalk:
         if self.traces_indices:
             self._trace(stmt, at)
         match stmt:
+            case Compute(op=op, operands=(Access() as source,)) if (
+                op is ELEMENTWISE["copy"] and self._is_in_registers(stmt) and self.places[source.buffer].itemsize == self.places[stmt.out.buffer].itemsize
+            ):
+                return  # the compiler gives both one register
             case Compute(op=op, dtype=dtype):
                 code = op.instructions * (2 if dtype.itemsize == 8 else 1)
             case Choose(cases=cases):
@@ -163,7 +168,7 @@ class _LaunchWalk:
                         holds = np.where(at.of(case.cond), times, 0.0)
                         self._access(case.operand, 1, 0, at, holds, loops)
                 self._access(stmt.out, 1, 1, at, times, loops)
-                self.instructions += 2 * len(cases) * warp
+                self.instructions += (len(cases) - 1 if self._is_in_registers(stmt) else 2 * len(cases)) * warp
                 return
             case GatherCopy(values=values):
                 leading = next((k for k, e in enumerate(stmt.source.index) if e.free & {v.symbol for v in values}), 0)
@@ -207,6 +212,10 @@ class _LaunchWalk:
         for k, found in ((1, written), (0, read)):
             for access in found:
                 self._access(access, width, k, at, times if k else asks, loops)
+
+    def _is_in_registers(self, stmt: Stmt) -> bool:
+        """Whether all that a statement reads and writes is."""
+        return not any(MEDIA[self.places[a.buffer].memory].has_addresses for side in accesses(stmt) for a in side)
 
     def _found(self, values: tuple[GatherValue, ...], at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> Evaluation:
         """With the symbols of values that are read: any in their extents, those of one element the same."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, is_copy
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, Reduction, View, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, evaluate, is_multiple, simplify, substitute, sym
@@ -149,6 +149,31 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
             else:
                 stack += script.recompute(tv, [reader])
                 check_new(fusion, before, reader)
+
+
+def is_permuted(read: Read, reader: TensorView) -> bool:
+    """True if a read is at axes of the reader, each of them once, in any order."""
+    places = [iteration_position(e) for e in read.index]
+    found = [p for p in places if p is not None]
+    whole = all(reader.root[p].extent is e for p, e in zip(found, read.tensor.shape, strict=True)) if len(found) == len(places) else False
+    return whole and len(set(found)) == len(found)
+
+
+def reduce_where_read(script: Script, extent: Sizes) -> bool:
+    """Have reductions that are read at other points than their own, as where two of their axes become one, reduce at the points of their readers, if these are
+    no more. Returns whether there are any."""
+    fusion, found = script.fusion, False
+    for expr in [e for e in needed(fusion) if isinstance(e, Reduction)]:
+        tv = expr.output
+        reads = [(use.output, r) for use in storage_uses(fusion, tv) for r in storage_reads(fusion, use) if r.tensor is tv]
+        readers = list(dict.fromkeys(reader for reader, _ in reads))
+        if tv.is_output or expr.rescaled is not None or expr.ends or all(is_permuted(read, reader) for reader, read in reads):
+            continue
+        are_whole = all(read.valid is TRUE for _, read in reads) and all(isinstance(fusion.definition(reader), Pointwise | View) for reader in readers)
+        if are_whole and sum(map(extent.elements, readers)) <= extent.elements(tv) and len({tuple(a.extent for a in r.root) for r in readers}) == 1:
+            script.recompute(tv, readers)
+            found = True
+    return found
 
 
 def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:

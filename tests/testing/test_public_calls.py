@@ -40,6 +40,7 @@ NOT_DRAWN = {
     "tf.schedulers.back_to_back": "takes products of functions of products; tests/schedulers/test_back_to_back.py simulates and proves its kernels",
     "tf.schedulers.attention": "takes two products with a softmax between them; tests/schedulers/test_attention.py simulates and proves its kernels",
     "tf.schedulers.products": "of lists of products that taskfuse/testing/lists.py draws; tests/schedulers/test_products.py proves its kernels",
+    "tf.layouts.turned": "an order of allocation that the scheduler of windows gives; tests/schedule/test_layouts.py compares it with what it means",
     "tf.layouts.by_threads": "an order of allocation that the row scheduler gives; tests/schedule/test_layouts.py compares it with what it means",
     "tf.split_products": "makes another fusion before it is scheduled; tests/schedule/test_split_products.py compares kernels with it",
     "tf.widened": "makes another fusion before it is scheduled; tests/schedule/test_widen.py compares kernels with it",
