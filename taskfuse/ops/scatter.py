@@ -49,7 +49,7 @@ from taskfuse.ops.create import extent
 from taskfuse.ops.gather import check_along, check_indices, define_gather
 from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.points import Points, gathered, is_named
+from taskfuse.ops.points import Points, from_the_start, gathered, is_named
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.select import pad
@@ -127,7 +127,7 @@ def _replaced(base: TensorView, points: Points, source: Operand, along: int) -> 
         return found if all(n is ZERO for _, n in behind) else pad(found, behind, 0)
 
     if points.space[along] is ONE:
-        last, written = None, whole(is_named(fusion, reached, points))
+        last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points)))
     else:
         last = gathered(fusion, base.shape, points, COMBINES["maximum"], IndexValue(iteration_symbol(along)), Literal(-1, int64))
         written = pointwise(ELEMENTWISE["ge"], (last, 0))
