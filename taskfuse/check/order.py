@@ -118,7 +118,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
     pingpong: dict[StatementBlock, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
     for ring in rings.rings:
-        for a, b in ring.loops:
+        for a, b, *_ in (*ring.loops, *ring.later):
             merged.join(a, b)
     for ring in rings.rings:
         for loop, t in ring.pingpong:
@@ -132,7 +132,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
                 merged.join(loop, other)  # an instance takes both turns in one iteration
             pingpong.setdefault(span.block, []).append((span, loop))
     for ring in rings.rings:
-        for a, b in ring.loops:
+        for a, b, *_ in (*ring.loops, *ring.later):
             if _turns_around(a, merged, pingpong) != _turns_around(b, merged, pingpong):
                 reason = "instances take turns around the loop of one of its ends, and not around that of the other"
                 return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, reason, (a.text, b.text))]
@@ -178,10 +178,14 @@ def _turns_around(loop: Node, merged: _Merged, pingpong: dict[StatementBlock, li
 
 
 def _edges(ring: Ring) -> list[tuple[Node, Node]]:
-    """From the arrivals of a position to the waits for it, in one iteration of the loops around it."""
+    """From the arrivals of a position to the waits for it, in one iteration of the loops around it.
+
+    A position that a consumer visits some iterations later is over in the earlier iteration. It is released fewer than ``slots`` iterations after the producer
+    visits it, and needed ``slots`` iterations after that.
+    """
     found: list[tuple[Node, Node]] = []
     for one, two in ring.pairs:
-        if two.wait is not None:
+        if two.wait is not None and not any(y in two.wait.loops for _, y, _ in ring.later):
             found += [(a, two.wait) for a in one.arrivals]
     for c in ring.consumers:
         found += _back(ring.producer.traversal, c.releases, ring.slots)

@@ -232,9 +232,9 @@ class Rings:
         releases_of = [v for c in consumers for v in visits(c.releases)]
         ring.across = joined(self.clusters, full, list(producer.visits()), releases_of, [v for c in consumers for v in c.visits()])
         for c in consumers:
-            self._lay(ring, c)
-            if ring.slots <= c.lag:
-                raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
+            behind = c.lag + self._lay(ring, c)
+            if ring.slots <= behind:
+                raise NotRing(f"a release {behind} positions behind needs more than {ring.slots} slots")
         self.arrivals.counted(full, [(producer, producer.traversal)])
         self.arrivals.counted(empty, [(c, c.releases) for c in consumers], reached(self.tree.kernel.cluster, ring.across))
         self._check_loads(producer)
@@ -247,14 +247,16 @@ class Rings:
             self.slot_release.check(e)
         return ring
 
-    def _lay(self, ring: Ring, consumer: Endpoint) -> None:
-        """Producer and consumer visit the same positions, in loops that can be laid on top of each other."""
+    def _lay(self, ring: Ring, consumer: Endpoint) -> int:
+        """Producer and consumer visit the same positions, in loops that can be laid on top of each other. Returns how many iterations later the consumer does."""
         match = AlignedTraversals()
         match.align(ring.producer.traversal, consumer.traversal, {})
         ring.loops += match.loops
+        ring.later += match.later
         ring.pairs += match.pairs
         if consumer.pingpong is not None:
             ring.pingpong += [(loop, consumer.pingpong) for loop in match.shared]
+        return match.behind
 
     def _check_cursor(self, cursor: str, slots: int, parity: int, full: str, empty: str) -> None:
         inits = self._inits.get(cursor, [])

@@ -41,6 +41,7 @@ from taskfuse.lowering.register_budgets import RegisterBudgets
 from taskfuse.lowering.register_fences import fence_registers
 from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
+from taskfuse.lowering.software_pipeline import pipeline
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, check_room, lay_out, share, unroll_for_registers
@@ -215,6 +216,14 @@ def _register_rings(state: State) -> None:
     unroll_rings(state.plan, state.rings.prefetches, state.ranges.facts)
 
 
+def _pipeline(state: State) -> None:
+    """Run code of stage 1 of a software pipeline one trip behind the other code of its loop.
+
+    Requires: ``endpoints``, ``copies``: what waits for slots and products is there. Ensures: each loop around tensors of stage 1 has one trip more.
+    """
+    pipeline(state.plan, state.channels)
+
+
 def _buffers(state: State) -> None:
     """Declare the storage that statements use: one buffer for all tensors of a named ring.
 
@@ -312,6 +321,7 @@ STEPS: tuple[Step, ...] = (
     Step("cursors", _cursors),
     Step("copies", _copies),
     Step("register-rings", _register_rings),
+    Step("pipeline", _pipeline),
     Step("buffers", _buffers),
     Step("budgets", _budgets),
     Step("unroll", _unroll),
