@@ -23,6 +23,7 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     ge,
+    le,
     maximum,
     minimum,
     not_,
@@ -247,21 +248,24 @@ def clipped(part: Repeat) -> tuple[Expr, Expr, tuple[Part, ...]] | None:
     """
     match part:
         case Repeat(node=Node(stmt=For(var=var, start=start, stop=stop, step=Const(value=1))), inner=(Choice(conditions=conditions, inner=inner),)):
+            first, end = list[Expr](), list[Expr]()
             for c in conditions:
                 match c:
                     case Compare(op=(CompareOp.LT | CompareOp.LE) as op, a=a, b=b):
                         difference = a - b - (1 if op is CompareOp.LE else 0)  # it is below zero
                         below, above = simplify(sym(var) - difference), simplify(sym(var) + difference + 1)
                         if var not in below.free:
-                            stop = minimum(stop, below)
+                            end.append(below)
                         elif var not in above.free:
-                            start = maximum(start, above)
+                            first.append(above)
                         else:
                             return None
                     case _:
                         return None
             facts = part.node.context.facts
-            return simplify(start, facts), simplify(stop, facts), inner
+            low, high = maximum(*first) if first else start, minimum(*end) if end else stop
+            begin = low if prove(ge(low, start), facts) else maximum(low, start)
+            return begin, high if prove(le(high, stop), facts) else minimum(high, stop), inner
         case Repeat(node=Node(stmt=For(start=start, stop=stop, step=Const(value=1))), inner=inner):
             return start, stop, inner
         case _:

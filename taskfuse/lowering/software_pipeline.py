@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from taskfuse.ir.scalar import Facts, ge, lt, sym
+from taskfuse.ir.scalar import ONE, Facts, ge, lt, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import map_stmts
 from taskfuse.kir.nodes import Stmt
@@ -52,9 +52,9 @@ def pipeline(plan: list[PNode], channels: Channels) -> None:
             assert isinstance(loop, PLoop)
             deeper = {s.tv for inner in blocks(loop.body) for n in inner if _is_shared(n) for s in statements([n])}
             mine = {s.tv for s in statements(loop.body)} & late - deeper
-            if mine:
+            if mine and loop.extent is not ONE:
                 _Pipelined(loop, mine, channels).skew()
-                done |= mine
+            done |= mine
     for tv in sorted(late - done, key=lambda tv: tv.id):
         raise refused(tv, "it is of stage 1, but its code shares no loop with other code", f"{tv.name}.pipeline_stage(0)")
 
