@@ -131,6 +131,14 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
                     return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn overlaps that of loops it does not share")]
                 merged.join(loop, other)  # an instance takes both turns in one iteration
             pingpong.setdefault(span.block, []).append((span, loop))
+    for t in rings.turns:
+        first, last = next((x, y) for x, y in zip(t.take.path, t.give.path, strict=False) if x is not y)
+        if first.block is not last.block:
+            return [Obligation(Layer.ORDER, f"turn {t.barrier}", Verdict.OUTSIDE, "it is not taken and passed in one block")]
+        span = _Span(first.block, first.index, last.index)
+        if any(other.low <= span.high and span.low <= other.high for other, _ in pingpong.get(span.block, [])):
+            return [Obligation(Layer.ORDER, f"turn {t.barrier}", Verdict.OUTSIDE, "it overlaps another turn")]
+        pingpong.setdefault(span.block, []).append((span, t.take))  # a loop of its own
     for ring in rings.rings:
         for a, b, *_ in (*ring.loops, *ring.later):
             if _turns_around(a, merged, pingpong) != _turns_around(b, merged, pingpong):
@@ -143,7 +151,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
         if isinstance(n.stmt, For) and paths.holds(n):
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
     levels = [("the kernel", _Level([_whole(tree.root)], merged, paths, pingpong))]
-    levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, pingpong)) for n, spans in groups.items() if isinstance(n.stmt, For)]
+    levels += [(_level_name(n), _Level(spans, merged, paths, pingpong)) for n, spans in groups.items()]
     edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(rings) + list(others)
     for a, b in edges:
         placed = False
@@ -163,6 +171,16 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
             notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n, _ in cycle)
             return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
+
+
+def _level_name(node: Node) -> str:
+    match node.stmt:
+        case For(var=var):
+            return f"the loop over {var}"
+        case Wait(barrier=slot):
+            return f"the turns of {slot.name}"
+        case _:
+            raise AssertionError("neither a loop nor a turn is a level")
 
 
 def _turns_around(loop: Node, merged: _Merged, pingpong: dict[StatementBlock, list[tuple[_Span, Node]]]) -> set[Node]:

@@ -19,12 +19,12 @@ from taskfuse.check.barriers import Barriers, uneven
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.paths import Paths
-from taskfuse.check.pingpong import distributed, trailing
+from taskfuse.check.pingpong import distributed, trailing, turn
 from taskfuse.check.remote import joined
 from taskfuse.check.slot_release import SlotRelease
 from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.check.traversals import CursorTree, NotRing, parse, skeleton, visits
+from taskfuse.check.traversals import CursorTree, NotRing, PingpongTurn, parse, skeleton, visits
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
@@ -40,6 +40,7 @@ class Rings:
 
     Attributes:
         rings: the disciplined ones.
+        turns: those that instances take which share no ring.
         once: the statements that use an mbarrier that completes once, with this mbarrier.
         obligations: the obligations about them.
         slot_release, arrivals: the rules for threads and their arrivals, and for arrival counts.
@@ -52,6 +53,7 @@ class Rings:
         self.barriers = barriers
         self.paths = paths
         self.rings: list[Ring] = []
+        self.turns: list[PingpongTurn] = []
         self.obligations: list[Obligation] = []
         self.once: dict[Node, Shot] = {}
         self.refilled: list[str] = []
@@ -172,9 +174,19 @@ class Rings:
                 self.refilled.append(name)
                 continue
             try:
-                self._one_shot(name)
+                if any(isinstance(n.stmt, Wait) and not isinstance(n.stmt.parity, Const) for n in self.order_waits.get(name, [])):
+                    self._turn(name)
+                else:
+                    self._one_shot(name)
             except NotRing as e:
                 self._fail(name, e)
+
+    def _turn(self, name: str) -> None:
+        """Turns of instances that share no ring."""
+        found = turn(self, name)
+        self.turns.append(found)
+        text = f"{found.count} instances take turns, each once in an iteration"
+        self.obligations.append(Obligation(Layer.STRUCTURE, f"turn {name}", Verdict.PROVED, text))
 
     def _shares(self, one: str, other: str) -> bool:
         cursors = {*self._waits.get(one, {}), *self._arrivals.get(one, {})}

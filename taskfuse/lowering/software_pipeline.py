@@ -48,9 +48,9 @@ def pipeline(plan: list[PNode], channels: Channels) -> None:
     late = {tv for tv in channels.tree.place if tv.schedule.pipeline_stage}
     done: set[TensorView] = set()
     for block in list(blocks(plan)):
-        for loop in [n for n in block if _is_shared(n)]:
+        for loop in [n for n in block if is_shared(n)]:
             assert isinstance(loop, PLoop)
-            deeper = {s.tv for inner in blocks(loop.body) for n in inner if _is_shared(n) for s in statements([n])}
+            deeper = {s.tv for inner in blocks(loop.body) for n in inner if is_shared(n) for s in statements([n])}
             mine = {s.tv for s in statements(loop.body)} & late - deeper
             if mine and loop.extent is not ONE:
                 _Pipelined(loop, mine, channels).skew()
@@ -59,14 +59,14 @@ def pipeline(plan: list[PNode], channels: Channels) -> None:
         raise refused(tv, "it is of stage 1, but its code shares no loop with other code", f"{tv.name}.pipeline_stage(0)")
 
 
-def _is_shared(node: PNode) -> bool:
+def is_shared(node: PNode) -> bool:
     """True for a loop of several tensors."""
     return isinstance(node, PLoop) and not node.unroll and node.loop is not None and len(node.loop.axes) > 1
 
 
-def _pieces(nodes: list[PNode]) -> list[PNode]:
+def pieces(nodes: list[PNode]) -> list[PNode]:
     """Nodes whose scopes hold one node each."""
-    return [replace(n, body=[piece]) if isinstance(n, PScope) else piece for n in nodes for piece in (_pieces(n.body) if isinstance(n, PScope) else [n])]
+    return [replace(n, body=[piece]) if isinstance(n, PScope) else piece for n in nodes for piece in (pieces(n.body) if isinstance(n, PScope) else [n])]
 
 
 def _inside(node: PNode) -> PNode:
@@ -86,7 +86,7 @@ class _Pipelined:
         """Change the loop's body."""
         loop, of = self.loop, min(self.late, key=lambda tv: tv.id)
         self._check_loop(of)
-        nodes = _pieces(loop.body)
+        nodes = pieces(loop.body)
         rings = self._rings()
         is_late = [self._is_late(n, rings) for n in nodes]
         early = [n for n, late in zip(nodes, is_late, strict=True) if not late]
