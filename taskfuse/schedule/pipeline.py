@@ -16,7 +16,7 @@ def pipeline_stage(tv: TensorView, stage: object) -> None:
     call.check_storage()
     if not isinstance(stage, SupportsIndex) or not 0 <= stage.__index__() <= 1:
         raise call.error(f"{shown(stage)} is not a stage", "use 1 for code that runs one trip behind, 0 for other code")
-    call.check_internal("it has no code", "give the stage to a tensor that is computed")
+    _check_code(call)
     tv.schedule.pipeline_stage = stage.__index__()
 
 
@@ -26,5 +26,10 @@ def take_turns(tv: TensorView, ptype: object) -> None:
     call.check_storage()
     if not isinstance(ptype, ParallelType) or not ptype.is_thread:
         raise call.error(f"{shown(ptype)} is not a thread index type", f"use {', '.join(f'ParallelType.{p.value}' for p in THREAD_TYPES)}")
-    call.check_internal("it has no code", "give turns to tensors that are computed")
+    _check_code(call)
     tv.schedule.turns = ptype
+
+
+def _check_code(call: Call) -> None:
+    if call.tv.is_input:
+        raise call.error("an input has no code", f"use a tensor that is computed, such as {call.tv.name}.cache_after()")
