@@ -90,6 +90,8 @@ def _without_empty_batches(body: Body, issued: bool) -> tuple[Body, bool]:
                 issued, dropped = False, [young + 1 for young in dropped]
             case Wgmma():
                 issued = True
+            case WaitGroup(queue=Queue.WGMMA, pending=0):
+                dropped = []  # no batch is in flight
             case _ if bodies(stmt):
                 before, made = issued, list[Body]()
                 if isinstance(stmt, For):
@@ -110,7 +112,7 @@ def _is_drained(behind: Body) -> bool:
     for stmt in behind:
         if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
             return True
-        if isinstance(stmt, For | If) and any(isinstance(s, Commit) and s.queue is Queue.WGMMA for s in walk(stmt)):
+        if bodies(stmt) and any(isinstance(s, Commit) and s.queue is Queue.WGMMA for s in walk(stmt)):
             return False
     return False
 
