@@ -8,9 +8,8 @@ The asynchronous products of stage 1 run while stage 0 computes the rest of its 
                                                           wait for the products of s1
                                                           if i < T:  last(i)         what writes registers that they read
 
-``first`` is stage 0 up to its first batch of products, so both batches are in the tensor cores' queue when ``rest`` begins. Batches are
-committed outside the conditions, which all threads agree on: how many a wait leaves in flight does not depend on the trip. In an iteration without
-products of a stage its batch is empty.
+``first`` is stage 0 up to its first batch of products, so both batches are in the tensor cores' queue when ``rest`` begins. Waits in ``rest`` leave the
+batch of stage 1 in flight. That one is committed outside the condition, which all threads agree on: in the first iteration it is empty, and waits count it.
 
 Both orders compute the same if no code of stage 0 accesses what stage 1 writes, and stage 0 writes what stage 1 reads in the same trip before it, behind
 ``first``: trip ``i - 1`` of it is over, and trip ``i`` has not begun. Slots of channels are taken and released where their stage uses them, so a ring whose
@@ -115,10 +114,9 @@ class _Pipelined:
         has_products = issue < len(second)
         commit: list[PNode] = [PSync(COMMIT, of)] if has_products else []
         drain: list[PNode] = [PSync((WaitGroup(Queue.WGMMA, 0),), of)] if has_products else []
-        opening = [*now(first[:-1]), PSync(COMMIT, _sync_of(first[-1]))] if first else []
         waits = [_pending(n, 1) if has_products else n for n in rest]
         released = [n for n in (_without_waits(n) for n in second[issue + 1 :]) if n is not None]
-        loop.body[:] = [*opening, *behind(second[:issue]), *commit, *now(waits), *drain, *behind(released), *now(last)]
+        loop.body[:] = [*now(first), *behind(second[:issue]), *commit, *now(waits), *drain, *behind(released), *now(last)]
         loop.extent = trips + 1
 
     def _check_loop(self, of: TensorView) -> None:
@@ -190,13 +188,6 @@ def _leaves(node: PNode) -> list[PStmt | PSync]:
     if isinstance(node, PStmt | PSync):
         return [node]
     return [leaf for block in children(node) for n in block for leaf in _leaves(n)]
-
-
-def _sync_of(node: PNode) -> TensorView:
-    inner = _inside(node)
-    assert isinstance(inner, PSync)
-    assert isinstance(inner.of, TensorView)
-    return inner.of
 
 
 def _is_commit(node: PNode) -> bool:

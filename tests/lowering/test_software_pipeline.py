@@ -136,7 +136,7 @@ def test_planted(old: str, new: str) -> None:
     [
         ("WAIT_GROUP wgmma <= 1", "WAIT_GROUP wgmma <= 2"),  # scores in flight are read, and their keys released
         ("wgmma <= 0\n        IF i10 >= 1:", "wgmma <= 1\n        IF i10 >= 1:"),  # registers of products in flight are written, their slots released
-        ("COMMIT wgmma\n        IF i10 >= 1:", "IF i10 >= 1:"),  # two products are one batch
+        ("COMMIT wgmma\n        SYNC warp", "SYNC warp"),  # products are in flight that no wait counts
         ("ARRIVE turn0[threadIdx.y % 2]", "ARRIVE turn0[threadIdx.y - 1]"),  # a turn goes to the one that had it
         ("xor(turn0.c.parity, threadIdx.y - 1 == 0)", "turn0.c.parity"),  # nobody begins
     ],
