@@ -1,7 +1,5 @@
 """Fusions with stages of a software pipeline, and with turns."""
 
-import numpy as np
-
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.schedulers import AttentionConfig
@@ -40,16 +38,10 @@ def in_turn(count: int = 2, width: int = 32) -> tf.Fusion:
     return f
 
 
-def walk(*, is_pipelined: bool, in_turn: bool, is_causal: bool = False) -> tf.Fusion:
-    """Attention with heads of 32, two warpgroups and chunks of 64 keys."""
+def walk() -> tf.Fusion:
+    """Attention with heads of 32, two warpgroups and chunks of 64 keys, whose products run ahead, issued in turn."""
     with tf.Fusion("walk") as f:
         q, k, v = (tf.define_tensor([1, n, 32], dtype=tf.bfloat16, name=name) for n, name in (("M", "q"), ("N", "k"), ("N", "v")))
-        f.add_output(tf.scaled_dot_product_attention(q, k, v, is_causal=is_causal))
-    tf.schedulers.attention(f, AttentionConfig(2, 64, 2, is_pipelined=is_pipelined, in_turn=in_turn))
+        f.add_output(tf.scaled_dot_product_attention(q, k, v))
+    tf.schedulers.attention(f, AttentionConfig(2, 64, 2, is_pipelined=True, in_turn=True))
     return f
-
-
-def factors(m: int, n: int) -> list[np.ndarray]:
-    """Arguments of :func:`walk`."""
-    rng = np.random.default_rng(m + n)
-    return [rng.normal(size=(1, k, 32)).astype(tf.bfloat16.numpy) for k in (m, n, n)]

@@ -1,8 +1,10 @@
-"""Software pipelining of a loop: the same results for any number of trips in any interleaving; which loops cannot be pipelined; planted faults."""
+"""Software pipelining of a loop: the same results for any number of trips in any interleaving; which loops cannot be pipelined; planted faults.
+
+``tests/schedulers/attentions.py`` has walks with pipelined products.
+"""
 
 from functools import cache
 
-import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -10,7 +12,7 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict, verify
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.printer import to_text
-from tests.lowering.pipelined import factors, staged, walk
+from tests.lowering.pipelined import staged, walk
 from tests.lowering.running import agree, agrees, numbers, refused
 from tests.proofs import proved
 
@@ -34,7 +36,7 @@ SOME = (tf.Interleaving.RANDOM_FINE, tf.Interleaving.ASYNC_LATE, tf.Interleaving
 @cache
 def texts() -> dict[str, str]:
     """Pipelined kernels: a small one with its claims, and products in turn without."""
-    return {"staged": to_text(tf.lower(staged()), witness=True), "walk": str(tf.lower(walk(is_pipelined=True, in_turn=True)))}
+    return {"staged": to_text(tf.lower(staged()), witness=True), "walk": str(tf.lower(walk()))}
 
 
 def edited(name: str, old: str, new: str) -> Kernel:
@@ -80,15 +82,6 @@ def test_ring_of_the_later_stage() -> None:
     assert "has 1 slot: it is released one trip late" in refused(lambda: tf.lower(of(1)))
     one = verify(parse_kernel(str(kernel).replace("slots 2, slot 0", "slots 1, slot 0").replace("[2]", "[1]").replace("float32[2, 32]", "float32[1, 32]")))
     assert one.verdict is not Verdict.PROVED
-
-
-def test_products() -> None:
-    """Attention whose walks end at a diagonal computes the same words with and without: of one chunk, and of two and three."""
-    plain, made = (tf.lower(walk(is_pipelined=b, in_turn=b, is_causal=True)) for b in (False, True))
-    proved(made)
-    for interleaving, n in ((tf.Interleaving.RANDOM_FINE, 40), (tf.Interleaving.ASYNC_LATE, 130)):
-        args = factors(n, n)
-        assert np.array_equal(made.simulate(*args, seed=1, interleaving=interleaving)[0], plain.simulate(*args, seed=0)[0])
 
 
 def test_refused() -> None:
