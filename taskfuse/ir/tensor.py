@@ -447,6 +447,25 @@ class TensorView(ArrayMethods):
         scheduling().in_flight(self, batches)
         return self
 
+    def pipeline_stage(self, stage: int) -> TensorView:
+        """Run the tensor's code ``stage`` (0 or 1) trips behind the other code of its loop: software pipelining. Returns the tensor itself.
+
+        In a trip, code of stage 1 stands behind the first asynchronous products of stage 0, or first: in trip ``t`` these are products of ``t``, and then code
+        of trip ``t - 1`` follows, whose asynchronous products run while the rest of trip ``t`` is computed. The loop has one trip more.
+        """
+        scheduling().pipeline_stage(self, stage)
+        return self
+
+    def take_turns(self, ptype: ParallelType) -> TensorView:
+        """Let the instances of the tensor's role on a thread index type, such as warpgroups, issue its products one instance after another. Returns the tensor
+        itself.
+
+        Tensors of one loop that take turns share them: in each trip of the loop, an instance waits for its turn before the first of their code, and passes the
+        turn on behind the last of it.
+        """
+        scheduling().take_turns(self, ptype)
+        return self
+
     def fragment(self, axes: Sequence[int], atom: Atom | None = None, operand: str | None = None) -> TensorView:
         """Distribute the adjacent loop axes ``axes`` (m, n) over TIDx in the register layout of tensor cores.
 

@@ -42,11 +42,13 @@ from taskfuse.lowering.register_budgets import RegisterBudgets
 from taskfuse.lowering.register_fences import fence_registers
 from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
+from taskfuse.lowering.software_pipeline import pipeline
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, check_room, lay_out, share, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.lowering.turns import check_turns, insert_turns
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
 from taskfuse.schedule.order import complete, positions, sequence
@@ -219,6 +221,22 @@ def _register_rings(state: State) -> None:
     unroll_rings(state.plan, state.rings.prefetches, state.ranges.facts)
 
 
+def _pipeline(state: State) -> None:
+    """Run code of stage 1 of a software pipeline one trip behind the other code of its loop.
+
+    Requires: ``endpoints``, ``copies``: what waits for slots and products is there. Ensures: each loop around tensors of stage 1 has one trip more.
+    """
+    pipeline(state.plan, state.channels)
+
+
+def _turns(state: State) -> None:
+    """Let instances of a role issue products one instance after another.
+
+    Requires: ``pipeline``: the order of each loop's body. Ensures: ``turns``; each is taken and passed once in each trip.
+    """
+    state.turns = insert_turns(state.plan, state.tree, state.ranges)
+
+
 def _buffers(state: State) -> None:
     """Declare the storage that statements use: one buffer for all tensors of a named ring.
 
@@ -265,7 +283,9 @@ def _barriers(state: State) -> None:
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     fence_registers(state.plan)
     state.endpoints.check_pingpong(state.plan)
-    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *sync.barriers.mbarriers]
+    check_turns(state.plan, state.turns)
+    turns = [(t.name, t.count, t.arrivals) for t in state.turns]
+    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *turns, *sync.barriers.mbarriers]
     state.counters = sync.barriers.counters
     state.cursors = sync.barriers.cursor_inits()
 
@@ -316,6 +336,8 @@ STEPS: tuple[Step, ...] = (
     Step("cursors", _cursors),
     Step("copies", _copies),
     Step("register-rings", _register_rings),
+    Step("pipeline", _pipeline),
+    Step("turns", _turns),
     Step("buffers", _buffers),
     Step("budgets", _budgets),
     Step("unroll", _unroll),

@@ -14,6 +14,7 @@ from taskfuse.schedule import (
     inlining,
     memory,
     pack_factors,
+    pipeline,
     propagate,
     recompute,
     rfactor,
@@ -69,6 +70,8 @@ class _Calls:
     set_atom = staticmethod(binding.set_atom)
     circular_buffer = staticmethod(memory.circular_buffer)
     in_flight = staticmethod(memory.in_flight)
+    pipeline_stage = staticmethod(pipeline.pipeline_stage)
+    take_turns = staticmethod(pipeline.take_turns)
     fragment = staticmethod(binding.fragment)
     propagate = staticmethod(propagate.propagate)
 

@@ -191,6 +191,9 @@ class ReachingWrites:
         for x, y in ring.loops:
             if y in want.node.loops and isinstance(y.stmt, For):
                 loops[x] = sym(y.stmt.var)
+        for x, y, behind in ring.later:
+            if y in want.node.loops and isinstance(y.stmt, For):
+                loops[x] = sym(y.stmt.var) - behind
         for loop, pingpong in ring.pingpong:
             if isinstance(loop.stmt, For) and consumer.pingpong is pingpong:
                 loops[loop] = pingpong.index + loop.stmt.start
@@ -283,8 +286,8 @@ def _is_apart(node: Node, uses: list[Node], ring: MultiBuffer) -> bool:
 
 
 def _encloses(visit: Visit, node: Node) -> bool:
-    """True if a statement stands between the wait and the advance of a position."""
-    if visit.wait is None:
+    """True if a statement stands between the wait and the advance of a position, and is executed only if these are."""
+    move = visit.advance
+    if visit.wait is None or node.loops[: len(move.loops)] != move.loops or not set(move.conditions) <= set(node.conditions):
         return False
-    place = next((n for n in node.path if n.block is visit.advance.block), None)
-    return place is not None and visit.wait.number < node.number < visit.advance.number
+    return visit.wait.number < node.number < move.number

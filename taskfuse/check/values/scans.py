@@ -16,7 +16,7 @@ from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing, cursors_of, moves_of
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, lt, simplify, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate
@@ -73,10 +73,12 @@ class Scans:
         exists = inside(holds.index, definition.shape)
         assumptions = (i for i in term.context.constraints.assumptions if not isinstance(i, Expr))
         around = term.context.constraints.about(const(0))[0].given(*assumptions, *exists)
+        steps = [n.stmt.var for n in own if isinstance(n.stmt, For)]
+        along = next((var for var in steps if var in holds.index[rule.axis].free), None)
         for c in term.conditions:
             for part in conjuncts(c):
-                varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)
-                if varying and not proves(around, part):
+                varying = not part.free.isdisjoint(steps)
+                if varying and not _ends(part, along, steps) and not proves(around, part):
                     raise Open(f"its steps are taken under {part} only", term)
 
     def _stays(self, term: Node, node: Node, own: Sequence[Node], holds: Holds) -> None:
@@ -103,6 +105,15 @@ class Scans:
     def _in_order(term: Node, own: list[Node], index: tuple[Expr, ...], axis: int, total: Access) -> None:
         """Steps are taken in order, from the first one on; see :func:`in_order`."""
         in_order(term, own, index, axis, total.index, some=False)
+
+
+def _ends(condition: Expr, var: str | None, steps: Sequence[str]) -> bool:
+    """True only if a condition that holds at a step holds at all earlier ones: it bounds the variable of the outermost loop along the axis from above."""
+    match condition:
+        case Compare(op=CompareOp.LT | CompareOp.LE, a=a, b=b) if var is not None:
+            return simplify(sym(var) - (a - b)).free.isdisjoint(steps)
+        case _:
+            return False
 
 
 def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...], *, some: bool) -> None:
