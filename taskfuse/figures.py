@@ -65,6 +65,10 @@ class ProductFigures:
         side_cycles: cycles of a warpgroup to load 64 x 64 elements of such an input. Both figures from 4096 x 2816 x 1024 with a residual and with a bias, on
             an H100.
         work_cycles: cycles per counted instruction of an epilogue; from the same size with x * sigmoid(x).
+        shared_work: factor of ``work_cycles`` for each warpgroup that shares a tile, if that is more than 1: their warps share the units of special functions.
+            From relu and gelu of a product and a bias at 24 sizes (``benchmarks/results/product_figures.txt``), on an H200.
+        narrow_side_cycles: cycles to load an input of an epilogue that lacks rows or columns, once per tile; a third for each piece or pair of elements
+            if they are loaded one by one. From gelu of 3712 x 2176 x 512 and a bias in ping-pong, and from biases in pieces of 16 columns, on an H200.
         guarded_factor: factor of these latencies and instructions under conditions, which serialize them; from the same sizes.
         copy_latency_cycles: latency of a load by threads that copy factors; from 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
         cluster_us: time to launch the blocks of a cluster together, and for them to wait for each other; from 2048^3 with and without clusters.
@@ -119,6 +123,8 @@ class ProductFigures:
     side_latency_cycles: float = 1000
     side_cycles: float = 350
     work_cycles: float = 1.2
+    shared_work: float = 0.75
+    narrow_side_cycles: float = 600
     guarded_factor: float = 4
     copy_latency_cycles: float = 480
     cluster_us: float = 0.7

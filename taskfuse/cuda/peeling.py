@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taskfuse.ir.scalar import Expr, Facts, conjuncts, const, ge, lt, prove, substitute, sym
+from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
 from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.products import Wgmma
@@ -17,6 +18,7 @@ from taskfuse.kir.scope import kernel_facts
 from taskfuse.passes.guards import SimplifyGuards
 
 Body = tuple[Stmt, ...]
+THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 
 
 def peeled(kernel: Kernel) -> Kernel:
@@ -27,14 +29,14 @@ def peeled(kernel: Kernel) -> Kernel:
 
 
 def _is_peeled(loop: For, facts: Facts) -> bool:
-    """True if a loop has products under conditions that hold in all iterations but the first and the last."""
+    """True if a loop has products under conditions that hold in all iterations but the first and the last, and on which all threads agree."""
     if loop.unroll or loop.queue is not None or loop.step is not const(1):
         return False
     conditions = [c for c in _around_products(loop.body) if loop.var in c.free]
     if not conditions:
         return False
     inner = facts.with_range(loop.var, loop.start + 1, loop.stop - 2).with_assumption(ge(loop.stop - loop.start, 3))
-    return all(prove(c, inner) for c in conditions)
+    return all(c.free.isdisjoint(THREADS) and prove(c, inner) for c in conditions)
 
 
 def _around_products(body: Body) -> Iterator[Expr]:

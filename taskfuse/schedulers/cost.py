@@ -92,6 +92,9 @@ MOST_SIDES = {
 bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
 nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
+NARROW_ACCUMULATORS = 160
+"""Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
+rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
@@ -128,6 +131,7 @@ class MatmulProblem:
         row_sums, column_sums: reductions of the result along n, and along m (or both).
         sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
         held: bytes of an element of each of these, and of each output.
+        narrow, held_by_piece: of ``held``, the bytes of inputs that are few elements, and of all others.
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
         half: one triangle of the result is read.
@@ -164,6 +168,8 @@ class MatmulProblem:
     is_swapped: bool = False
     walks: int = 1
     box_of: tuple[int, ...] = ()
+    narrow: tuple[int, ...] = ()
+    held_by_piece: tuple[int, ...] = ()
 
     @property
     def shares_columns(self) -> bool:
@@ -196,6 +202,11 @@ class MatmulProblem:
         """Whether one output is all that an epilogue deals with, and an input each factor."""
         alone = self.counts == ALONE and self.blocks is None and self.ragged is None and self.prologue is None
         return alone and self.staged + self.direct + self.scattered == 1 and not self.sides and not self.is_reduced
+
+    @property
+    def has_one_narrow_side(self) -> bool:
+        """Whether an epilogue of one staged output reads one input, which lacks rows or columns."""
+        return self.sides == 1 and self.wide == 0 and self.staged == 1 and replace(self, sides=0).is_plain
 
     @property
     def columns_by_threads(self) -> bool:
@@ -349,6 +360,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     epilogue = figures.epilogue_cycles + pieces * piece
+    if problem.narrow:
+        epilogue += _narrow_cycles(problem, config)
     return TileTime(steps * step, epilogue, bound, steps * max(worked, figures.busy_share * step) + figures.busy_share * epilogue)
 
 
@@ -434,16 +447,26 @@ def _rows(problem: MatmulProblem, config: MatmulConfig) -> int:
     return problem.row_tiles(config) * (problem.batch if problem.shares_columns else 1)
 
 
+def _narrow_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Cycles to wait for inputs of an epilogue that are few elements: once per tile, or for each piece or pair of elements, from the first cache."""
+    cycles, results = problem.target.products.narrow_side_cycles, problem.counts.results
+    if config.loads_whole(problem.narrow, problem.held_by_piece, results):
+        return cycles
+    pieces = config.rows // WGMMA_ROWS * config.tile_n // config.columns
+    return cycles / 3 * (pieces if config.holds(problem.held, results) else config.accumulators // 2)
+
+
 def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Cycles that the math of an epilogue takes for 64 x 64 elements: one wait for what it reads beside the product, or one for each access where there is no
     room for a piece of it and a condition stands around each; and instructions, which few warps issue one after another."""
     elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
     figures = problem.target.products
+    shared = max(1.0, figures.shared_work * config.sharing)
     if not problem.wide:
-        return figures.work_cycles * elements * problem.work
+        return figures.work_cycles * shared * elements * problem.work
     times = figures.guarded_factor if config.is_pingpong else 1
     waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not config.is_pingpong else elements // 2
-    work = figures.work_cycles * elements * problem.work * times
+    work = figures.work_cycles * shared * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
 
@@ -457,9 +480,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue
         if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
             continue
-        if tile_m * tile_n > ROOMY_ACCUMULATORS[warpgroups] * WARPGROUP * warpgroups and kind is MatmulKind.COOPERATIVE and not problem.is_plain:
+        taken = tile_m * tile_n // (WARPGROUP * warpgroups)
+        is_narrow = problem.has_one_narrow_side and taken <= NARROW_ACCUMULATORS
+        if taken > ROOMY_ACCUMULATORS[warpgroups] and kind is MatmulKind.COOPERATIVE and not (problem.is_plain or is_narrow):
             continue
-        if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
+        if not is_narrow and problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
         most = problem.target.sms // cluster * cluster
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, most, kind, cluster, problem.is_swapped)

@@ -432,8 +432,12 @@ class WarpSpecialized:
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         # all loads of a piece before the first use of one, where there is room for that: a thread waits once for memory, not for each of them
         at_once = self.config.holds(self.product.held, len(self.accumulators))
-        for tv, paired in self.sides:
-            script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
+        is_whole = self.config.loads_whole(self.product.narrow, self.product.held_by_piece, len(self.accumulators))
+        for (tv, paired), side in zip(self.sides, self.product.sides, strict=True):
+            if is_whole and not side.is_wide:
+                script.on(tv).inline_at(p - self.splits_rows)
+            else:
+                script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
         if self.promotion is not None:

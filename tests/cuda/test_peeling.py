@@ -62,6 +62,7 @@ def test_no_trip() -> None:
         ("IF i >= 1:", "IF i >= 2:"),  # more than the first iteration
         ("IF i < N:\n    FENCE", "IF i % 2 == 0:\n    FENCE"),
         ("FOR i in 0..N + 1:", "FOR i in 0..N + 1 step 2:"),
+        ("IF i >= 1:", "IF i + threadIdx.x >= 1:"),  # of some threads
     ],
 )
 def test_other_loops_stay(old: str, new: str) -> None:

@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from taskfuse.schedulers.config import MAX_ACCUMULATORS, ROOMY_ACCUMULATORS, shared_room
-from taskfuse.schedulers.cost import MOST_SIDES, RESIDENTS, SHAPES, SHARED_TILES, SPANS, MatmulProblem, candidates, estimate, rank, tile_time
+from taskfuse.schedulers.cost import (
+    MOST_SIDES,
+    NARROW_ACCUMULATORS,
+    RESIDENTS,
+    SHAPES,
+    SHARED_TILES,
+    SPANS,
+    MatmulProblem,
+    candidates,
+    estimate,
+    rank,
+    tile_time,
+)
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.target import DEFAULT, SHARED_BYTES, TARGETS
 from tests.schedulers.products import Product
@@ -132,7 +144,7 @@ def test_rows_behind_the_end_cost_time_even_where_memory_is_slower() -> None:
 
 def test_tiles_that_would_spill_are_no_candidates() -> None:
     """The more inputs an epilogue reads, the fewer."""
-    found = [{(c.tile_m, c.tile_n, c.warpgroups, c.kind, c.cluster) for c in candidates(MatmulProblem(8192, 8192, 512, sides=n))} for n in range(5)]
+    found = [{(c.tile_m, c.tile_n, c.warpgroups, c.kind, c.cluster) for c in candidates(MatmulProblem(8192, 8192, 512, sides=n, wide=n))} for n in range(5)]
     for sides in range(4):
         assert found[sides] - found[sides + 1] == {tile for tile, most in MOST_SIDES.items() if most == sides}
     assert found[4] == found[3] < found[2] < found[1] < found[0]
@@ -143,8 +155,9 @@ def test_most_accumulators_are_for_one_output_that_reads_nothing() -> None:
         return max(c.accumulators for c in candidates(MatmulProblem(4096, 4096, 512, **facts)) if c.warpgroups == 2)
 
     assert largest() == MAX_ACCUMULATORS[2] > ROOMY_ACCUMULATORS[2]
-    for facts in ({"sides": 1}, {"staged": 2}, {"row_sums": 1}):
+    for facts in ({"sides": 1, "wide": 1}, {"sides": 2}, {"sides": 1, "staged": 2}, {"staged": 2}, {"row_sums": 1}):
         assert largest(**facts) == ROOMY_ACCUMULATORS[2]
+    assert largest(sides=1) == NARROW_ACCUMULATORS < largest()
 
 
 def test_what_loads_together_shares_the_cache() -> None:
