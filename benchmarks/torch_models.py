@@ -114,7 +114,7 @@ def measure(name: str, case: Case, given: Any) -> float | None:
     seconds = time.perf_counter() - start
     from torch._dynamo.utils import same
 
-    right = all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(got, want, exact, strict=True))
+    right = all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
     r = Report(tuple(reports))
     row = f"{name:9} {'right' if right else 'WRONG'} coverage {r.coverage:4.0%} of {r.could:4.0%} "
     row += f"fusions {r.fusions:3} kernels {r.kernels:3} compile {seconds:5.1f} s"
@@ -177,7 +177,7 @@ def dynamic(name: str, case: Case, given: Any) -> None:
         inputs = tuple(x.clone(memory_format=torch.contiguous_format) for x in parts)  # a view would have a guard on what it is a view of
         exact = step(finer, tuple(x.double() if x.is_floating_point() else x for x in inputs), given.train)
         want, got = ([t.clone() for t in step(run, inputs, given.train)] for run in (model, ours))
-        right = right and all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(got, want, exact, strict=True))
+        right = right and all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
         counts.append(len(reports))
     words = "batch and length" if name in ANY_LENGTH else "batch"
     print(f"{name:9} {'right' if right else 'WRONG'} at 3 sizes of {words}: {counts[0]} graphs, {counts[-1] - counts[0]} more later", flush=True)

@@ -65,6 +65,10 @@ class ProductFigures:
         side_cycles: cycles of a warpgroup to load 64 x 64 elements of such an input. Both figures from 4096 x 2816 x 1024 with a residual and with a bias, on
             an H100.
         work_cycles: cycles per counted instruction of an epilogue; from the same size with x * sigmoid(x).
+        shared_work: factor of ``work_cycles`` for each warpgroup that shares a tile, if that is more than 1: their warps share the units of special functions.
+            From relu and gelu of a product and a bias at 24 sizes (``benchmarks/results/product_figures.txt``), on an H200.
+        narrow_side_cycles: cycles to load an input of an epilogue that lacks rows or columns, once per tile; a third for each piece or pair of elements
+            if they are loaded one by one. From gelu of 3712 x 2176 x 512 and a bias in ping-pong, and from biases in pieces of 16 columns, on an H200.
         guarded_factor: factor of these latencies and instructions under conditions, which serialize them; from the same sizes.
         copy_latency_cycles: latency of a load by threads that copy factors; from 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
         cluster_us: time to launch the blocks of a cluster together, and for them to wait for each other; from 2048^3 with and without clusters.
@@ -84,9 +88,10 @@ class ProductFigures:
             loads of factors. The number of blocks of a multiprocessor, from one to 62, makes little difference; with 16 of k the shares are 5 to 10% less. 8 x
                 8 spills
             where two blocks share a multiprocessor (0.83), and reaches 0.77 where one is alone.
-        double_share: share of the tensor cores' rate that float64 products reach. Assumed, not measured.
+        double_share: share of the tensor cores' rate that float64 products reach.
         mma_gemm_share: share that other products by ``mma.sync`` reach on GPUs without ``wgmma``. Assumed, not measured.
-        mma_step_cycles: cycles to wait for a tile of such a product, with one block on a multiprocessor. Assumed, not measured.
+        mma_step_cycles: cycles to wait for a tile of k of such a product, with one block on a multiprocessor: its barrier, and the first factors. This and
+            ``double_share`` fit float64 products of five sizes in three tiles, on an H200 (``benchmarks/results/product_figures.txt``).
         simt_together: factor of ``simt_shares`` if several blocks share a multiprocessor; from 512 x 1024 x 4096 in two and in four chunks of k, on an H100.
     """
 
@@ -118,6 +123,8 @@ class ProductFigures:
     side_latency_cycles: float = 1000
     side_cycles: float = 350
     work_cycles: float = 1.2
+    shared_work: float = 0.75
+    narrow_side_cycles: float = 600
     guarded_factor: float = 4
     copy_latency_cycles: float = 480
     cluster_us: float = 0.7
@@ -129,7 +136,7 @@ class ProductFigures:
     converted_instructions: float = 2.5
     busy_share: float = 0.35
     residents_factor: float = 1.15
-    double_share: float = 0.85
+    double_share: float = 0.9
     mma_gemm_share: float = 0.7
     mma_step_cycles: float = 200
     simt_together: float = 1.1
@@ -244,6 +251,8 @@ class AttentionFigures:
             ``piece_cycles`` fitted to three cases with heads of 128: 42.5 us without and 35.4 with such stores for 8 x 16 heads of 512 keys, 133.7 and 130.8
             for 1024 keys, 899 and 1012 for 4 x 16 heads of 4096 keys. For 1 x 16 heads of 16384 keys it gives 4377 with such stores, which took
             3691.
+        ahead_in_turn: share of the time of a chunk, without ``staged_chunk_cycles``, that it takes if products are issued ahead, in turn:
+            ``benchmarks/attention_turns.py``, 873 us for 899 with 4 x 16 heads of 128 and 4096 keys.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -256,6 +265,7 @@ class AttentionFigures:
     shared_chunk: float = 0.95
     piece_cycles: float = 2680
     staged_chunk_cycles: float = 590
+    ahead_in_turn: float = 0.96
 
 
 @dataclass(frozen=True, slots=True)

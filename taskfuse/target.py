@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import expm1
 from typing import Final, cast
 
 from taskfuse.errors import UnsupportedError, shown
@@ -142,6 +143,14 @@ class Target:
     def dram_us(self, moved: float, share: float = 1.0) -> float:
         """Microseconds to move ``moved`` bytes between the chip and its memory, at a share of its bandwidth."""
         return moved / (self.dram_bytes_per_us * share)
+
+    def gathered(self, asked: float, table: float, parts: int = 1) -> float:
+        """Bytes that come from memory where ``asked`` bytes of a table of ``table`` bytes are read at random places, as many of each of ``parts``, one part
+        after another: all that is read at all, and what is read again after the L2 cache has lost it."""
+        if not table:
+            return 0.0
+        distinct = table * -expm1(-asked / table)
+        return distinct + (asked - distinct) * max(0.0, 1 - self.l2_bytes * parts / table)
 
     def issue_us(self, instructions: float, sms: int | None = None) -> float:
         """Microseconds to issue scalar instructions, on all multiprocessors or on ``sms`` of them."""

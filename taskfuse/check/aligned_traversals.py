@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from taskfuse.check.statement_tree import Conditions, Node
-from taskfuse.check.traversals import Choice, Either, NotRing, Part, Repeat, Visit, at_instance, same_conditions, visits
-from taskfuse.ir.scalar import Expr, const, eq, le, maximum, prove, substitute, sym
+from taskfuse.check.traversals import Choice, Either, NotRing, Part, Repeat, Visit, at_instance, clipped, same_conditions, visits
+from taskfuse.ir.scalar import Const, Expr, const, eq, le, maximum, prove, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 
 
@@ -16,13 +16,20 @@ class AlignedTraversals:
 
     Attributes:
         loops: corresponding loops, the first end's first.
+        later: other corresponding loops, of which the second end visits a position in a later iteration than the first one does, and by how many.
         pairs: corresponding positions in the text.
         shared: loops of the first end whose iterations instances of the second one share.
     """
 
     loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
+    later: list[tuple[Node, Node, int]] = field(default_factory=lambda: list[tuple[Node, Node, int]]())
     pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
     shared: list[Node] = field(default_factory=lambda: list[Node]())
+
+    @property
+    def behind(self) -> int:
+        """The most iterations by which the second end visits a position later."""
+        return max((behind for *_, behind in self.later), default=0)
 
     def align(self, mine: tuple[Part, ...], theirs: tuple[Part, ...], names: dict[str, Expr]) -> None:
         """Align the traversals of two endpoints. ``names``: loop variables of the second, in terms of those of the first.
@@ -39,9 +46,11 @@ class AlignedTraversals:
                     for e, f in ((a.start, b.start), (a.stop, b.stop), (a.step, b.step)):
                         other = substitute(f, names) if names else f
                         if e is not other and not prove(eq(e, other), x.context.facts):
-                            raise NotRing("its ends have different trips", x, y)
-                    self.loops.append((x, y))
-                    self.align(left, right, {**names, b.var: sym(a.var)} if a.var != b.var else names)
+                            self._shifted(one, two, names)
+                            break
+                    else:
+                        self.loops.append((x, y))
+                        self.align(left, right, {**names, b.var: sym(a.var)} if a.var != b.var else names)
                 case Repeat(node=Node(stmt=For() as a) as x, inner=left), Repeat(node=None, inner=right, count=Expr() as n, index=Expr() as w):
                     if not (prove(eq(a.stop - a.start, n), x.context.facts) and a.step is const(1)):
                         raise NotRing(f"its producer makes {a.stop - a.start} positions for {n} instances", x)
@@ -60,6 +69,34 @@ class AlignedTraversals:
                     self.align((one,), no, names)
                 case _:
                     raise NotRing("its ends visit positions in different loops", *(n for n in (_first((one,)), _first((two,))) if n))
+
+    def _shifted(self, mine: Repeat, theirs: Repeat, names: dict[str, Expr]) -> None:
+        """Align two loops whose positions are visited in iterations of their own, the second end's as late as the first one's, or later.
+
+        Raises :class:`NotRing` if they are others.
+        """
+        assert mine.node is not None
+        assert theirs.node is not None
+        one, two = clipped(mine), clipped(theirs)
+        a, b = mine.node.stmt, theirs.node.stmt
+        assert isinstance(a, For)
+        assert isinstance(b, For)
+        failure = NotRing("its ends have different trips", mine.node, theirs.node)
+        if one is None or two is None:
+            raise failure
+        facts = mine.node.context.facts
+        (first, end, left), (start, stop, right) = one, two
+        start, stop, begin = (substitute(e, names) for e in (start, stop, b.start))
+        if not prove(eq(end - first, stop - start), facts) or not prove(eq(a.start, begin), facts):
+            raise failure
+        match simplify(start - first, facts):
+            case Const(value=0):
+                self.loops.append((mine.node, theirs.node))
+            case Const(value=behind) if behind > 0 and len(left) == len(right) == 1 and isinstance(left[0], Visit):
+                self.later.append((mine.node, theirs.node, behind))
+            case _:
+                raise failure
+        self.align(left, right, {**names, b.var: sym(a.var) + (start - first)})
 
 
 def _named(conditions: Conditions, names: dict[str, Expr]) -> Conditions:

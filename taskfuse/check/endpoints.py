@@ -47,7 +47,13 @@ class Endpoint:
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """A disciplined ring. ``across``: the cluster types whose blocks it joins."""
+    """A disciplined ring.
+
+    Attributes:
+        loops: corresponding loops of the producer and a consumer, whose positions correspond iteration by iteration.
+        later: other corresponding loops, of which a consumer visits a position in a later iteration than the producer, and by how many.
+        across: the cluster types whose blocks it joins.
+    """
 
     full: str
     empty: str
@@ -55,6 +61,7 @@ class Ring:
     producer: Endpoint
     consumers: list[Endpoint]
     loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
+    later: list[tuple[Node, Node, int]] = field(default_factory=lambda: list[tuple[Node, Node, int]]())
     pingpong: list[tuple[Node, PingpongTurn]] = field(default_factory=lambda: list[tuple[Node, PingpongTurn]]())
     pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
     across: Types = ()

@@ -118,7 +118,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
     pingpong: dict[StatementBlock, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
     for ring in rings.rings:
-        for a, b in ring.loops:
+        for a, b, *_ in (*ring.loops, *ring.later):
             merged.join(a, b)
     for ring in rings.rings:
         for loop, t in ring.pingpong:
@@ -131,8 +131,16 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
                     return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn overlaps that of loops it does not share")]
                 merged.join(loop, other)  # an instance takes both turns in one iteration
             pingpong.setdefault(span.block, []).append((span, loop))
+    for t in rings.turns:
+        first, last = next((x, y) for x, y in zip(t.take.path, t.give.path, strict=False) if x is not y)
+        if first.block is not last.block:
+            return [Obligation(Layer.ORDER, f"turn {t.barrier}", Verdict.OUTSIDE, "it is not taken and passed in one block")]
+        span = _Span(first.block, first.index, last.index)
+        if any(other.low <= span.high and span.low <= other.high for other, _ in pingpong.get(span.block, [])):
+            return [Obligation(Layer.ORDER, f"turn {t.barrier}", Verdict.OUTSIDE, "it overlaps another turn")]
+        pingpong.setdefault(span.block, []).append((span, t.take))  # a loop of its own
     for ring in rings.rings:
-        for a, b in ring.loops:
+        for a, b, *_ in (*ring.loops, *ring.later):
             if _turns_around(a, merged, pingpong) != _turns_around(b, merged, pingpong):
                 reason = "instances take turns around the loop of one of its ends, and not around that of the other"
                 return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, reason, (a.text, b.text))]
@@ -143,7 +151,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
         if isinstance(n.stmt, For) and paths.holds(n):
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
     levels = [("the kernel", _Level([_whole(tree.root)], merged, paths, pingpong))]
-    levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, pingpong)) for n, spans in groups.items() if isinstance(n.stmt, For)]
+    levels += [(_level_name(n), _Level(spans, merged, paths, pingpong)) for n, spans in groups.items()]
     edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(rings) + list(others)
     for a, b in edges:
         placed = False
@@ -165,6 +173,16 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
 
 
+def _level_name(node: Node) -> str:
+    match node.stmt:
+        case For(var=var):
+            return f"the loop over {var}"
+        case Wait(barrier=slot):
+            return f"the turns of {slot.name}"
+        case _:
+            raise AssertionError("neither a loop nor a turn is a level")
+
+
 def _turns_around(loop: Node, merged: _Merged, pingpong: dict[StatementBlock, list[tuple[_Span, Node]]]) -> set[Node]:
     """The loops over instances that a loop runs in, once for each of them: loops with code, or turns.
 
@@ -178,10 +196,14 @@ def _turns_around(loop: Node, merged: _Merged, pingpong: dict[StatementBlock, li
 
 
 def _edges(ring: Ring) -> list[tuple[Node, Node]]:
-    """From the arrivals of a position to the waits for it, in one iteration of the loops around it."""
+    """From the arrivals of a position to the waits for it, in one iteration of the loops around it.
+
+    A position that a consumer visits some iterations later is over in the earlier iteration. It is released fewer than ``slots`` iterations after the producer
+    visits it, and needed ``slots`` iterations after that.
+    """
     found: list[tuple[Node, Node]] = []
     for one, two in ring.pairs:
-        if two.wait is not None:
+        if two.wait is not None and not any(y in two.wait.loops for _, y, _ in ring.later):
             found += [(a, two.wait) for a in one.arrivals]
     for c in ring.consumers:
         found += _back(ring.producer.traversal, c.releases, ring.slots)

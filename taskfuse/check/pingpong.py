@@ -1,9 +1,13 @@
-"""Distributed rings: instances of a consumer share a ring; each takes the slots of its own iterations and advances past the others'.
+"""Turns: instances of a role execute a part of each iteration one after another. In distributed rings they share a ring: each takes the slots of its own
+iterations and advances past the others'.
+
+The *turn*, one mbarrier per instance, goes round: ``w`` of ``n`` waits for it before its part and passes it to ``w + 1`` after that. Instance 0 begins: its
+parity is inverted. Between two passes to an instance it takes the turn, since the second one follows a part of each other instance, the first of which follows
+its own: so no phase is missed, whatever else the part holds (:func:`turn`).
 
 In one iteration of the loop around the distributing axis, instance ``w`` of ``n`` advances by ``T(0) + .. + T(w - 1)``, visits ``T(w)`` positions and
-advances by ``T(w + 1) + .. + T(n - 1)``: together they visit all positions of the iteration, each once. The *turn*, one mbarrier per instance, goes
-round: ``w`` waits for it before its first position and passes it to ``w + 1`` after its last. So everything that ``w`` has advanced past has
-completed by then, and the ring is at most one phase further. Instance 0 begins: its parity is inverted.
+advances by ``T(w + 1) + .. + T(n - 1)``: together they visit all positions of the iteration, each once. It holds the turn from its first position to
+its last. So everything that ``w`` has advanced past has completed by then, and the ring is at most one phase further.
 
 A cursor that releases trails through the same positions and makes the same advances around them. It may do so after the turn is passed: the
 remaining releases wait for no other instance.
@@ -57,6 +61,46 @@ class CursorUses(Protocol):
         ...
 
 
+def turn(rings: CursorUses, name: str) -> PingpongTurn:
+    """The turn that the mbarriers ``name`` are, of instances that share no ring.
+
+    Raises:
+        NotRing: they are something else.
+    """
+    take, give = _ends(rings, name)
+    assert isinstance(take.stmt, Wait)
+    if give.number < take.number:
+        raise NotRing("its turn is passed before it is taken", give, take)
+    reason = uneven(take)
+    if reason:
+        raise NotRing(reason, take)
+    w, count = take.stmt.barrier.slot, rings.slots[name]
+    _check_instances(rings, w, count, take)
+    _check_token(rings, name, count, w, take, give, rings.threads.split(take.conditions).threads)
+    found = PingpongTurn(name, w, count, const(0), take, give, take, give)
+    _check_alone(rings, found)
+    return found
+
+
+def _ends(rings: CursorUses, name: str) -> tuple[Node, Node]:
+    """Where a turn is taken, and where it is passed. Raises :class:`NotRing`."""
+    takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
+    if len(takes) != 1 or len(gives) < 1:
+        raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
+    if not isinstance(gives[0].stmt, Arrive):
+        raise NotRing("its turn is passed by ARRIVE.async", gives[0])
+    return takes[0], gives[0]
+
+
+def _check_instances(rings: CursorUses, w: Expr, count: int, take: Node) -> None:
+    """A thread belongs to one of some instances. Raises :class:`NotRing`."""
+    lo, hi = take.context.ranges.of(w)
+    if lo is None or hi is None or lo < 0 or hi > count - 1:
+        raise NotRing(f"instances {w} are not known to be 0 to {count - 1}", take)
+    if not w.free <= THREADS | rings.threads.launch:
+        raise NotRing(f"the instance {w} of a thread changes", take)
+
+
 def distributed(rings: CursorUses, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
 
@@ -97,16 +141,9 @@ def trailing(rings: CursorUses, cursor: str, pingpong: PingpongTurn) -> tuple[tu
 
 def _by_turn(rings: CursorUses, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], PingpongTurn]:
     """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
-    threads = rings.threads
-    takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
-    count = rings.slots[name]
-    if len(takes) != 1 or len(gives) < 1:
-        raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
-    take, give = takes[0], gives[0]
+    take, give = _ends(rings, name)
     assert isinstance(take.stmt, Wait)
-    if not isinstance(give.stmt, Arrive):
-        raise NotRing("its turn is passed by ARRIVE.async", give)
-    w = take.stmt.barrier.slot
+    w, count = take.stmt.barrier.slot, rings.slots[name]
     body = rings.skeleton({*rings.ops(cursor), take, give})
     trees = _around(body, take)
     if give not in trees:
@@ -122,12 +159,8 @@ def _by_turn(rings: CursorUses, cursor: str, who: Conditions, name: str, *, arri
     if trips is None:
         raise NotRing("the number of positions that an instance visits is unknown", take)
     _check_skips(before, after, trips, w, count, take)
-    lo, hi = take.context.ranges.of(w)
-    if lo is None or hi is None or lo < 0 or hi > count - 1:
-        raise NotRing(f"instances {w} are not known to be 0 to {count - 1}", take)
     _check_token(rings, name, count, w, take, give, who)
-    if not w.free <= THREADS | threads.launch:
-        raise NotRing(f"the instance {w} of a thread changes", take)
+    _check_instances(rings, w, count, take)
     pingpong = PingpongTurn(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
     _check_alone(rings, pingpong)
     return _wrapped(body, trees, _instances(traversal, w, count)), pingpong

@@ -19,12 +19,12 @@ from taskfuse.check.barriers import Barriers, uneven
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.paths import Paths
-from taskfuse.check.pingpong import distributed, trailing
+from taskfuse.check.pingpong import distributed, trailing, turn
 from taskfuse.check.remote import joined
 from taskfuse.check.slot_release import SlotRelease
 from taskfuse.check.statement_tree import THREADS, Conditions, Node, StatementTree
 from taskfuse.check.threads import Threads
-from taskfuse.check.traversals import CursorTree, NotRing, parse, skeleton, visits
+from taskfuse.check.traversals import CursorTree, NotRing, PingpongTurn, parse, skeleton, visits
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import TmaLoad
@@ -40,6 +40,7 @@ class Rings:
 
     Attributes:
         rings: the disciplined ones.
+        turns: those that instances take which share no ring.
         once: the statements that use an mbarrier that completes once, with this mbarrier.
         obligations: the obligations about them.
         slot_release, arrivals: the rules for threads and their arrivals, and for arrival counts.
@@ -52,6 +53,7 @@ class Rings:
         self.barriers = barriers
         self.paths = paths
         self.rings: list[Ring] = []
+        self.turns: list[PingpongTurn] = []
         self.obligations: list[Obligation] = []
         self.once: dict[Node, Shot] = {}
         self.refilled: list[str] = []
@@ -172,9 +174,19 @@ class Rings:
                 self.refilled.append(name)
                 continue
             try:
-                self._one_shot(name)
+                if any(isinstance(n.stmt, Wait) and not isinstance(n.stmt.parity, Const) for n in self.order_waits.get(name, [])):
+                    self._turn(name)
+                else:
+                    self._one_shot(name)
             except NotRing as e:
                 self._fail(name, e)
+
+    def _turn(self, name: str) -> None:
+        """Turns of instances that share no ring."""
+        found = turn(self, name)
+        self.turns.append(found)
+        text = f"{found.count} instances take turns, each once in an iteration"
+        self.obligations.append(Obligation(Layer.STRUCTURE, f"turn {name}", Verdict.PROVED, text))
 
     def _shares(self, one: str, other: str) -> bool:
         cursors = {*self._waits.get(one, {}), *self._arrivals.get(one, {})}
@@ -232,9 +244,9 @@ class Rings:
         releases_of = [v for c in consumers for v in visits(c.releases)]
         ring.across = joined(self.clusters, full, list(producer.visits()), releases_of, [v for c in consumers for v in c.visits()])
         for c in consumers:
-            self._lay(ring, c)
-            if ring.slots <= c.lag:
-                raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
+            behind = c.lag + self._lay(ring, c)
+            if ring.slots <= behind:
+                raise NotRing(f"a release {behind} positions behind needs more than {ring.slots} slots")
         self.arrivals.counted(full, [(producer, producer.traversal)])
         self.arrivals.counted(empty, [(c, c.releases) for c in consumers], reached(self.tree.kernel.cluster, ring.across))
         self._check_loads(producer)
@@ -247,14 +259,16 @@ class Rings:
             self.slot_release.check(e)
         return ring
 
-    def _lay(self, ring: Ring, consumer: Endpoint) -> None:
-        """Producer and consumer visit the same positions, in loops that can be laid on top of each other."""
+    def _lay(self, ring: Ring, consumer: Endpoint) -> int:
+        """Producer and consumer visit the same positions, in loops that can be laid on top of each other. Returns how many iterations later the consumer does."""
         match = AlignedTraversals()
         match.align(ring.producer.traversal, consumer.traversal, {})
         ring.loops += match.loops
+        ring.later += match.later
         ring.pairs += match.pairs
         if consumer.pingpong is not None:
             ring.pingpong += [(loop, consumer.pingpong) for loop in match.shared]
+        return match.behind
 
     def _check_cursor(self, cursor: str, slots: int, parity: int, full: str, empty: str) -> None:
         inits = self._inits.get(cursor, [])

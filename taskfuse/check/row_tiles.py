@@ -13,11 +13,15 @@ group, and
   ``n(g + 1)``, c is a tile of group g, and r is in it. Else ``c <= r//d <= n(g + 1)`` shows that c is n(g + 1), and r is in the tile Q + g.
 - *Inside*: a tile holds the d rows from ``s = min(f, M - d)`` on. If s is not f, it is less, and ``s + d = M`` is no less than the end.
 
-So the map from (w, i) to the row ``s(w) + i``, restricted to rows that belong to w, hits each of the M rows once. The caller promises that the table rises, and
+So the map from (w, i) to the row ``s(w) + i``, restricted to rows that belong to w, hits each of the M rows once. Its inverse: the search finds the group g of
+a row r, the greatest with ``t[g] <= r``; w is c if c is less than ``n(g + 1)``, else ``Q + g``, and ``f(w) = t[g] + d*((r - t[g])//d)`` in both cases, so i is
+``r - min(t[g] + d*((r - t[g])//d), M - d)``. Both are in range: bounds put on them change nothing. The caller promises that the table rises, and
 the certificate names this promise; otherwise two tiles could share a row, and another row could have no tile.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from taskfuse.check.linear import Linear
 from taskfuse.check.statement_tree import Context
@@ -27,12 +31,16 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.witness import Definition, Whole
 
 
-def tiles_of(kernel: Kernel, whole: Definition) -> RowTiles | None:
-    """The tiles whose rows are those of a tensor with one part, if they are; the first axis of the part numbers the tiles, the second their rows."""
+def tiles_of(kernel: Kernel, whole: Definition, definitions: Sequence[Definition]) -> RowTiles | None:
+    """The tiles whose rows are those of a tensor with one part, if they are; the first axis of the part numbers the tiles, the second their rows.
+
+    Args:
+        definitions: those of the kernel, or its original ones; the part's is among them, unless it is an input.
+    """
     rule = whole.rule
     if not isinstance(rule, Whole) or len(rule.parts) != 1:
         return None
-    shapes = {p.name: p.shape for p in kernel.inputs} | {d.tensor: d.shape for d in kernel.definitions}
+    shapes = {p.name: p.shape for p in kernel.inputs} | {d.tensor: d.shape for d in definitions}
     shape, (place,), (condition,) = shapes[rule.parts[0]], rule.places, rule.conditions
     if len(shape) < 2 or not isinstance(shape[1], Const) or shape[1].value < 1:
         return None

@@ -264,6 +264,8 @@ class BlockRings:
         names = {name: simplify(sym(name) - shift + other) for (name, shift), (_, other) in zip(one.along, two.along, strict=True)}
         match = AlignedTraversals()
         match.align(one.endpoint.traversal, two.endpoint.traversal, {n: e for n, e in names.items() if e is not sym(n)})
+        if match.behind:
+            raise NotRing("a consumer visits positions in later iterations than its producer", *(b for _, b, _ in match.later[:1]))
         ring.loops += match.loops
         ring.pairs += match.pairs
 

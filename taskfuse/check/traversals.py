@@ -23,15 +23,17 @@ from taskfuse.ir.scalar import (
     const,
     eq,
     ge,
+    le,
     maximum,
     minimum,
     not_,
     or_,
     prove,
+    simplify,
     sym,
 )
 from taskfuse.kir.nodes import For, TmaLoad
-from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Expect, Release, Wait
+from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Cursor, Expect, Release, Wait
 
 CursorTree = Node | tuple[Node | Conditions, list["CursorTree"]]
 """An operation on a cursor, or a loop or conditions around several of them."""
@@ -167,8 +169,17 @@ def skeleton(block: StatementBlock, ops: set[Node], paths: Paths) -> list[Cursor
             if inner:
                 own = arm.context.conditions[len(block.context.conditions) :]
                 uniform = tuple(part for c in own if c.free.isdisjoint(THREADS) for part in conjuncts(_plain(c)))
-                found += [(uniform, inner)] if uniform else inner
+                match found[-1:]:
+                    case [(tuple() as before, list() as earlier)] if uniform and before == uniform and _stays(uniform):
+                        found[-1] = before, [*earlier, *inner]  # one choice, in two places of one iteration
+                    case _:
+                        found += [(uniform, inner)] if uniform else inner
     return found
+
+
+def _stays(conditions: Conditions) -> bool:
+    """True only if no statement of one iteration changes what conditions say: they depend on no cursor."""
+    return all(Cursor.of(name) is None for c in conditions for name in c.free)
 
 
 def _plain(c: Expr, *, negated: bool = False) -> Expr:
@@ -229,6 +240,36 @@ def _merged(parts: list[Part]) -> tuple[Part, ...]:
                 pass
         found.append(part)
     return tuple(found)
+
+
+def clipped(part: Repeat) -> tuple[Expr, Expr, tuple[Part, ...]] | None:
+    """The iterations of a loop in which it visits positions, if one condition on its variable decides: the first, the one after the last, and these positions.
+    ``None`` for a loop whose step is not one.
+    """
+    match part:
+        case Repeat(node=Node(stmt=For(var=var, start=start, stop=stop, step=Const(value=1))), inner=(Choice(conditions=conditions, inner=inner),)):
+            first, end = list[Expr](), list[Expr]()
+            for c in conditions:
+                match c:
+                    case Compare(op=(CompareOp.LT | CompareOp.LE) as op, a=a, b=b):
+                        difference = a - b - (1 if op is CompareOp.LE else 0)  # it is below zero
+                        below, above = simplify(sym(var) - difference), simplify(sym(var) + difference + 1)
+                        if var not in below.free:
+                            end.append(below)
+                        elif var not in above.free:
+                            first.append(above)
+                        else:
+                            return None
+                    case _:
+                        return None
+            facts = part.node.context.facts
+            low, high = maximum(*first) if first else start, minimum(*end) if end else stop
+            begin = low if prove(ge(low, start), facts) else maximum(low, start)
+            return begin, high if prove(le(high, stop), facts) else minimum(high, stop), inner
+        case Repeat(node=Node(stmt=For(start=start, stop=stop, step=Const(value=1))), inner=inner):
+            return start, stop, inner
+        case _:
+            return None
 
 
 def parse(trees: list[CursorTree], *, trailing: bool, waits: bool, arrives: bool, alike: frozenset[str] = frozenset()) -> tuple[Part, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 from taskfuse.count.launch import SPREAD, Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
 from taskfuse.ir.types import MemoryType
@@ -46,6 +47,10 @@ class _Place:
         self.moved = [0.0, 0.0]
         self.fetched = [0.0, 0.0]
 
+    def parts(self, dimensions: int) -> int:
+        """How many parts it has along its first dimensions."""
+        return self.bytes // max(self.strides[dimensions - 1], 1) if dimensions else 1
+
 
 class _Trip(NamedTuple):
     """A loop: its variable, where that starts, and its step."""
@@ -74,6 +79,9 @@ class _LaunchWalk:
         self.instructions, self.overlapped, self.lookups, self.products, self.chain, self.steps = (np.zeros(rows) for _ in range(6))
         self.stores = np.zeros(self.sample.active.shape, bool)
         self.random = np.random.default_rng(SEED)
+        looked = (v.source.buffer for s in walk(kernel.body) if isinstance(s, GatherCopy | AtomicUpdate) for v in s.values)
+        self.traces_indices = any(not MEDIA[self.places[name].memory].has_addresses for name in looked)
+        self.origins: dict[str, Array] = {}
         self._depth = 0
         self._unrolled = 0
 
@@ -145,7 +153,13 @@ class _LaunchWalk:
     def _statement(self, stmt: Stmt, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         warp = times.max(axis=1)
         code, figures = 1.0, self.target.assumed
+        if self.traces_indices:
+            self._trace(stmt, at)
         match stmt:
+            case Compute(op=op, operands=(Access() as source,)) if (
+                op is ELEMENTWISE["copy"] and self._is_in_registers(stmt) and self.places[source.buffer].itemsize == self.places[stmt.out.buffer].itemsize
+            ):
+                return  # the compiler gives both one register
             case Compute(op=op, dtype=dtype):
                 code = op.instructions * (2 if dtype.itemsize == 8 else 1)
             case Choose(cases=cases):
@@ -154,10 +168,11 @@ class _LaunchWalk:
                         holds = np.where(at.of(case.cond), times, 0.0)
                         self._access(case.operand, 1, 0, at, holds, loops)
                 self._access(stmt.out, 1, 1, at, times, loops)
-                self.instructions += 2 * len(cases) * warp
+                self.instructions += (len(cases) - 1 if self._is_in_registers(stmt) else 2 * len(cases)) * warp
                 return
             case GatherCopy(values=values):
-                self._access(stmt.source, stmt.width, 0, self._found(values, at, times, loops), times, loops)
+                leading = next((k for k, e in enumerate(stmt.source.index) if e.free & {v.symbol for v in values}), 0)
+                self._access(stmt.source, stmt.width, 0, self._found(values, at, times, loops), times, loops, leading)
                 self._access(stmt.out, stmt.width, 1, at, times, loops)
                 self.chain += figures.load_cycles * (1 if not loops else 0)
                 self.instructions += 3 * warp
@@ -198,21 +213,45 @@ class _LaunchWalk:
             for access in found:
                 self._access(access, width, k, at, times if k else asks, loops)
 
+    def _is_in_registers(self, stmt: Stmt) -> bool:
+        """Whether all that a statement reads and writes is."""
+        return not any(MEDIA[self.places[a.buffer].memory].has_addresses for side in accesses(stmt) for a in side)
+
     def _found(self, values: tuple[GatherValue, ...], at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> Evaluation:
-        """With the symbols of values that are read: any in their extents, those of one element the same. What lies in registers is each lane's own."""
+        """With the symbols of values that are read: any in their extents, those of one element the same."""
         env = dict(at.env)
         for v in values:
             self._access(v.source, 1, 0, at, times, loops)
-            place = self.places[v.source.buffer]
-            if MEDIA[place.memory].has_addresses:
-                share = self._address(v.source, place, at) // place.itemsize * SPREAD % 1
-            else:
+            share = self._origin(v.source, at)
+            if share is None:
                 share = self.random.random(times.shape)
             env[v.symbol] = (share * at.of(v.extent)).astype(np.int64)
         return Evaluation(env)
 
-    def _access(self, access: Access, width: int, way: int, at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
-        """An access of ``width`` elements by each lane: read (0) or written (1)."""
+    def _origin(self, access: Access, at: Evaluation) -> Array | None:
+        """A number in [0, 1) for each lane, the same where an access finds one element, or what was computed of the same ones; ``None``: not known."""
+        place = self.places[access.buffer]
+        if not MEDIA[place.memory].has_addresses:
+            return self.origins.get(access.buffer)
+        return self._address(access, place, at) // place.itemsize * SPREAD % 1
+
+    def _trace(self, stmt: Stmt, at: Evaluation) -> None:
+        """Note of which elements of memory a statement computes what it leaves in registers."""
+        written, read = accesses(stmt)
+        found = [self._origin(a, at) for a in read] if isinstance(stmt, Compute | Choose | VectorCopy) else []
+        for out in written:
+            if not MEDIA[self.places[out.buffer].memory].has_addresses:
+                self.origins.pop(out.buffer, None)
+                known = [share for share in found if share is not None]
+                if found and len(known) == len(found):
+                    self.origins[out.buffer] = sum(known, np.zeros(())) % 1
+
+    def _access(self, access: Access, width: int, way: int, at: Evaluation, times: Array, loops: tuple[_Trip, ...], leading: int | None = None) -> None:
+        """An access of ``width`` elements by each lane: read (0) or written (1).
+
+        Args:
+            leading: of a tensor at a place that is data, the dimensions before that place; ``None``: it is not.
+        """
         place = self.places[access.buffer]
         if not MEDIA[place.memory].has_addresses:
             return
@@ -238,13 +277,20 @@ class _LaunchWalk:
             found *= 1 - kept(begin, before, size, active & (value > inner.start))
         moved = (found * warp).sum() * SECTOR_BYTES
         self.lookups += looked * warp
-        self._moved(place, way, asked, moved)
+        self._moved(place, way, asked, moved, None if leading is None else place.parts(leading))
 
-    def _moved(self, place: _Place, way: int, asked: float, moved: float) -> None:
-        """Count the bytes that a statement moves. Bytes that are moved again are in the L2 cache if those of the resident blocks fit there."""
+    def _moved(self, place: _Place, way: int, asked: float, moved: float, parts: int | None = None) -> None:
+        """Count the bytes that a statement moves. Bytes that are moved again are in the L2 cache if those of the resident blocks fit there.
+
+        Args:
+            parts: of a tensor that is read at random places in each of its parts; ``None``: any other.
+        """
         place.asked[way] += asked * self.scale
         place.moved[way] += moved * self.scale
         launch, target = self.launch, self.target
+        if parts is not None:
+            place.fetched[way] += target.gathered(moved * self.scale, place.bytes, parts)
+            return
         once = min(place.bytes, moved * self.scale)
         resident = min(1.0, target.sms * launch.resident / launch.blocks) * moved * self.scale
         fits = min(place.bytes, resident) <= target.l2_bytes

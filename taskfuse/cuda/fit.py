@@ -59,8 +59,9 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
             raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
 
 
-def loses_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> bool:
-    """Whether the machine code of a kernel breaks its register budget: registers spill, ``wgmma`` waits for its registers, ``setmaxnreg`` is ignored.
+def lost_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> float:
+    """How far the machine code of a kernel breaks its register budget: the bytes that a thread stores and loads because registers spill; infinite if ``wgmma``
+    waits for its registers, or ``setmaxnreg`` is ignored.
 
     Args:
         arch: what to compile for; ``None``: for ``target``.
@@ -69,7 +70,10 @@ def loses_registers(kernel: Kernel, target: Target, arch: str | None, fast_math:
         CudaCompileError, CudaUnavailableError, UnsupportedError: there is no machine code.
     """
     source, options = _emitted(kernel, target, arch, fast_math)
-    return any(d.of_registers for d in compile_quietly(source.text, source.name, options, read_options()).diagnostics)
+    binary = compile_quietly(source.text, source.name, options, read_options())
+    if any(d.of_registers and not d.of_spills for d in binary.diagnostics):
+        return math.inf
+    return 0.0 if binary.resources is None else float(binary.resources.spill_stores + binary.resources.spill_loads)
 
 
 def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, fast_math: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from taskfuse.cuda.layout import vector_bytes_of
-from taskfuse.cuda.ranges import INT64, fits
+from taskfuse.cuda.ranges import INT64, coordinates_fit, fits
 from taskfuse.kir import Kernel, accesses, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, GatherCopy, VectorCopy
@@ -44,6 +44,10 @@ class KernelInterface:
     def fits_long(self, symbols: Mapping[str, int]) -> bool:
         """Whether 64-bit integers do."""
         return fits(self.whole(), symbols, INT64)
+
+    def reaches_boxes(self, symbols: Mapping[str, int]) -> bool:
+        """Whether 32-bit integers hold all coordinates of bulk copies."""
+        return coordinates_fit(self.whole(), symbols)
 
 
 def interface_of(kernel: Kernel) -> KernelInterface:

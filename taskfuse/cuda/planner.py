@@ -108,6 +108,10 @@ class Planner:
         if wide and not self._interface.fits_long(symbols):
             sizes = ", ".join(f"{name} = {value}" for name, value in sorted(symbols.items()))
             raise LaunchError(kernel=self.kernel.name, reason=f"its integers do not fit 64 bits at {sizes}", help="pass smaller arrays")
+        if wide and not self._interface.reaches_boxes(symbols):
+            sizes = ", ".join(f"{name} = {value}" for name, value in sorted(symbols.items()))
+            reason = f"coordinates of its bulk copies do not fit 32 bits at {sizes}"
+            raise LaunchError(kernel=self.kernel.name, reason=reason, help="pass arrays of fewer than 2**31 elements along each axis")
         for param in self._tensors:
             view = views[param.name]
             form = ArgumentLayout.DENSE  # what only TMA touches is described by its tensor map

@@ -35,7 +35,7 @@ from taskfuse.ir.scalar import (
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.nodes import For, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.kir.walk import own_symbols
@@ -164,6 +164,23 @@ def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bo
     ranges = kernel_ranges(kernel, values, limits)
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
     return all(ranges.of(prod(s, start=ONE))[1] <= limits[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
+
+
+def coordinates_fit(kernel: Kernel, values: Mapping[str, int]) -> bool:
+    """True if for these extents all coordinates of bulk copies are 32-bit integers, as PTX wants them ("cp.async.bulk.tensor"), whatever other integers are."""
+    return all(_coordinates(kernel.body, kernel_ranges(kernel, values, INT64)))
+
+
+def _coordinates(body: tuple[Stmt, ...], ranges: IntegerRanges) -> Iterator[bool]:
+    for stmt in body:
+        if isinstance(stmt, CursorInit):
+            ranges = ranges.child(cursor_ranges(stmt))
+        if isinstance(stmt, TmaLoad | TmaStore):
+            spans = map(ranges.of, stmt.coords)
+            yield all(INT32[0] <= lo and hi <= INT32[1] for lo, hi in spans)
+        inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
+        for b in bodies(stmt):
+            yield from _coordinates(b, inner)
 
 
 def _fit(body: tuple[Stmt, ...], ranges: IntegerRanges) -> Iterator[bool]:

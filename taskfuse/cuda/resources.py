@@ -66,11 +66,13 @@ class Diagnostic(NamedTuple):
         text: the message.
         help: what to do about it; empty if nothing is known.
         of_registers: the register budget is broken: registers spill, ``wgmma`` waits for its registers, ``setmaxnreg`` is ignored.
+        of_spills: registers spill.
     """
 
     text: str
     help: str = ""
     of_registers: bool = False
+    of_spills: bool = False
 
     def __str__(self) -> str:
         return f"{self.text}\nhelp: {self.help}" if self.help else self.text
@@ -81,7 +83,7 @@ def diagnostics(log: str, resources: Resources | None) -> tuple[Diagnostic, ...]
     found: dict[Diagnostic, None] = {}  # a set in order: ptxas says some things once for each place
     if resources is not None and resources.spill_stores + resources.spill_loads > 0:
         spills = f"{resources.spill_stores} bytes stored, {resources.spill_loads} loaded in the code of a thread"
-        found[Diagnostic(f"registers spill to local memory: {spills}, at {resources.registers} registers", _SPILL_HELP, True)] = None
+        found[Diagnostic(f"registers spill to local memory: {spills}, at {resources.registers} registers", _SPILL_HELP, True, True)] = None
     for line in log.splitlines():
         match = _LOSS.match(line) or _WARNING.match(line)
         if match is None:

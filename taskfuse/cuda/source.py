@@ -7,11 +7,13 @@ only the helpers that it calls.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
+from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
@@ -81,7 +83,8 @@ def emit(
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
-    return _Emitter(kernel, dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
+    found = _Emitter(peeled(kernel), dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
+    return replace(found, kernel=kernel)
 
 
 class _Emitter:

@@ -225,7 +225,7 @@ class _FusionBuilder:
         if text.allocation is not None:
             schedule.allocation = axis_list([b.name for b in text.allocation])
         schedule.atom_axes = axis_list(text.atom_axes)
-        schedule.in_flight = text.in_flight
+        schedule.in_flight, schedule.pipeline_stage, schedule.turns = text.in_flight, text.pipeline_stage, text.turns
         self._bind(schedule, tv.name, (*(text.loop or ()), *text.bind, *(text.allocation or ())), axes)
         tv.schedule = schedule
 

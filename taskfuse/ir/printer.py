@@ -288,6 +288,10 @@ class _FusionPrinter:
             yield f"{ClauseWord.ATOM.value} {schedule.atom.name}({', '.join(names[a] for a in schedule.atom_axes)})"
         if schedule.in_flight:
             yield f"{ClauseWord.IN_FLIGHT.value} {schedule.in_flight}"
+        if schedule.pipeline_stage:
+            yield f"{ClauseWord.PIPELINE_STAGE.value} {schedule.pipeline_stage}"
+        if schedule.turns is not None:
+            yield f"{ClauseWord.TURNS.value} {schedule.turns.value}"
 
     # -- tasks ----------------------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from taskfuse.ir.syntax import (
     TransformText,
     TransformWord,
 )
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import THREAD_TYPES, MemoryType
 
 _INPUTS = {TransformWord.SPLIT: 1, TransformWord.MERGE: 2, TransformWord.SWIZZLE: 2, TransformWord.RESIZE: 1}
 _ARGUMENTS = {TransformWord.SPLIT: 1, TransformWord.MERGE: 0, TransformWord.SWIZZLE: 0, TransformWord.RESIZE: 2}
@@ -24,6 +24,7 @@ _OUTPUTS = {TransformWord.SPLIT: 2, TransformWord.MERGE: 1, TransformWord.SWIZZL
 _CLAUSES = by_value(ClauseWord)
 _TRANSFORMS = by_value(TransformWord)
 _MEMORY_TYPES = by_value(MemoryType)
+_THREAD_TYPES = {p.value: p for p in THREAD_TYPES}
 
 
 def read_schedule(r: FusionReader) -> ScheduleText:
@@ -72,6 +73,10 @@ def _clause(r: FusionReader, schedule: ScheduleText, clause: ClauseWord) -> None
             schedule.atom_axes = r.bracketed(r.axis, "(", ")")
         case ClauseWord.IN_FLIGHT:
             schedule.in_flight = r.integer()
+        case ClauseWord.PIPELINE_STAGE:
+            schedule.pipeline_stage = r.integer()
+        case ClauseWord.TURNS:
+            schedule.turns = r.word("thread index type", _THREAD_TYPES)
 
 
 def _loop(r: FusionReader) -> tuple[tuple[BoundAxis, ...], int]:

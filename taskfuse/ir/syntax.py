@@ -64,6 +64,8 @@ class ClauseWord(Enum):
     RING = "ring"
     ATOM = "atom"
     IN_FLIGHT = "in_flight"
+    PIPELINE_STAGE = "pipeline_stage"
+    TURNS = "turns"
 
 
 class TransformWord(Enum):
@@ -160,6 +162,8 @@ class ScheduleText:
     atom: Atom | None = None
     atom_axes: tuple[Name, ...] = ()
     in_flight: int = 0
+    pipeline_stage: int = 0
+    turns: ParallelType | None = None
 
 
 @dataclass(frozen=True, slots=True)

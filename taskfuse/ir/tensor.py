@@ -326,6 +326,27 @@ class TensorView(ArrayMethods):
         """
         return scheduling().tile_windows(self, axis, tile)
 
+    def tile_shifts(self, others: Sequence[TensorView], axis: int, tile: int) -> TensorView:
+        """For tensors that read one other tensor at constant distances along ``axis``, as slices of a padded one do: a tensor with the elements that
+        each tile of ``tile`` points along the axis reads, each once, of which they become views.
+
+        In place of the axis the new tensor has tiles, and as many elements as the points of a tile reach over. It has no schedule. Where a reader's axis is
+        split by ``tile``, both share the loop over tiles.
+
+        Returns:
+            The new tensor.
+        """
+        return scheduling().tile_shifts(self, others, axis, tile)
+
+    def clamp_read(self) -> TensorView:
+        """For a tensor that is an element of another one where there is one, and else a constant: a tensor with an element at each point, the nearest one where
+        there is none, of which this one chooses. It can be loaded as vectors.
+
+        Returns:
+            The new tensor.
+        """
+        return scheduling().clamp_read(self)
+
     def split_fold(self, parts: int) -> tuple[TensorView, ...]:
         """Split a fold: parts of its axis are folded independently, each with its own state; this tensor joins them. Returns the new tensors.
 
@@ -424,6 +445,25 @@ class TensorView(ArrayMethods):
         """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: the slots of its operands are released
         ``batches`` iterations late. Returns the tensor itself."""
         scheduling().in_flight(self, batches)
+        return self
+
+    def pipeline_stage(self, stage: int) -> TensorView:
+        """Run the tensor's code ``stage`` (0 or 1) trips behind the other code of its loop: software pipelining. Returns the tensor itself.
+
+        In a trip, code of stage 1 stands behind the first asynchronous products of stage 0, or first: in trip ``t`` these are products of ``t``, and then code
+        of trip ``t - 1`` follows, whose asynchronous products run while the rest of trip ``t`` is computed. The loop has one trip more.
+        """
+        scheduling().pipeline_stage(self, stage)
+        return self
+
+    def take_turns(self, ptype: ParallelType) -> TensorView:
+        """Let the instances of the tensor's role on a thread index type, such as warpgroups, issue its products one instance after another. Returns the tensor
+        itself.
+
+        Tensors of one loop that take turns share them: in each trip of the loop, an instance waits for its turn before the first of their code, and passes the
+        turn on behind the last of it.
+        """
+        scheduling().take_turns(self, ptype)
         return self
 
     def fragment(self, axes: Sequence[int], atom: Atom | None = None, operand: str | None = None) -> TensorView:

@@ -25,6 +25,8 @@ class TensorSchedule:
         atom: the instruction that executes the atom axes; ``None``: scalar.
         atom_axes: the loop axes that the atom covers.
         in_flight: batches of the atom that may be unfinished while the next one is issued.
+        pipeline_stage: the trips by which its code runs behind other code of its loop: 0 or 1.
+        turns: the thread index type on which the instances of its role execute its code one after another; ``None``: they do not.
     """
 
     loop: list[Axis]
@@ -38,6 +40,8 @@ class TensorSchedule:
     atom: Atom | None = None
     atom_axes: tuple[Axis, ...] = ()
     in_flight: int = 0
+    pipeline_stage: int = 0
+    turns: ParallelType | None = None
 
     def ptype(self, axis: Axis) -> ParallelType:
         """The parallel type of ``axis``."""
@@ -57,4 +61,6 @@ class TensorSchedule:
             self.atom,
             self.atom_axes,
             self.in_flight,
+            self.pipeline_stage,
+            self.turns,
         )

@@ -34,6 +34,7 @@ from taskfuse.lowering.completion import (
     queues,
     wait_for_reads,
 )
+from taskfuse.lowering.held_rings import HeldRing, batches_in
 from taskfuse.lowering.insertion_points import Touch, frame, leaves, level_blocks, loop_of, loops_around, split_around
 from taskfuse.lowering.pingpong import Pingpong
 from taskfuse.lowering.plan import PBind, PLoop, PNode, PStmt, PSync, statements
@@ -52,13 +53,14 @@ class Endpoints:
         held: where turns are held: (the statement that takes the turn, the one that passes it, endpoint).
     """
 
-    def __init__(self, channels: Channels, statements: Statements) -> None:
+    def __init__(self, channels: Channels, statements: Statements, rings: Sequence[HeldRing] = ()) -> None:
         self.channels = channels
         self.statements = statements
         self.ranges = channels.ranges
         self.tree = channels.tree
         self.held: list[tuple[PSync, PSync, ChannelEndpoint]] = []
         self._late: set[TensorView] = set()
+        self._rings = rings
 
     def check_pingpong(self, plan: list[PNode]) -> None:
         """Check that a barrier, a warp, or an end of another channel shared by several instances of a distributed one never waits where one instance holds the
@@ -170,7 +172,10 @@ class Endpoints:
             frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),), ch.tensors[0]))
             return
         batches = {} if end is ch.producer else queues(issued)
-        lag = min(batches.values(), default=0)
+        around = last[0] if ch.loop is not None else []
+        trips = {queue: batches_in(around, self._rings, queue) for queue in batches}
+        lag = min((-(-pending // trips[queue]) for queue, pending in batches.items()), default=0)
+        batches = {queue: min(pending, lag * trips[queue]) for queue, pending in batches.items()}
         self._late |= {s.tv for s in issued if issues_to(s) in batches}
         released = self._release(plan, ch, end, last, issued, batches, lag, BarrierSlot(arrive, slot))
         waiting = Wait(BarrierSlot(wait, slot), Cursor(c).parity)
@@ -203,6 +208,8 @@ class Endpoints:
             for source in {r.tensor for r in self._reads(tv)}:
                 if self.statements.indexer.memory.get(source) is not MemoryType.Local:
                     continue
+                if self.statements.indexer.slot(source, tv) is not None:
+                    continue  # in each trip of the ring's loop a wait frees the next slot
                 inside = 0 if ch.loop is None else ch.loop.depth + 1
                 shared = [a for a in source.loop[inside : source.schedule.inline] if source.schedule.ptype(a).is_loop]
                 if shared or tv.schedule.in_flight:
@@ -231,7 +238,7 @@ class Endpoints:
         at += 1
         for queue in batches:
             at = close_batch(nodes, at - 1, queue, _issuer(issued, queue).tv)
-        publish = (*self._publish(ch, end), *(wait_for_reads(queue, lag) for queue in batches))
+        publish = (*self._publish(ch, end), *(wait_for_reads(queue, pending) for queue, pending in batches.items()))
         if not lag:
             released = _sync(ch, end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE))
             nodes.insert(at, released)
@@ -340,12 +347,12 @@ class Endpoints:
 
 
 def _first(nodes: list[PNode], queue: Queue) -> tuple[list[PNode], int]:
-    """The block and the place in it of the first node that issues to a queue; inside an index binding if other code comes first there, which may
+    """The block and the place in it of the first node that issues to a queue; inside an index binding or a loop if other code comes first there, which may
     load its operands.
     """
     at = next(k for k, n in enumerate(nodes) if any(issues_to(s) is queue for s in statements([n])))
     inner = nodes[at]
-    found = _first(inner.body, queue) if isinstance(inner, PBind) else (nodes, at)
+    found = _first(inner.body, queue) if isinstance(inner, PBind | PLoop) else (nodes, at)
     return found if found[1] > 0 else (nodes, at)
 
 

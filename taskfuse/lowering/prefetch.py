@@ -72,8 +72,8 @@ class Prefetch:
 def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Prefetch]:
     """Skew every loop of the plan that can fill rings ahead. ``rings``: the rings inside roles, and the loop that takes the slots of each in turn.
 
-    A ring whose slots are held by asynchronous reads keeps its slots for these, and a ring filled from results of its own loop
-    is filled in place. In registers that is an error: a ring that is not filled ahead would be useless.
+    A ring in Shared memory whose slots are held by asynchronous reads keeps its slots for these, and a ring filled from results of its own loop
+    is filled in place. In registers the latter is an error: such a ring would be useless.
 
     Raises:
         LoweringError: a ring in registers cannot be filled ahead.
@@ -83,7 +83,7 @@ def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements
     filled: dict[TensorView, set[TensorView]] = {}
     everything = list(statements(plan))
     for tv, nest in rings.items():
-        loop = _copy_of(plan, nest, tv)
+        loop = copy_of(plan, nest, tv)
         made, obstacle = _closure(tv, nest, loop, everything, st, channels)
         local = st.indexer.memory[tv] is MemoryType.Local
         if not obstacle:
@@ -219,7 +219,7 @@ def rename(s: PStmt, index_map: Mapping[str, Expr]) -> None:
     s.stmt, s.reads, s.writes = renamed.stmt, renamed.reads, renamed.writes
 
 
-def _copy_of(plan: list[PNode], nest: Loop, tv: TensorView) -> PLoop:
+def copy_of(plan: list[PNode], nest: Loop, tv: TensorView) -> PLoop:
     """The copy of a loop of the nest that holds the code of a tensor."""
     for block in blocks(plan):
         for n in block:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import WgmmaFence
-from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
+from taskfuse.lowering.plan import PBind, PLoop, PNode, PScope, PStmt, PSync, children, statements
 
 ANY = ""
 """Stands for the registers of all values that no wgmma has."""
@@ -37,7 +37,7 @@ def _fenced(nodes: list[PNode], open: set[str], held: frozenset[str]) -> None:
     while at < len(nodes):
         node = nodes[at]
         first = next(iter(statements([node])), None)
-        if first is not None and not open.isdisjoint(_waiting([node])):
+        if first is not None and not open.isdisjoint(_waiting([node])[0]):
             nodes.insert(at, PSync((WgmmaFence(),), first.tv))
             open.clear()
             at += 1
@@ -57,17 +57,20 @@ def _fenced(nodes: list[PNode], open: set[str], held: frozenset[str]) -> None:
         at += 1
 
 
-def _waiting(nodes: list[PNode]) -> set[str]:
-    """The registers of wgmmas that no fence stands before."""
+def _waiting(nodes: list[PNode]) -> tuple[set[str], bool]:
+    """The registers of wgmmas that no fence stands before, and whether a fence stands among some nodes."""
     found: set[str] = set()
     for node in nodes:
         if _is_fence(node):
-            break
+            return found, True
         if isinstance(node, PStmt) and isinstance(node.stmt, Wgmma):
             found |= {ANY, *_held(node)}
         for block in children(node):
-            found |= _waiting(block)
-    return found
+            inside, is_fenced = _waiting(block)
+            found |= inside
+            if is_fenced and isinstance(node, PBind | PScope):
+                return found, True
+    return found, False
 
 
 def _left(nodes: list[PNode], open: set[str], held: frozenset[str]) -> set[str]:

@@ -13,7 +13,8 @@ its body uses a slot that is a constant. A loop that is unrolled anyway, or has 
     for r in 0..S - 1 unrolled:
         if r < T % S:            trip S*(T // S) + r, slot r
 
-The ring begins at slot 0 whenever the loop is entered, so it has no cursor.
+The ring begins at slot 0 whenever the loop is entered, so it has no cursor. A ring whose slots asynchronous reads hold has a loop whose trips are a multiple
+of its slots (:mod:`taskfuse.lowering.held_rings`), which is unrolled whole.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.domains import refused
+from taskfuse.lowering.held_rings import HeldRing, held_rings, is_held
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PSync, children, moved, selected, statements
-from taskfuse.lowering.prefetch import Prefetch, blocks, prefetch, rename
+from taskfuse.lowering.prefetch import Prefetch, blocks, copy_of, prefetch, rename
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.shared_loops import Loop
 
@@ -46,6 +48,7 @@ class RoleRings:
         self._ring = ring
         self.shared = {tv.name: first.name for first, tv in _sharers(channels.tree.place)}
         self.prefetches: list[Prefetch] = []
+        self.held: list[HeldRing] = []
 
     @staticmethod
     def of(channels: Channels, paths: Mapping[TensorView, tuple[Loop, ...]]) -> RoleRings:
@@ -76,8 +79,10 @@ class RoleRings:
         return found
 
     def prefetch(self, plan: list[PNode], statements: Statements) -> None:
-        """Fill all rings ahead that allow it. Raises :class:`LoweringError` (see :func:`prefetch`)."""
-        self.prefetches = prefetch(plan, self._ring, statements, self._channels)
+        """Fill all rings ahead that allow it. Raises :class:`LoweringError` (see :func:`prefetch` and :func:`held_rings`)."""
+        held = {tv: copy_of(plan, loop, tv) for tv, loop in self._ring.items() if is_held(tv, statements)}
+        self.held = held_rings(held, statements, statements.indexer.ranges.facts)
+        self.prefetches = prefetch(plan, {tv: loop for tv, loop in self._ring.items() if tv not in held}, statements, self._channels)
         for tv in (tv for a in self.prefetches for tv in a.tensors if tv.schedule.ring):
             reason = f"its role fills the ring '{tv.schedule.ring}' ahead, and another tensor shares that ring"
             raise refused(tv, reason, "circular_buffer without the name of a ring")
@@ -108,9 +113,9 @@ class RoleRings:
             if not ahead.in_registers:
                 ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),), ahead.tensors[0]))
                 plan.insert(0, PSync((CursorInit(ahead.cursor, ahead.stages, 0, 0),), ahead.tensors[0]))
-        ahead = {tv for a in self.prefetches for tv in a.tensors}
+        placed = {*(tv for a in self.prefetches for tv in a.tensors), *(ring.tensor for ring in self.held)}
         for tv, loop in self._ring.items():
-            if tv not in ahead:
+            if tv not in placed:
                 cursor = f"{tv.name}.ring"
                 _advance(plan, loop, tv, PSync((Advance(cursor, const(1)),), tv))
                 plan.insert(0, PSync((CursorInit(cursor, tv.schedule.stages, 0, 0),), tv))

@@ -19,6 +19,7 @@ from taskfuse.lowering.plan import Needs, PNode
 from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.lowering.turns import Turn
 from taskfuse.schedule.order import Item, Tree
 from taskfuse.schedule.shared_loops import SharedLoops
 from taskfuse.target import DEFAULT, PLAIN_SHARED, Target
@@ -62,6 +63,7 @@ class State:
         plan: the nest with its dispatch; empty before ``nest``.
         needs: the tensor maps, alignments and bytes that its statements require.
         endpoints: what the ends of channels have inserted into the plan.
+        turns: those that instances of roles take.
         buffers: the storage.
         mbarriers: name, slots, arrivals per phase.
         counters: of barriers of the whole grid.
@@ -82,6 +84,7 @@ class State:
     indexer: Indexer = field(init=False)
     statements: Statements = field(init=False)
     endpoints: Endpoints = field(init=False)
+    turns: list[Turn] = field(init=False)
     plan: list[PNode] = field(default_factory=list[PNode])
     needs: Needs = field(default_factory=Needs)
     buffers: list[Buffer] = field(default_factory=list[Buffer])

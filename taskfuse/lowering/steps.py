@@ -28,6 +28,7 @@ from taskfuse.lowering.completion import commit_once
 from taskfuse.lowering.copies import wait_for_copies
 from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
+from taskfuse.lowering.held_rings import unroll_held
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.memory import assign_memory
@@ -41,11 +42,13 @@ from taskfuse.lowering.register_budgets import RegisterBudgets
 from taskfuse.lowering.register_fences import fence_registers
 from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
+from taskfuse.lowering.software_pipeline import pipeline
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, check_room, lay_out, share, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.lowering.turns import check_turns, insert_turns
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
 from taskfuse.schedule.order import complete, positions, sequence
@@ -176,9 +179,9 @@ def _nest(state: State) -> None:
 
 
 def _prefetch(state: State) -> None:
-    """Skew the loops whose rings their own role can fill some trips ahead.
+    """Skew the loops whose rings their own role can fill some trips ahead; wait for the reads that hold slots of others.
 
-    Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses.
+    Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses, or after the asynchronous reads of their slots.
     """
     state.rings.prefetch(state.plan, state.statements)
 
@@ -188,7 +191,7 @@ def _endpoints(state: State) -> None:
 
     Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
     """
-    state.endpoints = Endpoints(state.channels, state.statements)
+    state.endpoints = Endpoints(state.channels, state.statements, state.rings.held)
     state.endpoints.insert(state.plan)
     commit_once(state.plan)
 
@@ -214,7 +217,24 @@ def _register_rings(state: State) -> None:
 
     Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
     """
+    unroll_held(state.rings.held)
     unroll_rings(state.plan, state.rings.prefetches, state.ranges.facts)
+
+
+def _pipeline(state: State) -> None:
+    """Run code of stage 1 of a software pipeline one trip behind the other code of its loop.
+
+    Requires: ``endpoints``, ``copies``: what waits for slots and products is there. Ensures: each loop around tensors of stage 1 has one trip more.
+    """
+    pipeline(state.plan, state.channels)
+
+
+def _turns(state: State) -> None:
+    """Let instances of a role issue products one instance after another.
+
+    Requires: ``pipeline``: the order of each loop's body. Ensures: ``turns``; each is taken and passed once in each trip.
+    """
+    state.turns = insert_turns(state.plan, state.tree, state.ranges)
 
 
 def _buffers(state: State) -> None:
@@ -263,7 +283,9 @@ def _barriers(state: State) -> None:
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     fence_registers(state.plan)
     state.endpoints.check_pingpong(state.plan)
-    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *sync.barriers.mbarriers]
+    check_turns(state.plan, state.turns)
+    turns = [(t.name, t.count, t.arrivals) for t in state.turns]
+    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *turns, *sync.barriers.mbarriers]
     state.counters = sync.barriers.counters
     state.cursors = sync.barriers.cursor_inits()
 
@@ -314,6 +336,8 @@ STEPS: tuple[Step, ...] = (
     Step("cursors", _cursors),
     Step("copies", _copies),
     Step("register-rings", _register_rings),
+    Step("pipeline", _pipeline),
+    Step("turns", _turns),
     Step("buffers", _buffers),
     Step("budgets", _budgets),
     Step("unroll", _unroll),

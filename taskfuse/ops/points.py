@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from taskfuse.dtypes import bool_
+from taskfuse.dtypes import bool_, int64
 from taskfuse.ir.axes import AxisKind, axis, iteration_position, iteration_symbol, value_symbol
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ZERO, Expr, substitute
+from taskfuse.ir.scalar import ONE, ZERO, Expr, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import Shape, broadcast_read, define_pointwise, pointwise
+from taskfuse.ops.build import Shape, broadcast_read, cast_tensor, define_pointwise, pointwise
 from taskfuse.ops.select import pad
 
 
@@ -31,12 +31,14 @@ class Points:
         place: per axis of what they go to, the index: one of the iteration symbols, each at most once, or one of the value symbols.
         values: reads of the integers that the value symbols are.
         extents: what each counts in.
+        wraps: whether negative ones count from the end.
     """
 
     space: Shape
     place: Shape
     values: tuple[Read, ...]
     extents: Shape
+    wraps: bool = True
 
     @property
     def follows(self) -> tuple[int | None, ...]:
@@ -50,8 +52,8 @@ class Points:
         return len(set(followed)) == len(followed) and all(any(e is value_symbol(k) for k in range(len(self.values))) for e in named)
 
     def left(self) -> tuple[int, ...]:
-        """Their axes that no axis of what they go to follows."""
-        return tuple(a for a in range(len(self.space)) if a not in self.follows)
+        """Their axes that no axis of what they go to follows, and that have more than one index."""
+        return tuple(a for a in range(len(self.space)) if a not in self.follows and self.space[a] is not ONE)
 
     def reached(self, whole: Shape) -> Shape:
         """Extents of the part of ``whole`` that they may go to."""
@@ -59,8 +61,8 @@ class Points:
 
     def at(self) -> dict[str, Expr]:
         """Their iteration symbols by those of the gather form."""
-        order = [a for a in self.left()]
-        found = {str(iteration_symbol(a)): iteration_symbol(len(self.place) + k) for k, a in enumerate(order)}
+        found = {str(iteration_symbol(a)): ZERO for a in range(len(self.space))}
+        found |= {str(iteration_symbol(a)): iteration_symbol(len(self.place) + k) for k, a in enumerate(self.left())}
         return found | {str(iteration_symbol(a)): iteration_symbol(d) for d, a in enumerate(self.follows) if a is not None}
 
 
@@ -68,7 +70,7 @@ def gathered(fusion: Fusion, whole: Shape, points: Points, combine: Combine, val
     """``combine`` of ``value`` over the points that go to an element, for every element of ``whole``: ``neutral`` where none does."""
     location = caller()
     space = (*points.reached(whole), *(points.space[a] for a in points.left()))
-    named = _named(fusion, space, points)
+    named = is_named(fusion, space, points)
     root = [axis(e, AxisKind.REDUCTION if d >= len(whole) else AxisKind.ITERATION) for d, e in enumerate(space)]
     operands = (broadcast_read(named, named.shape), _moved(value, points), neutral)
     if not points.left():
@@ -91,7 +93,20 @@ def _moved(operand: Operand, points: Points) -> Operand:
             return operand
 
 
-def _named(fusion: Fusion, space: Shape, points: Points) -> TensorView:
+def from_the_start(fusion: Fusion, points: Points) -> Points:
+    """The same points with integers that count from the start, computed once for each: what has many elements for each point then compares once."""
+    values: list[Read] = []
+    for read, extent in zip(points.values, points.extents, strict=True):
+        tv = read.tensor
+        if tv.dtype.min_value < 0:
+            wide = cast_tensor(tv, int64)
+            wrapped = define_pointwise(fusion, ELEMENTWISE["add"], tv.shape, (broadcast_read(wide, tv.shape), IndexValue(extent)), int64)
+            tv = pointwise(ELEMENTWISE["where"], (pointwise(ELEMENTWISE["lt"], (wide, 0)), wrapped, wide))
+        values.append(replace(read, tensor=tv))
+    return replace(points, values=tuple(values), wraps=False)
+
+
+def is_named(fusion: Fusion, space: Shape, points: Points) -> TensorView:
     """Whether a point names an element, over the space of the gather form: computed where it is needed, not stored in a table."""
     found: TensorView | None = None
     for d, (e, a) in enumerate(zip(points.place, points.follows, strict=True)):
@@ -100,7 +115,7 @@ def _named(fusion: Fusion, space: Shape, points: Points) -> TensorView:
         k = next(k for k in range(len(points.values)) if e is value_symbol(k))
         read, here = _moved(points.values[k], points), iteration_symbol(d)
         same = define_pointwise(fusion, ELEMENTWISE["eq"], space, (read, IndexValue(here)), bool_)
-        if points.values[k].tensor.dtype.min_value < 0:
+        if points.wraps and points.values[k].tensor.dtype.min_value < 0:
             behind = define_pointwise(fusion, ELEMENTWISE["eq"], space, (read, IndexValue(here - points.extents[k])), bool_)
             same = pointwise(ELEMENTWISE["logical_or"], (same, behind))
         found = same if found is None else pointwise(ELEMENTWISE["logical_and"], (found, same))

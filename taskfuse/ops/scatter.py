@@ -49,7 +49,7 @@ from taskfuse.ops.create import extent
 from taskfuse.ops.gather import check_along, check_indices, define_gather
 from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.points import Points, gathered
+from taskfuse.ops.points import Points, from_the_start, gathered, is_named
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.select import pad
@@ -119,18 +119,27 @@ def _sent(base: TensorView, points: Points, source: Operand, combine: Combine, w
 
 
 def _replaced(base: TensorView, points: Points, source: Operand, along: int) -> TensorView:
-    """``base`` with the source of the last point along an axis that names an element."""
-    fusion, nobody = base.fusion, Literal(-1, int64)
-    last = gathered(fusion, base.shape, points, COMBINES["maximum"], IndexValue(iteration_symbol(along)), nobody)
-    written = pointwise(ELEMENTWISE["ge"], (last, 0))
+    """``base`` with the source of the last point along an axis that names an element: if there is one point along it, a choice between the two."""
+    fusion, reached = base.fusion, points.reached(base.shape)
+    behind = [(ZERO, n - e) for n, e in zip(base.shape, reached, strict=True)]
+
+    def whole(found: TensorView) -> TensorView:
+        return found if all(n is ZERO for _, n in behind) else pad(found, behind, 0)
+
+    if points.space[along] is ONE:
+        last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points)))
+    else:
+        last = gathered(fusion, base.shape, points, COMBINES["maximum"], IndexValue(iteration_symbol(along)), Literal(-1, int64))
+        written = pointwise(ELEMENTWISE["ge"], (last, 0))
     match source:
         case Read(tensor, index):
             at = {str(iteration_symbol(a)): iteration_symbol(d) for d, a in enumerate(points.follows) if a is not None}
-            at[str(iteration_symbol(along))] = value_symbol(0)
-            reached = points.reached(base.shape)
-            found = define_gather(tensor, reached, [substitute(e, at) for e in index], [(Read(last, _first(reached)), points.space[along])])
-            behind = [(ZERO, n - e) for n, e in zip(base.shape, reached, strict=True)]
-            value = found if all(n is ZERO for _, n in behind) else pad(found, behind, 0)
+            at[str(iteration_symbol(along))] = ZERO if last is None else value_symbol(0)
+            places = [substitute(e, at) for e in index]
+            if last is None:
+                value = whole(define_pointwise(fusion, ELEMENTWISE["copy"], reached, (Read(tensor, tuple(places)),), base.dtype))
+            else:
+                value = whole(define_gather(tensor, reached, places, [(Read(last, _first(reached)), points.space[along])]))
         case _:
             value = define_pointwise(fusion, ELEMENTWISE["copy"], base.shape, (source,), base.dtype)
     return pointwise(ELEMENTWISE["where"], (written, value, base))

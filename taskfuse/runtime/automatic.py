@@ -19,10 +19,9 @@ from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
-from taskfuse.schedulers.auto import SCHEDULERS
 from taskfuse.schedulers.budget import SECONDS, Budget, Work
 from taskfuse.schedulers.candidates import MOST_PARAMETERS, failure, result, tried
-from taskfuse.schedulers.schedule import Sizes, expendable
+from taskfuse.schedulers.schedule import Scheduler, Sizes, expendable
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import Target
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 LOSS = 1.25
 """How many times as long a kernel is taken to take whose registers spill, or whose products wait for their registers, which no cost model expects."""
+SPILLED = 32
+"""Bytes of registers that a thread may spill: a store and a load of a few values are not worth other parameters."""
 
 
 def auto_scheduled(
@@ -147,42 +148,44 @@ class _MachineCode:
 
     def keeping_registers(self, step: SegmentStep, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> tuple[SegmentStep, Executable]:
         """A step and its kernel, or those with other parameters of its scheduler if the kernel spills registers or the compiler serializes its products: the
-        first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long."""
+        first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long; if none do, those that spill least."""
         own = step.fusion, step.arguments, step.outputs  # not the kernel: segments that differ only in names share it
         if own not in self._kept:
+            lost = self._lost_registers(run)
             self._kept[own] = step, run
-            if self._loses_registers(run):
-                other = next(self._others(step, sizes, target), None)
-                self._kept[own] = (step, run) if other is None else other
+            for other in self._others(step, sizes, target) if lost > SPILLED else ():
+                if (less := self._lost_registers(other[1])) < lost:
+                    self._kept[own], lost = other, less
+                if lost <= SPILLED:
+                    break
         return self._kept[own]
 
     def _others(self, step: SegmentStep, sizes: Mapping[str, int] | None, target: Target) -> Iterator[tuple[SegmentStep, Executable]]:
-        """A step with other parameters whose kernels are proved, taken, and keep their registers; the fastest by the cost model first."""
-        chosen = step.schedule
-        scheduler = next((s for s in SCHEDULERS if s.__name__ == chosen.scheduler), None)
-        if scheduler is None or step.members:
+        """A step with other parameters whose kernels are proved and taken; the fastest by the cost model first."""
+        chosen, scheduler = step.schedule, step.scheduler
+        if scheduler is None:
             return
         better = [o for o in chosen.alternatives if o.config != chosen.config and o.us <= LOSS * chosen.us]
         for option in better[:MOST_PARAMETERS]:
             fusion = as_written(step.fusion)
             if fusion is None:
                 return
-            extents = {name: size for name, size in (sizes or {}).items() if name in fusion.dims}
-            made: list[tuple[SegmentStep, Executable]] = []
+            found = result(partial(self._with, replace(step, fusion=fusion), scheduler, option.config, sizes, target), None, "no kernel", [])
+            if found is not None and self.suits([found[1]]):
+                yield found
 
-            def make(
-                fusion: Fusion = fusion, config: object = option.config, extents: Mapping[str, int] = extents, made: list[tuple[SegmentStep, Executable]] = made
-            ) -> None:
-                schedule = replace(expendable(scheduler)(fusion, config, sizes=extents, target=target), given=False)
-                run = self._make(fusion, schedule=schedule)
-                check_open(run, fusion, assumed(fusion, extents, target))
-                made.append((replace(step, fusion=fusion, schedule=schedule), run))
+    def _with(self, step: SegmentStep, scheduler: Scheduler, config: object, sizes: Mapping[str, int] | None, target: Target) -> tuple[SegmentStep, Executable]:
+        """A step whose fusion has no schedule, scheduled with some parameters, and its kernel."""
+        extents = {name: size for name, size in (sizes or {}).items() if name in step.fusion.dims}
+        schedule = replace(expendable(scheduler)(step.fusion, config, sizes=extents, target=target), given=False)
+        run = self._make(step.fusion, schedule=schedule)
+        check_open(run, step.fusion, assumed(step.fusion, extents, target))
+        return replace(step, schedule=schedule), run
 
-            if failure(make) is None and not self._loses_registers(made[0][1]) and self.suits([made[0][1]]):
-                yield made[0]
-
-    def _loses_registers(self, run: Executable) -> bool:
-        return isinstance(run, CompiledKernel) and run.is_for_gpu and result(partial(run.loses_registers, self._make.options.target), False, "no code", [])
+    def _lost_registers(self, run: Executable) -> float:
+        if not isinstance(run, CompiledKernel) or not run.is_for_gpu:
+            return 0.0
+        return result(partial(run.lost_registers, self._make.options.target), 0.0, "no code", [])
 
     def _new(self, runs: Iterable[Executable]) -> list[CompiledKernel]:
         """Kernels for GPUs that have not been tried."""

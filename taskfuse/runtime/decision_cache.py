@@ -82,14 +82,11 @@ class DecisionCache:
     def recall(self) -> Executable | None:
         """The executable in the cache, or ``None``."""
         content = self._content()
-        try:
-            return None if content is None else self._made(content)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ParseError, FusionError):
-            return None
+        return None if content is None else restored(content, self._fusion, self._make, self._settings)
 
     def keep(self, run: Executable) -> None:
         """Write an executable for :meth:`recall` in later processes, if all its kernels are proved."""
-        if self._key is not None and (content := self._packed(run)) is not None:
+        if self._key is not None and (content := packed(run, self._fusion, self._settings)) is not None:
             self._write(content)
 
     def outline(self) -> Outline | None:
@@ -119,30 +116,38 @@ class DecisionCache:
         if disk is not None and self._key is not None:
             keep(disk, self._key, json.dumps(content).encode())
 
-    def _packed(self, run: Executable) -> dict[str, object] | None:
-        links = run.links if isinstance(run, Chain) else (Link(run, (), ()),)
-        kernels = list(dict.fromkeys(link.run for link in links))
-        packed = [_packed_kernel(kernel, self._settings) for kernel in kernels]
-        if None in packed:
-            return None
-        content: dict[str, object] = {"kernels": packed, "schedule": _told(run.schedule), "links": None, "whole": None}
-        if isinstance(run, Chain):
-            content["links"] = [[kernels.index(link.run), list(link.arguments), list(link.outputs)] for link in run.links]
-            try:
-                whole = str(run.fusion)
-            except FusionError:  # its inputs are in an order that texts do not have
-                return None
-            content["whole"] = None if whole == str(self._fusion) else whole
-        return content
 
-    def _made(self, content: Mapping[str, Any]) -> Executable:
-        kernels = [_made_kernel(form, self._make, self._settings) for form in content["kernels"]]
+def packed(run: Executable, fusion: Fusion, settings: Options) -> dict[str, object] | None:
+    """An executable of ``fusion`` in JSON, for :func:`restored`; ``None`` if not all its kernels are proved, or it has no such form."""
+    links = run.links if isinstance(run, Chain) else (Link(run, (), ()),)
+    kernels = list(dict.fromkeys(link.run for link in links))
+    forms = [_packed_kernel(kernel, settings) for kernel in kernels]
+    if None in forms:
+        return None
+    content: dict[str, object] = {"kernels": forms, "schedule": _told(run.schedule), "links": None, "whole": None}
+    if isinstance(run, Chain):
+        content["links"] = [[kernels.index(link.run), list(link.arguments), list(link.outputs)] for link in run.links]
+        try:
+            whole = str(run.fusion)
+        except FusionError:  # its inputs are in an order that texts do not have
+            return None
+        content["whole"] = None if whole == str(fusion) else whole
+    return content
+
+
+def restored(content: Mapping[str, Any], fusion: Fusion, make: Maker, settings: Options) -> Executable | None:
+    """The executable that :func:`packed` gave, without the body of its kernels, which is parsed on demand; ``None`` if it is not in that form, or nothing is
+    proved of it by these files."""
+    try:
+        kernels = [_made_kernel(form, make, settings) for form in content["kernels"]]
         if content["links"] is None:
             (run,) = kernels
             return run
         links = [Link(kernels[k], tuple(map(str, arguments)), tuple(map(str, outputs))) for k, arguments, outputs in content["links"]]
-        whole = copy_fusion(self._fusion)[0] if content["whole"] is None else parse_fusion(content["whole"])
+        whole = copy_fusion(fusion)[0] if content["whole"] is None else parse_fusion(content["whole"])
         return Chain(whole, links, _schedule(content["schedule"]))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ParseError, FusionError):
+        return None
 
 
 def _is_on(settings: Options) -> bool:

@@ -153,15 +153,15 @@ class CompiledKernel(Executable):
 
         check_code(self.kernel, target, self._arch, self._fast_math)
 
-    def loses_registers(self, target: Target) -> bool:
-        """Whether registers spill in its machine code, products wait for theirs, or budgets of registers are ignored; the compiler's words are not warned of.
+    def lost_registers(self, target: Target) -> float:
+        """The bytes that registers spill in its machine code; infinite if products wait for theirs, or budgets of registers are ignored. Nothing is warned of.
 
         Raises:
-            CudaCompileError, CudaUnavailableError, UnsupportedError: see :func:`taskfuse.cuda.fit.loses_registers`.
+            CudaCompileError, CudaUnavailableError, UnsupportedError: see :func:`taskfuse.cuda.fit.lost_registers`.
         """
-        from taskfuse.cuda.fit import loses_registers  # only who has a GPU pays for its import
+        from taskfuse.cuda.fit import lost_registers  # only who has a GPU pays for its import
 
-        return loses_registers(self.kernel, target, self._arch, self._fast_math)
+        return lost_registers(self.kernel, target, self._arch, self._fast_math)
 
     def _with_inputs(self, args: tuple[Any, ...], out: Any, stream: Any) -> tuple[Any, ...]:
         """Arrays for all outputs: for some the arrays of inputs. Raises :class:`OutputError` if ``out`` has others for these."""

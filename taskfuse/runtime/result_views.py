@@ -18,7 +18,7 @@ from taskfuse.ir.axes import iteration_point, iteration_symbol
 from taskfuse.ir.expr import Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove, substitute
+from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove, simplify, substitute
 from taskfuse.ir.storage import Strided, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
@@ -120,14 +120,22 @@ def _may_share(fusion: Fusion, base: TensorView) -> bool:
 
 def _lies_as_its_sources(fusion: Fusion, tv: TensorView, base: TensorView) -> bool:
     """Whether a view has elements in the order of what its elementwise base is computed of, which that reads in another one: channels last again, after math
-    on channels first."""
+    on channels first, whether groups of channels are one axis there or two."""
     if not isinstance(fusion.definition(base), Pointwise) or among(base, fusion.outputs):
         return False
     seen = resolve(fusion, Read(tv, iteration_point(tv.ndim)))
     at = {str(iteration_symbol(k)): e for k, e in enumerate(seen.index)}
-    own = iteration_point(base.ndim)
-    sources = [r for r in _sources(fusion, base) if len(r.index) == base.ndim and all(e.free for e in r.index)]
-    return any(r.index != own for r in sources) and all(tuple(substitute(e, at) for e in r.index) == iteration_point(tv.ndim) for r in sources)
+    own, whole = iteration_point(base.ndim), {str(iteration_symbol(k)) for k, e in enumerate(base.shape) if e is not ONE}
+    sources = [r for r in _sources(fusion, base) if whole <= frozenset[str]().union(*(e.free for e in r.index))]
+    facts = fusion.facts().with_ranges({str(iteration_symbol(k)): (0, e - 1) for k, e in enumerate(tv.shape)})
+    here = simplify(_offset(iteration_point(tv.ndim), tv.shape), facts)
+    is_turned = any(r.index != own and simplify(_offset(r.index, r.tensor.shape) - _offset(own, base.shape), facts) is not ZERO for r in sources)
+    return is_turned and all(simplify(_offset([substitute(e, at) for e in r.index], r.tensor.shape), facts) is here for r in sources)
+
+
+def _offset(index: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    """The place of an element in the order of memory."""
+    return reduce(lambda found, axis: found * axis[1] + axis[0], zip(index, shape, strict=True), ZERO)
 
 
 def _sources(fusion: Fusion, tv: TensorView) -> list[Read]:

@@ -15,19 +15,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from io import BufferedRWPair
-from queue import Empty, SimpleQueue
 from typing import Any
 
-from taskfuse.cuda.nvrtc import version
-from taskfuse.errors import CudaUnavailableError, TaskfuseError
+from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
+from taskfuse.cuda.present import present
+from taskfuse.cuda.sources import sources
+from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
-from taskfuse.options import set_variables, variables
+from taskfuse.ops.create import define_tensor
+from taskfuse.ops.reduce import sum as sum_over
+from taskfuse.options import read_options, set_variables, variables
 from taskfuse.runtime.compile import compile
+from taskfuse.runtime.decision_cache import packed, restored
+from taskfuse.runtime.kernel import Maker
+from taskfuse.target import DEFAULT
 
 FEWEST = 2
 """Fusions below which there is nothing to do side by side."""
@@ -36,8 +44,26 @@ MOST = 16
 IDLE_SECONDS = 300.0
 
 
+@dataclass(slots=True)
+class _Request:
+    """A fusion to compile."""
+
+    fusion: Fusion
+    text: str
+    arguments: Mapping[str, Any]
+    answer: Future[Any] = field(default_factory=Future[Any])
+
+    def read(self, stream: BufferedRWPair) -> Any:
+        """The answer that a process writes: an executable, as :func:`packed` gives it or as it is, or an error."""
+        content, made = pickle.load(stream)
+        if content is None:
+            return made
+        given = {name: self.arguments[name] for name in ("backend", "arch", "fast_math") if name in self.arguments}
+        return restored(content, self.fusion, Maker(**given), read_options())
+
+
 class _Pool:
-    """The processes, each at the other end of a stream.
+    """The processes, each at the other end of a stream that a thread reads.
 
     Attributes:
         size: how many were started.
@@ -45,45 +71,71 @@ class _Pool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._idle: SimpleQueue[BufferedRWPair | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._left = size
+        self._there = threading.Condition()
+        self._left: list[tuple[int, int, _Request]] = []  # a heap, the largest first
+        self._count = 0
+        self._is_closed = False
         pairs = [socket.socketpair() for _ in range(size)]
         ends = [theirs.fileno() for _, theirs in pairs]
         command = [sys.executable, "-m", "taskfuse.runtime.workers", *map(str, ends)]
         null = subprocess.DEVNULL
         self._process = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, pass_fds=ends, start_new_session=True)
         self._sockets = [ours for ours, _ in pairs]
+        self._alive = size
         for ours, theirs in pairs:
             theirs.close()
-            self._idle.put(ours.makefile("rwb"))
+            threading.Thread(target=self._serve, args=(ours.makefile("rwb"),), name="taskfuse worker", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
         """Whether it can be asked."""
-        return self._left > 0 and self._process.poll() is None
+        return self._alive > 0 and self._process.poll() is None
 
-    def ask(self, asked: Sequence[bytes], left: SimpleQueue[int], found: list[Any]) -> None:
-        """Have one process answer requests while some are left. One that ends, otherwise than by an error of taskfuse, leaves its request unanswered."""
-        stream = self._idle.get()
-        try:
-            while stream is not None:
-                k = left.get_nowait()
-                stream.write(asked[k])
-                stream.flush()
-                found[k] = pickle.load(stream)
-        except Empty:
-            pass
-        except Exception:  # what a process writes as it ends need not be a pickle: any error of reading it
-            with self._lock:
-                self._left -= 1
-                if self._left:
+    def submit(self, requests: Sequence[_Request]) -> None:
+        """Have the processes answer requests, the largest first; with ``None`` if no process is left."""
+        with self._there:
+            for request in requests:
+                heappush(self._left, (-len(request.text), self._count, request))
+                self._count += 1
+            self._there.notify_all()
+        if not self.is_alive:
+            self._give_up()
+
+    def _serve(self, stream: BufferedRWPair) -> None:
+        """Have one process answer requests until it ends. One that ends, otherwise than by an error of taskfuse, leaves its request to the caller."""
+        while True:
+            with self._there:
+                while not self._left and not self._is_closed:
+                    self._there.wait()
+                if self._is_closed:
                     return
-            stream = None  # who waits for a process is told that there is none
-        self._idle.put(stream)
+                request = heappop(self._left)[2]
+            try:
+                pickle.dump((sys.path, variables(), request.text, request.arguments), stream)
+                stream.flush()
+                result = request.read(stream)
+            except Exception:  # what a process writes as it ends need not be a pickle: any error of reading it
+                with self._there:
+                    self._alive -= 1
+                request.answer.set_result(None)
+                if not self._alive:
+                    self._give_up()
+                return
+            request.answer.set_result(result)
+
+    def _give_up(self) -> None:
+        """Answer what is left: there is no process."""
+        with self._there:
+            left, self._left = self._left, []
+        for _, _, request in left:
+            request.answer.set_result(None)
 
     def close(self) -> None:
         """End the processes: also if processes that are forked of this one hold the streams, too."""
+        with self._there:
+            self._is_closed = True
+            self._there.notify_all()
+        self._give_up()
         for one in self._sockets:
             with suppress(OSError):  # it has ended
                 one.shutdown(socket.SHUT_RDWR)
@@ -141,35 +193,41 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def compiled_elsewhere(fusions: Sequence[Fusion], arguments: dict[str, Any], processes: int) -> list[Any]:
-    """The executable of each fusion, or its error, made by several processes; ``None`` for those that the caller must compile itself.
+def compiled_elsewhere(fusions: Sequence[Fusion], arguments: Mapping[str, Any], processes: int, *, fewest: int = FEWEST) -> list[Future[Any]]:
+    """The executable of each fusion, or its error, made by several processes while the caller does something else; ``None`` for those that it must compile.
 
     Each process takes the next fusion when it has finished one, the largest first.
 
     Args:
         arguments: of :func:`taskfuse.compile`.
         processes: their number; 0: the number of cores, at most 16.
+        fewest: fewer fusions are left to the caller.
     """
-    found: list[Any] = [None] * len(fusions)
-    pool = start(processes) if len(fusions) >= FEWEST else None
+    pool = start(processes) if len(fusions) >= fewest else None
+    requests = [_Request(fusion, str(fusion), arguments) for fusion in fusions]
     if pool is None:
-        return found
-    texts = [str(fusion) for fusion in fusions]
-    asked = [pickle.dumps((sys.path, variables(), text, arguments)) for text in texts]
-    left: SimpleQueue[int] = SimpleQueue()
-    for k in sorted(range(len(texts)), key=lambda k: -len(texts[k])):
-        left.put(k)
-    count = min(processes or pool.size, pool.size, len(fusions))
-    with ThreadPoolExecutor(count) as threads:
-        for answered in [threads.submit(pool.ask, asked, left, found) for _ in range(count)]:
-            answered.result()
-    return found
+        for request in requests:
+            request.answer.set_result(None)
+    else:
+        pool.submit(requests)
+    return [request.answer for request in requests]
+
+
+def _warm() -> None:
+    """Do once what each process would do at its first request: import what schedules, lowers, proves and compiles; find the GPU; read the files of taskfuse."""
+    settings = read_options()
+    sources(settings)
+    present()
+    with Fusion("warm") as fusion:
+        fusion.add_output(sum_over(define_tensor([4096, 1024]), 1))
+    compile(fusion, "cuda", target=DEFAULT, cache=False)
+    compile_cubin('extern "C" __global__ void warm() {}', "warm", CompileOptions())
 
 
 def _serve(ends: Sequence[int]) -> None:
     """Fork into a process for each end of a stream, and wait for them."""
-    with suppress(CudaUnavailableError):
-        version()  # loads NVRTC, once for all
+    with suppress(TaskfuseError):  # the first request says the same
+        _warm()
     gc.freeze()
     for end in ends:
         if not os.fork():
@@ -196,11 +254,15 @@ def _work(end: socket.socket) -> None:
             return
         sys.path[:] = path
         set_variables(environment)
+        content: object = None
         try:
-            result: Any = compile(parse_fusion(text), **arguments)
+            fusion = parse_fusion(text)
+            result: Any = compile(fusion, **arguments)
+            if not (arguments.get("debug") or arguments.get("unsafe")):
+                content = packed(result, fusion, read_options())
         except TaskfuseError as error:
             result = error
-        pickle.dump(result, stream)
+        pickle.dump((content, None) if content is not None else (None, result), stream)
         stream.flush()
 
 

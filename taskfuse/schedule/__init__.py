@@ -9,10 +9,12 @@ from taskfuse.schedule import (
     chunk,
     chunk_product,
     chunk_reduction,
+    clamp_read,
     drop_axes,
     inlining,
     memory,
     pack_factors,
+    pipeline,
     propagate,
     recompute,
     rfactor,
@@ -21,6 +23,7 @@ from taskfuse.schedule import (
     split_fold,
     split_reduction,
     through_view,
+    tile_shifts,
     tile_windows,
     transforms,
     unroll_reduction,
@@ -54,6 +57,8 @@ class _Calls:
     unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)
     split_fold = staticmethod(split_fold.split_fold)
+    tile_shifts = staticmethod(tile_shifts.tile_shifts)
+    clamp_read = staticmethod(clamp_read.clamp_read)
     tile_windows = staticmethod(tile_windows.tile_windows)
     through_view = staticmethod(through_view.through_view)
     recompute = staticmethod(recompute.recompute)
@@ -65,6 +70,8 @@ class _Calls:
     set_atom = staticmethod(binding.set_atom)
     circular_buffer = staticmethod(memory.circular_buffer)
     in_flight = staticmethod(memory.in_flight)
+    pipeline_stage = staticmethod(pipeline.pipeline_stage)
+    take_turns = staticmethod(pipeline.take_turns)
     fragment = staticmethod(binding.fragment)
     propagate = staticmethod(propagate.propagate)
 

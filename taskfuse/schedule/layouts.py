@@ -51,6 +51,19 @@ def by_threads() -> AllocationLayout:
     return layout
 
 
+def turned(axis: int) -> AllocationLayout:
+    """The tile's axes in their order, but one of them last: threads along it access neighbors.
+
+    Args:
+        axis: its position; a negative one counts from the end.
+    """
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        return allocation(tensor).reorder({axis: -1})(tensor)
+
+    return layout
+
+
 def swizzled(span_bytes: int) -> AllocationLayout:
     """The swizzle of TMA and wgmma: chunks of 16 bytes, permuted by XOR with the row inside each span.
 

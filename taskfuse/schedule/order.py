@@ -14,6 +14,7 @@ from itertools import pairwise, product
 
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.assignment import assign
+from taskfuse.ir.expr import Fold, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
@@ -130,6 +131,8 @@ def complete(fusion: Fusion) -> Tree:
     return tree
 
 
+REDUCING = (Reduction, Scan, Fold)
+"""Expressions whose results wait for others."""
 Rank = tuple[int, ...]
 """The rank of a tensor among those that may come in any order."""
 
@@ -180,10 +183,35 @@ class _Sequencer:
                 self._edges += [(source, tv) for source in made_from(self.fusion, read.tensor) if not source.is_input]
             self._paths[tv] = self.tree.path(tv)
             self._roles[tv] = self.tree.roles(self._paths[tv])
+        self._rank_early()
         self._rank_members()
         self._ring_edges = self._ring_order()  # no seed changes who has a ring first
         if self._random is not None:
             self._rank = {tv: (self._random.randrange(1 << 30),) for tv in self._rank}
+
+    def _rank_early(self) -> None:
+        """Let results that need no reduction, and what only they need, come before the first reduction: what they read is then not live across it."""
+        exprs = [e for e in self.fusion.exprs() if e.output in self._rank]
+        first = next((self._rank[e.output] for e in exprs if isinstance(e, REDUCING)), None)
+        if first is None:
+            return
+        reads: dict[TensorView, list[TensorView]] = {}
+        readers: dict[TensorView, list[TensorView]] = {tv: [] for tv in self._rank}
+        for p, q in self._edges:
+            if p in self._rank:
+                reads.setdefault(q, []).append(p)
+                readers[p].append(q)
+        late: set[TensorView] = set()
+        for e in exprs:
+            if isinstance(e, REDUCING) or any(p in late for p in reads.get(e.output, ())):
+                late.add(e.output)
+        for e in reversed(exprs):
+            tv = e.output
+            if tv not in late:
+                if all(q not in late for q in readers[tv]):
+                    self._rank[tv] = min(self._rank[tv], (first[0] - 1, *self._rank[tv]))
+                else:
+                    late.add(tv)
 
     def _rank_members(self) -> None:
         """Let members of a horizontal group that is not parallelized come in the order in which the group has them."""

@@ -19,7 +19,7 @@ from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, itera
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, at_point, reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, simplify, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import OneCall, caller
@@ -219,7 +219,8 @@ class _Clones:
         match operand:
             case Read():
                 read = resolve(self.fusion, operand)
-                moved = Read(read.tensor, tuple(substitute(e, at) for e in read.index), valid)
+                facts = self.fusion.facts().with_ranges({str(iteration_symbol(k)): (0, a.extent - 1) for k, a in enumerate(reduction.root)})
+                moved = Read(read.tensor, tuple(simplify(substitute(e, at), facts) for e in read.index), valid)
                 return moved if valid is TRUE else Read(self._padded(moved, reduction), iteration_point(len(reduction.root)))
             case _:
                 return at_point(operand, at)

@@ -51,13 +51,13 @@ def windows_of(fusion: Fusion, tv: TensorView) -> list[Windows]:
     read = windowed_read(fusion.definition(tv))
     if read is None:
         return []
-    facts, names = _facts(fusion, tv), [str(iteration_symbol(p)) for p in range(len(tv.root))]
+    facts, names = facts_of(fusion, tv), [str(iteration_symbol(p)) for p in range(len(tv.root))]
     found: list[Windows] = []
     for d, index in enumerate(read.index):
         own = [p for p, name in enumerate(names) if name in index.free]
         if len(own) != 2 or any(names[p] in e.free for p in own for k, e in enumerate(read.index) if k != d):
             continue
-        (w, j), (stride, step) = own, (_step(index, p, facts) for p in own)
+        (w, j), (stride, step) = own, (step_along(index, p, facts) for p in own)
         length = tv.root[j].extent
         if stride is not None and step is not None and 1 in (stride, step) and isinstance(length, Const):
             found.append(Windows(d, w, j, stride, step, length.value))
@@ -95,8 +95,8 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
     extents[k], extents[windows.places] = simplify(extents[k].ceildiv(tile), fusion.facts()), const(windows.reach(tile))
     elements = fusion.new_tensor([axis(e) for e in extents], tv.dtype, location=caller(), origin=tv)
     join_task(elements, tv)
-    moved: Mapping[str, Expr] = {str(w): w * tile + j, str(j): ZERO} if windows.stride == 1 else {str(w): w * tile}
-    taken = _moved(fusion, read, windows.dimension, moved, _facts(fusion, elements))
+    place_of: Mapping[str, Expr] = {str(w): w * tile + j, str(j): ZERO} if windows.stride == 1 else {str(w): w * tile}
+    taken = moved_read(read, windows.dimension, place_of, facts_of(fusion, elements))
     fill = definition.operands[-1] if isinstance(definition, FirstValid) and len(definition.operands) > 1 else Literal(0, tv.dtype)
     if taken.valid is TRUE:
         fusion.define(Pointwise(elements, ELEMENTWISE["copy"], (taken,), definition.location))
@@ -120,19 +120,26 @@ def windowed_read(definition: MathExpr | None) -> Read | None:
             return None
 
 
-def _moved(fusion: Fusion, read: Read, dimension: int, place: Mapping[str, Expr], facts: Facts) -> Read:
-    """A read at other points, some of which may lie outside what is read."""
-    at = simplify(substitute(read.index[dimension], place), facts)
+def moved_read(read: Read, dimension: int, place: Mapping[str, Expr], facts: Facts) -> Read:
+    """A read at other points, some of which may lie outside what is read.
+
+    Args:
+        dimension: along which they may lie outside.
+        place: by the symbols of axes, what stands in their place.
+        facts: of the points.
+    """
+    index = tuple(simplify(substitute(e, place), facts) for e in read.index)
+    at = index[dimension]
     inside = [c for c in (le(0, at), lt(at, read.tensor.shape[dimension])) if not prove(c, facts)]
-    index = tuple(at if d == dimension else e for d, e in enumerate(read.index))
     return Read(read.tensor, index, simplify(and_(substitute(read.valid, place), *inside), facts))
 
 
-def _step(index: Expr, p: int, facts: Facts) -> int | None:
+def step_along(index: Expr, p: int, facts: Facts) -> int | None:
     """How far an index moves with each step along an axis, if that is everywhere the same."""
     found = simplify(substitute(index, {str(iteration_symbol(p)): iteration_symbol(p) + 1}) - index, facts)
     return found.value if isinstance(found, Const) and found.value > 0 else None
 
 
-def _facts(fusion: Fusion, tv: TensorView) -> Facts:
+def facts_of(fusion: Fusion, tv: TensorView) -> Facts:
+    """The ranges of the axes of a tensor."""
     return fusion.facts().with_ranges({str(iteration_symbol(k)): (0, a.extent - 1) for k, a in enumerate(tv.root)})

@@ -56,6 +56,6 @@ def _kernel(parts: Parts, tensors: list[TensorView], name: str, sizes: Mapping[s
     while (best := found.best) is not None:
         came = tried(trial, best.fusion, best.schedule)
         if not came.refused:
-            return SegmentStep(best.fusion, came.schedule, tuple(tv.name for tv in tensors))
+            return SegmentStep(best.fusion, came.schedule, tuple(tv.name for tv in tensors), best.scheduler)
         found.drop(came.refused)
     raise found.error()

@@ -2,7 +2,8 @@
 
     load       the queries of a block's rows, once; for each chunk of keys: TMA of keys, then of values, into a ring of each
     consumer   for each chunk: wgmma of queries and keys; its maximum, across the four lanes of a row; exponentials, which stay in registers as
-               the first factor of the second product; the partial sums, rescaled for the new maximum; wgmma of exponentials and values
+               the first factor of the second product; the partial sums, rescaled for the new maximum; wgmma of exponentials and values, one chunk
+               behind if the products are pipelined
 
 Each warpgroup of ``consumer`` has 64 rows. The scheduler has no notion of softmax: :func:`taskfuse.cascade` turns the
 reductions between the two products into one walk. Any elementwise math may stand between the products: scale, mask, bias, softcap.
@@ -215,6 +216,7 @@ class _Walk:
         script.comment("products, from Shared memory and from registers")
         for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
             multiply(script, tv, self.head + 2, columns, found.itemsize if tv is self.scores else ITEMSIZE)
+        self._overlap()
         self._rings()
         script.comment("shared loops")
         self._share()
@@ -393,6 +395,13 @@ class _Walk:
         call.bind(tile + 1, P.TIDx).bind(tile + 2, P.Unroll)
         call.set_atom(atoms.STMATRIX_X4, (tile + 3, tile + 4))
         script.on(out).set_atom(atoms.TMA_STORE, (tile + 1, tile + 2))
+
+    def _overlap(self) -> None:
+        """What runs beside the products of a warpgroup: its own exponentials, or those of others."""
+        if self.config.is_pipelined:
+            self.script.on(self.walk).pipeline_stage(1)
+        for tv in (self.scores, self.walk) if self.config.in_turn else ():
+            self.script.on(tv).take_turns(P.TIDy)
 
     def _rings(self) -> None:
         """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
@@ -42,6 +42,10 @@ STAGING = 6
 """Registers of a thread for the indices of staged results."""
 MASK = 8
 """Registers of a thread for the indices that a mask, or the end of the keys, compares."""
+PIPELINED = 28
+"""Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas spilled."""
+GAINING = frozenset({(128, 128), (256, 64)})
+"""Columns, and keys of a chunk, for which two warpgroups were measured to be faster with products ahead, issued in turn."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
 LOADING = 24
@@ -74,6 +78,9 @@ class AttentionConfig(Parameters):
         query_stages: tiles of queries in Shared memory, in a persistent grid.
         staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
         residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
+        is_pipelined: the product with the values of a chunk is issued behind that of queries and the next keys, and runs while the next exponentials are
+            computed (FlashAttention-3, arXiv:2407.08608, section 3.2).
+        in_turn: warpgroups issue their products one after another, so that one multiplies while others compute exponentials (section 3.1).
     """
 
     LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0, "staged": 0}
@@ -85,6 +92,8 @@ class AttentionConfig(Parameters):
     query_stages: int = 1
     staged: int = 0
     residents: int = 1
+    is_pipelined: bool = False
+    in_turn: bool = False
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -98,6 +107,10 @@ class AttentionConfig(Parameters):
             raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use a multiple of {self.cluster} blocks")
         if self.cluster > 1 and self.residents > 1:
             raise self.error(f"{self.residents} blocks of a multiprocessor, in clusters", "use residents=1")
+        if self.is_pipelined and self.stages < 2:
+            raise self.error("values are released one chunk late, with 1 stage", "use stages=2")
+        if self.in_turn and self.warpgroups < 2:
+            raise self.error("turns of 1 warpgroup", "use in_turn=False")
 
     @property
     def words(self) -> str:
@@ -106,7 +119,9 @@ class AttentionConfig(Parameters):
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
         found += f", {self.staged} staged pieces of results" if self.staged else ""
-        return f"{found}, {self.residents} on a multiprocessor" if self.residents > 1 else found
+        found += f", {self.residents} on a multiprocessor" if self.residents > 1 else ""
+        found += ", products ahead" if self.is_pipelined else ""
+        return f"{found}, in turn" if self.in_turn else found
 
     @property
     def rows(self) -> int:
@@ -132,14 +147,16 @@ class AttentionConfig(Parameters):
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
-        """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, and the sums.
+        """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, of the chunk before if they are multiplied behind the
+        scores, and the sums.
 
         Args:
             columns: of the sums.
             masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
         """
         more = MASK * masks + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
-        return self.chunk // 2 + self.chunk // ROUNDED + columns // 2 + OTHERS + more
+        rounded = self.chunk // 4 + PIPELINED if self.is_pipelined else self.chunk // ROUNDED
+        return self.chunk // 2 + rounded + columns // 2 + OTHERS + more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,10 +211,16 @@ def planned(fusion: Fusion, found: Attention, extent: Sizes) -> tuple[Option[Att
     return tuple(options)
 
 
-def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes) -> dict[int, Option[AttentionConfig]]:
+def planned_chunks(
+    fusion: Fusion, found: Attention, counts: Iterable[int], extent: Sizes, most: Callable[[int], float] = lambda _: math.inf
+) -> dict[int, Option[AttentionConfig]]:
     """The fastest parameters for parallel chunks of the keys (:func:`taskfuse.chunk_cascade`), whose length is a multiple of ``config.chunk``, if some fit.
 
     The copy engine fills short chunks with zeros past the end of a tensor; if keys end elsewhere, as in pages, chunks divide them.
+
+    Args:
+        counts: numbers of chunks.
+        most: the most microseconds of interest for a number of chunks; where the bytes alone take longer, no parameters are looked for.
     """
     whole = WalkExtents.of(fusion, found, extent)
     fit = [c for c in _every(found, extent.target) if _problem(fusion, found, c, whole.depth, extent, is_whole=True) is None]
@@ -205,6 +228,8 @@ def planned_chunks(fusion: Fusion, found: Attention, counts: Iterable[int], exte
     for n in counts if fit else ():
         written = float(n * whole.batch * whole.m * (found.columns + len(found.reductions) - 1) * float32.itemsize)
         walk = replace(whole, batch=n * whole.batch, moved=whole.moved - whole.written + written, written=written)
+        if extent.target.kernel_us(extent.target.dram_us(walk.moved)) > most(n):
+            continue
         several = fit if not (found.run or found.is_padded) else [c for c in fit if is_multiple(found.scores.root[found.n].extent, n * c.chunk, fusion.facts())]
         options = (Option(c, _us(found, c, replace(walk, n=-(-whole.n // (n * c.chunk)) * c.chunk), extent)) for c in several)
         best = min(options, key=lambda o: o.us, default=None)
@@ -246,7 +271,9 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
     if found.end is None and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
-    return every + [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
+    every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
+    gaining = [c for c in every if found.end is None and c.warpgroups == c.stages == 2 and (found.columns, c.chunk) in GAINING]
+    return every + [replace(c, is_pipelined=True, in_turn=True) for c in gaining]
 
 
 def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, extent: Sizes, *, is_whole: bool = False) -> tuple[str, str] | None:
@@ -310,9 +337,10 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
         products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
     exposed = figures.exposed[beside] * config.chunk / KEYS
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
+    cycles *= figures.ahead_in_turn if config.is_pipelined and config.in_turn else 1
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += 0 if found.end is None else figures.masked_cycles
-    cycles += figures.staged_chunk_cycles if config.staged else 0
+    cycles += figures.staged_chunk_cycles if config.staged and not config.is_pipelined else 0
     tiles = -(-walk.m // config.rows)
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
     each += 0 if found.end is None else figures.diagonal * config.residents * products * config.rows / config.chunk

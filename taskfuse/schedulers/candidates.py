@@ -111,6 +111,7 @@ class Candidates:
         self._is_asked = False
         self._aside: list[Candidate] = []
         self._done: set[str] = set()
+        self._dropped: set[str] = set()  # code
         self.is_last = False
         self._first: Candidate | Offer | None = None
 
@@ -178,6 +179,7 @@ class Candidates:
         """Go on to the next candidate: :attr:`best` has no proved kernel."""
         assert self.best is not None
         schedule = self.best.schedule
+        self._dropped.add(schedule.code)
         self.refused.append((schedule.scheduler, f"with {schedule.config.words}: {reason}"))
         self._next()
 
@@ -265,6 +267,9 @@ class Candidates:
         found = self._found(scheduler, partial(make, copy))
         if found is None:
             self._spare = copy if len(copy.tensors()) == size and not copy.has_schedule else None
+            return None
+        if found.code in self._dropped:
+            self.refused.append((scheduler.__name__, f"with {found.config.words}: the same calls were refused before"))
             return None
         return Candidate(copy, found.after(self.refused), scheduler)
 

@@ -8,7 +8,7 @@ from enum import Enum
 from math import gcd
 from typing import ClassVar
 
-from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.kir.declarations import OFFSET_BYTES
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.epilogue import STAGED_ITEMSIZE
@@ -39,6 +39,8 @@ LEAST_LEFT = 40
 """Of a consumer thread of several blocks on a multiprocessor, those that neither accumulators nor pieces of tensors take."""
 MORE_ROWS = 32
 """Further registers in use if warpgroups take turns with tiles of several times 64 rows: with 128 accumulators, loading a bias at once spilled 16 bytes."""
+ADDRESSED_ONCE = 16
+"""Of these, those that remain if the bias of a whole tile is loaded before its pieces: of bfloat16 it spilled nothing, of float32 32 bytes."""
 CLUSTERS = (1, 2)
 FRAGMENT_LANES = 4
 """Lanes that have different columns of a matrix in registers."""
@@ -226,12 +228,26 @@ class MatmulConfig(Parameters):
         """Whether the registers of a thread hold the accumulators of several contractions."""
         return counts.results == 1 or self.accumulators * counts.results <= MAX_SEVERAL[self.warpgroups]
 
-    def holds(self, itemsizes: Iterable[int], results: int = 1) -> bool:
-        """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators of so many contractions."""
+    def holds(self, itemsizes: Iterable[int], results: int = 1, whole: Iterable[int] = ()) -> bool:
+        """Whether the registers of a thread hold its part of a piece of each of several tensors, besides the accumulators of so many contractions, and of
+        tensors of ``whole`` their elements for all columns of a tile."""
         elements = WGMMA_ROWS * self.columns // WARPGROUP
-        addresses = MORE_ROWS if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
+        whole = tuple(whole)
+        addresses = (ADDRESSED_ONCE if whole else MORE_ROWS) if self.kind is MatmulKind.PINGPONG and self.rows > WGMMA_ROWS else 0
         room = REGISTERS_LEFT[self.warpgroups] if self.residents == 1 else self.registers_of(self.residents) - LEAST_LEFT
-        return self.accumulators * results + addresses + sum(elements * size // 4 for size in itemsizes) <= room
+        taken = sum(elements * size // 4 for size in itemsizes) + sum(self.tile_n // FRAGMENT_LANES * size // 4 for size in whole)
+        return self.accumulators * results + addresses + taken <= room
+
+    def loads_whole(self, narrow: Iterable[int], others: Iterable[int], results: int = 1) -> bool:
+        """Whether a thread loads its elements of epilogue inputs that lack rows or columns once for all pieces of a tile, which would each wait for memory.
+
+        Args:
+            narrow: bytes of an element of each of these inputs.
+            others: of the other tensors of which a thread holds a piece.
+            results: contractions.
+        """
+        is_roomy = self.accumulators * results <= ROOMY_ACCUMULATORS[self.warpgroups]
+        return is_roomy and self.tile_n > self.columns and self.holds(others, results, narrow)
 
     def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
         """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
@@ -293,9 +309,10 @@ class MatmulConfig(Parameters):
             raise self.error(f"{what}, and sums of blocks take as many registers as the products", "use MatmulKind.COOPERATIVE and a smaller tile")
         if blocks is not None and self.in_flight:
             raise self.error(f"in_flight = {self.in_flight}, and products of a block are read before the next is issued", "use in_flight=0")
-        if is_computed and self.in_flight:
-            reason = f"in_flight = {self.in_flight}, and the tensor cores read registers in which the next step of k is computed"
-            raise self.error(reason, "use in_flight=0")
+        products = self.tile_k * itemsize // WGMMA_K_BYTES
+        if is_computed and products % (self.in_flight + 1):
+            reason = f"in_flight = {self.in_flight}, and the {products} products of a step of k are no multiple of {self.in_flight + 1} parts, computed in turn"
+            raise self.error(reason, "use in_flight=1")
         if not self.accumulates(counts):
             taken = f"{counts.results} contractions with tiles of {self.tile_m} x {self.tile_n}"
             room = MAX_SEVERAL[self.warpgroups] // counts.results

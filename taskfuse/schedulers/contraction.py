@@ -92,6 +92,16 @@ class MatrixProduct:
         """Bytes of an element of each tensor of which a thread may hold a piece besides the accumulators: inputs and outputs of the epilogue."""
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides), *(out.tensor for out in self.outputs)))
 
+    @property
+    def narrow(self) -> tuple[int, ...]:
+        """Bytes of an element of each input of the epilogue that lacks rows or columns."""
+        return tuple(side.tensor.dtype.itemsize for side in self.sides if not side.is_wide)
+
+    @property
+    def held_by_piece(self) -> tuple[int, ...]:
+        """Bytes of an element of each tensor of which a thread holds no more than a piece at a time: of :attr:`held`, those that are not :attr:`narrow`."""
+        return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides if side.is_wide), *(out.tensor for out in self.outputs)))
+
 
 def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.

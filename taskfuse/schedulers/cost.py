@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, prod
+from math import ceil, hypot, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
@@ -92,9 +92,14 @@ MOST_SIDES = {
 bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
 nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
+NARROW_ACCUMULATORS = 160
+"""Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
+rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
+COMPUTED_PARTS = 4
+"""Parts of a step of a computed factor, if not two: each is one product of 16-bit factors and 128 bytes of k."""
 FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
@@ -126,6 +131,7 @@ class MatmulProblem:
         row_sums, column_sums: reductions of the result along n, and along m (or both).
         sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
         held: bytes of an element of each of these, and of each output.
+        narrow, held_by_piece: of ``held``, the bytes of inputs that are few elements, and of all others.
         work: instructions of the epilogue for one element.
         prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
         half: one triangle of the result is read.
@@ -162,6 +168,8 @@ class MatmulProblem:
     is_swapped: bool = False
     walks: int = 1
     box_of: tuple[int, ...] = ()
+    narrow: tuple[int, ...] = ()
+    held_by_piece: tuple[int, ...] = ()
 
     @property
     def shares_columns(self) -> bool:
@@ -194,6 +202,11 @@ class MatmulProblem:
         """Whether one output is all that an epilogue deals with, and an input each factor."""
         alone = self.counts == ALONE and self.blocks is None and self.ragged is None and self.prologue is None
         return alone and self.staged + self.direct + self.scattered == 1 and not self.sides and not self.is_reduced
+
+    @property
+    def has_one_narrow_side(self) -> bool:
+        """Whether an epilogue of one staged output reads one input, which lacks rows or columns."""
+        return self.sides == 1 and self.wide == 0 and self.staged == 1 and replace(self, sides=0).is_plain
 
     @property
     def columns_by_threads(self) -> bool:
@@ -269,7 +282,7 @@ class Estimate(Option[MatmulConfig]):
         """Its row of the table."""
         c = self.config
         shape = f"{c.tile_m:3} x {c.tile_n:<3} x {c.tile_k:<4}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
-        beside = f", {c.residents} on a multiprocessor" if c.residents > 1 else ""
+        beside = f"{f', {c.residents} on a multiprocessor' if c.residents > 1 else ''}{f', {c.in_flight} in flight' if c.in_flight > 1 else ''}"
         order = f"{', factors swapped' if c.is_swapped else ''}{f', {c.half.value} triangle first' if c.half else ''}"
         return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}{beside}{order}"
 
@@ -320,17 +333,16 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         of_rows = config.rows // WGMMA_ROWS
         loaded = problem.blocks.by_piece * figures.block_load_cycles * of_rows * config.tile_n / config.columns
         cycles["promotion"] = cycles["tensor cores"] + figures.promotion_cycles * (1 + of_rows) / 2 + sums + loaded
-    outside = figures.outside_cycles * max(0, config.tile_m - problem.m) * counts.rows if not problem.access[0] else 0
-    if not problem.access[1] and not problem.columns_contiguous:
-        outside += figures.outside_cycles * max(0, config.tile_n - problem.n) * counts.columns
-    if outside:
-        cycles["rows outside"] = outside * spans
+    behind = _copies_behind(problem, config)
+    if behind:
+        cycles["rows outside"] = behind
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
-        # while a warpgroup computes its factor, the others that share the tile multiply
-        elements = config.rows * config.tile_k // WARPGROUP
-        cycles["prologue"] = cycles["tensor cores"] / config.sharing + figures.fragment_cycles + elements * (figures.converted_instructions + problem.prologue)
+        # while a warpgroup computes a part of its factor, the tensor cores multiply the parts before it, and the factors of the others that share the tile
+        computed = config.rows * config.tile_k // WARPGROUP * (figures.converted_instructions + problem.prologue)
+        waiting = figures.fragment_cycles + (cycles["tensor cores"] / config.sharing + computed) / (config.in_flight + 1)
+        cycles["prologue"] = max(waiting, config.sharing * computed)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -348,7 +360,17 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
     epilogue = figures.epilogue_cycles + pieces * piece
+    if problem.narrow:
+        epilogue += _narrow_cycles(problem, config)
     return TileTime(steps * step, epilogue, bound, steps * max(worked, figures.busy_share * step) + figures.busy_share * epilogue)
+
+
+def _copies_behind(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Cycles of the copy engine in a step of k for rows of 128 bytes behind the end of a factor that has not one tile of rows, or of columns."""
+    behind = max(0, config.tile_m - problem.m) * problem.counts.rows if not problem.access[0] else 0
+    if not problem.access[1] and not problem.columns_contiguous:
+        behind += max(0, config.tile_n - problem.n) * problem.counts.columns
+    return problem.target.products.outside_cycles * behind * config.spans(problem.itemsize)
 
 
 def _outside(problem: MatmulProblem, config: MatmulConfig) -> float:
@@ -388,6 +410,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
     asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
     dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
+    # the engine that loads also makes the zeros of rows behind the end: 1 x 14336 x 4096 in tiles of 64 x 128 takes 35.4 us, 29.0 without these (H200)
+    dram = hypot(dram, waves * problem.steps(config.tile_k) * _copies_behind(problem, config) / target.clock_mhz)
     rest = problem.used(config) % config.blocks / problem.used(config)
     if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
         dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
@@ -423,16 +447,26 @@ def _rows(problem: MatmulProblem, config: MatmulConfig) -> int:
     return problem.row_tiles(config) * (problem.batch if problem.shares_columns else 1)
 
 
+def _narrow_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Cycles to wait for inputs of an epilogue that are few elements: once per tile, or for each piece or pair of elements, from the first cache."""
+    cycles, results = problem.target.products.narrow_side_cycles, problem.counts.results
+    if config.loads_whole(problem.narrow, problem.held_by_piece, results):
+        return cycles
+    pieces = config.rows // WGMMA_ROWS * config.tile_n // config.columns
+    return cycles / 3 * (pieces if config.holds(problem.held, results) else config.accumulators // 2)
+
+
 def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Cycles that the math of an epilogue takes for 64 x 64 elements: one wait for what it reads beside the product, or one for each access where there is no
     room for a piece of it and a condition stands around each; and instructions, which few warps issue one after another."""
     elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
     figures = problem.target.products
+    shared = max(1.0, figures.shared_work * config.sharing)
     if not problem.wide:
-        return figures.work_cycles * elements * problem.work
+        return figures.work_cycles * shared * elements * problem.work
     times = figures.guarded_factor if config.is_pingpong else 1
     waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not config.is_pingpong else elements // 2
-    work = figures.work_cycles * elements * problem.work * times
+    work = figures.work_cycles * shared * elements * problem.work * times
     return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
 
 
@@ -446,9 +480,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue
         if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
             continue
-        if tile_m * tile_n > ROOMY_ACCUMULATORS[warpgroups] * WARPGROUP * warpgroups and kind is MatmulKind.COOPERATIVE and not problem.is_plain:
+        taken = tile_m * tile_n // (WARPGROUP * warpgroups)
+        is_narrow = problem.has_one_narrow_side and taken <= NARROW_ACCUMULATORS
+        if taken > ROOMY_ACCUMULATORS[warpgroups] and kind is MatmulKind.COOPERATIVE and not (problem.is_plain or is_narrow):
             continue
-        if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
+        if not is_narrow and problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
         most = problem.target.sms // cluster * cluster
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, most, kind, cluster, problem.is_swapped)
@@ -456,8 +492,6 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             config = replace(config, in_flight=0)
             if not config.promotes(problem.blocks):
                 continue
-        if problem.prologue is not None:
-            config = replace(config, in_flight=0)
         if problem.counts.results > 1 and not _holds_several(problem, config):
             continue
         tiles = problem.tiles(config)
@@ -471,8 +505,11 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
         for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
+            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
             for half in orders:
-                yield replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, half=half)
+                yield replace(made, half=half)
+            if problem.prologue is not None and stages >= COMPUTED_PARTS:
+                yield replace(made, in_flight=COMPUTED_PARTS - 1)
         if cluster == 1 and kind is MatmulKind.COOPERATIVE and tiles > blocks and problem.steps(config.tile_k) <= FEW_STEPS:
             yield from _shared(problem, config, tiles)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, is_copy
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, Reduction, View, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, evaluate, is_multiple, simplify, substitute, sym
@@ -149,6 +149,31 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
             else:
                 stack += script.recompute(tv, [reader])
                 check_new(fusion, before, reader)
+
+
+def is_permuted(read: Read, reader: TensorView) -> bool:
+    """True if a read is at axes of the reader, each of them once, in any order."""
+    places = [iteration_position(e) for e in read.index]
+    found = [p for p in places if p is not None]
+    whole = all(reader.root[p].extent is e for p, e in zip(found, read.tensor.shape, strict=True)) if len(found) == len(places) else False
+    return whole and len(set(found)) == len(found)
+
+
+def reduce_where_read(script: Script, extent: Sizes) -> bool:
+    """Have reductions that are read at other points than their own, as where two of their axes become one, reduce at the points of their readers, if these are
+    no more. Returns whether there are any."""
+    fusion, found = script.fusion, False
+    for expr in [e for e in needed(fusion) if isinstance(e, Reduction)]:
+        tv = expr.output
+        reads = [(use.output, r) for use in storage_uses(fusion, tv) for r in storage_reads(fusion, use) if r.tensor is tv]
+        readers = list(dict.fromkeys(reader for reader, _ in reads))
+        if tv.is_output or expr.rescaled is not None or expr.ends or all(is_permuted(read, reader) for reader, read in reads):
+            continue
+        are_whole = all(read.valid is TRUE for _, read in reads) and all(isinstance(fusion.definition(reader), Pointwise | View) for reader in readers)
+        if are_whole and sum(map(extent.elements, readers)) <= extent.elements(tv) and len({tuple(a.extent for a in r.root) for r in readers}) == 1:
+            script.recompute(tv, readers)
+            found = True
+    return found
 
 
 def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:
@@ -312,12 +337,19 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
                 size = read.tensor.dtype.itemsize
-                if read.tensor is table(fusion, expr) and _is_scattered(fusion, expr):
-                    loaded += min(points * SECTOR_BYTES, extent.elements(read.tensor) * size)  # caches hold what is read again
+                if isinstance(expr, Gather) and read.tensor is table(fusion, expr):
+                    loaded += gathered(read, points * (SECTOR_BYTES if _is_scattered(fusion, expr) else size), extent)
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent))
         instructions += points * cost(expr)
     return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
+
+
+def gathered(read: Read, asked: float, extent: Sizes) -> float:
+    """Bytes that come from memory where ``asked`` bytes of a table are read at an index that is data, for one place along the axes before it after another."""
+    is_data = [iteration_position(e) is None and any(iteration_position(sym(name)) is None for name in e.free) for e in read.index]
+    parts = prod(extent(e) for e in read.tensor.shape[: is_data.index(True) if True in is_data else 0])
+    return extent.target.gathered(asked, extent.elements(read.tensor) * read.tensor.dtype.itemsize, parts)
 
 
 def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:

@@ -7,7 +7,7 @@ outputs need are computed for each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -106,7 +106,21 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     owner = separate(script)
     steps = max(1.0, *(_steps(fusion, root, [tv for tv, r in owner.items() if r is root], extent) for root in stored(fusion)))
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
-    return owner, steps, work(fusion, extent).us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
+    total = work(fusion, extent)
+    total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent))
+    return owner, steps, total.us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
+
+
+def _serial_instructions(fusion: Fusion, extent: Sizes) -> float:
+    """Instructions of all threads for trips of their loops, and for the places of what they read in each: nothing is unrolled, and nothing a vector."""
+    loops = {e.output for e in needed(fusion) if isinstance(e, Reduction | Scan | Fold)}
+    inside = loops.union(*(ancestors(fusion, tv) for tv in loops))
+    found = 0.0
+    for e in needed(fusion):
+        if e.output in inside:
+            each = extent.target.assumed.trip_instructions * (e.output in loops) + len(storage_reads(fusion, e))
+            found += each * prod(extent(a.extent) for a in e.output.root)
+    return found
 
 
 def _check(fusion: Fusion) -> dict[str, int]:

@@ -23,7 +23,7 @@ from taskfuse.schedulers.apart import apart
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Trial, result
 from taskfuse.schedulers.canonical import canonical
-from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.elementwise import is_aligned, is_permuted, recompute_all, reduce_where_read
 from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
@@ -77,6 +77,7 @@ class Forms:
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
+        self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
@@ -168,6 +169,13 @@ class Forms:
             return [made] if made.us >= 0 else []  # it is estimated here, where a fault of it drops the form alone
 
         self._searches += result(search, [], f"no search of the form {what}", self._faults)
+
+
+def where_read(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy whose reductions reduce at the points of their readers, such as the channels of all groups side by side; ``None`` if all are read in place."""
+    script = Script(copy_fusion(fusion)[0])
+    recompute_all(script, script.fusion, lambda read, reader: not isinstance(script.fusion.definition(read.tensor), Pointwise) or is_permuted(read, reader))
+    return script if reduce_where_read(script, extent) else None
 
 
 def narrow(fusion: Fusion) -> Script | None:

@@ -7,6 +7,7 @@ Chunks of the keys (:func:`taskfuse.chunk_cascade`), as a batch axis of both pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -77,14 +78,14 @@ def chunks_of(walk: Fusion, extent: Sizes) -> KeyChunks | None:
         return None
     target = own.target
     results = own.elements(found.reductions[-1]) * found.reductions[-1].dtype.itemsize
-    options = planned_chunks(walk, found, range(2, MOST_CHUNKS + 1), own)
 
-    def both(n: int) -> float:
+    def joining(n: int) -> float:
         moved = float((n + 1) * results)
-        joins = target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
-        return options[n].us - target.overlap_us + joins
+        return target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved)) - target.overlap_us
 
-    best = min(options, key=both, default=None)
-    if best is None or both(best) >= GAIN * whole:
+    options = planned_chunks(walk, found, range(2, MOST_CHUNKS + 1), own, lambda n: GAIN * whole - joining(n))
+    best = min(options, key=lambda n: options[n].us + joining(n), default=None)
+    us = math.inf if best is None else options[best].us + joining(best)
+    if best is None or us >= GAIN * whole:
         return None
-    return KeyChunks(tuple(tv.name for tv in found.reductions), best, options[best].config.chunk, both(best))
+    return KeyChunks(tuple(tv.name for tv in found.reductions), best, options[best].config.chunk, us)

@@ -286,6 +286,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
+        narrow=product.narrow,
+        held_by_piece=product.held_by_piece,
     )
 
 

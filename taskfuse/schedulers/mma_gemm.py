@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, inf, prod
+from math import ceil, hypot, inf, prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir import atoms
@@ -32,7 +32,7 @@ from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_ti
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, check_flag, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import ASYNC_BYTES, BANK_BYTES, DEFAULT, WARP, Target
+from taskfuse.target import ASYNC_BYTES, BANK_BYTES, DEFAULT, REGISTERS, RESERVED_SHARED, WARP, Target
 
 NAME = "mma_gemm"
 LEAST = 16
@@ -41,15 +41,24 @@ LANE_ROWS, LANE_TERMS = 8, 4
 """Rows (or columns), and groups of elements of k, that the lanes of a warp read together."""
 PAIR = 2
 """Adjacent columns of the result that a lane holds."""
-TILES = ((128, 128, 64, 32), (128, 64, 32, 32), (64, 128, 32, 32), (64, 64, 32, 32), (64, 32, 32, 16), (32, 32, 16, 16))
-"""Rows and columns of a tile, and of a warp's part."""
-DEPTH_BYTES = 128
+TILES = (
+    (128, 128, 64, 32),
+    (128, 64, 64, 32),
+    (64, 128, 64, 32),
+    (128, 64, 32, 32),
+    (64, 128, 32, 32),
+    (64, 64, 32, 32),
+    (64, 32, 32, 16),
+    (32, 32, 16, 16),
+)
+"""Rows and columns of a tile, and of a warp's part. The larger parts read Shared memory less; of tiles of four warps a multiprocessor holds several."""
+DEPTHS = (128, 256)
 """Bytes along k of a tile."""
 PADDING_BYTES = 32
 """The most padding bytes after each row of a tile."""
 MOST_STAGES = 3
-RESIDENT_THREADS = 512
-"""Resident threads of a multiprocessor, given the registers of a warp tile."""
+OTHER_REGISTERS = 48
+"""Of a thread, beside its sums and the factors of a step: addresses, and factors that ptxas loads ahead. 36 kernels of float64 have up to this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +212,23 @@ def _slot(tile_m: int, tile_n: int, tile_k: int, itemsize: int) -> int:
 def _candidates(k: int, row: MatrixInstruction, target: Target) -> list[MmaGemmConfig]:
     """Tiles whose parts a warp's registers hold; no deeper than a short k."""
     itemsize = row.a.itemsize
-    steps = max(1, ceil(min(DEPTH_BYTES // itemsize, k) / row.k))
-    tile_k = row.k * (1 << (steps - 1).bit_length())
     made: list[MmaGemmConfig] = []
-    for tile_m, tile_n, warp_m, warp_n in TILES:
-        stages = min(MOST_STAGES, target.limits.block_shared // _slot(tile_m, tile_n, tile_k, itemsize))
-        made.append(MmaGemmConfig(tile_m, tile_n, warp_m, warp_n, tile_k, row.k, stages))
-    return made
+    for depth in DEPTHS:
+        steps = max(1, ceil(min(depth // itemsize, k) / row.k))
+        tile_k = row.k * (1 << (steps - 1).bit_length())
+        for tile_m, tile_n, warp_m, warp_n in TILES:
+            stages = min(MOST_STAGES, target.limits.block_shared // _slot(tile_m, tile_n, tile_k, itemsize))
+            if stages >= 2:
+                made.append(MmaGemmConfig(tile_m, tile_n, warp_m, warp_n, tile_k, row.k, stages))
+    return list(dict.fromkeys(made))
+
+
+def _residents(c: MmaGemmConfig, row: MatrixInstruction, target: Target) -> int:
+    """The blocks of a multiprocessor, by registers, Shared memory, warps."""
+    held = c.warp_m * c.warp_n * row.sums.itemsize + c.step * (c.warp_m + c.warp_n) * row.a.itemsize
+    registers = held // (BANK_BYTES * WARP) + OTHER_REGISTERS
+    room = target.limits.shared // (c.stages * _slot(c.tile_m, c.tile_n, c.tile_k, row.a.itemsize) + RESERVED_SHARED)
+    return max(1, min(REGISTERS // (registers * c.threads), room, target.limits.warps * WARP // c.threads, target.limits.blocks))
 
 
 def _padding(factor: PairFactor) -> int:
@@ -234,7 +253,10 @@ def _option(problem: PairReduction, row: MatrixInstruction, c: MmaGemmConfig, ex
 
 
 def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstruction, along_k: tuple[bool, bool], target: Target) -> float:
-    """Whole waves of blocks: of each tile the tensor cores, or the loads of factors from Shared memory, or the bytes of the cache, whichever takes longest.
+    """Whole waves of blocks: of each tile the tensor cores, the loads of factors from Shared memory, and the bytes of the cache, which delay each other.
+
+    The root of the sum of their squares is within 5% of ten times of float64 products in three tiles, each with one block on a multiprocessor (H200,
+    ``benchmarks/results/product_figures.txt``). What several blocks hide of each other's waits is assumed.
 
     Args:
         size: batch, rows, columns, k.
@@ -249,10 +271,17 @@ def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstr
     passes = sum(
         part * (itemsize / BANK_BYTES if own else max(1, itemsize / BANK_BYTES)) / WARP for part, own in zip((c.warp_m, c.warp_n), along_k, strict=True)
     )
-    step = max(tensor, passes * prod(c.warps), (c.tile_m + c.tile_n) * itemsize / target.l2_bytes_per_cycle)
-    waiting = figures.mma_step_cycles / max(1, RESIDENT_THREADS // c.threads)
-    tile = ceil(k / c.tile_k) * (c.tile_k * step + waiting) + figures.epilogue_cycles
-    return ceil(blocks / target.sms) * tile / target.clock_mhz
+    step = hypot(tensor, passes * prod(c.warps), (c.tile_m + c.tile_n) * itemsize / target.l2_bytes_per_cycle)
+    work = c.tile_k * step
+
+    def together(count: int) -> float:
+        """Cycles of a tile of k of so many resident blocks: one waits for its barrier and its first factors while the others multiply."""
+        return max(count * work, work + figures.mma_step_cycles)
+
+    each, residents = ceil(blocks / target.sms), _residents(c, row, target)
+    rounds, rest = divmod(each, residents)
+    cycles = rounds * together(residents) + (together(rest) if rest else 0)
+    return (ceil(k / c.tile_k) * cycles + ceil(each / residents) * figures.epilogue_cycles) / target.clock_mhz
 
 
 def mma_us(size: tuple[int, int, int, int], a: DType, b: DType, sums: DType, target: Target, along_k: tuple[bool, bool] = (True, True)) -> float:

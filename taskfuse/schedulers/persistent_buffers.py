@@ -166,6 +166,18 @@ class Phases:
         kept = self.kept(keep)
         return sum(tv not in kept and tv not in self._loads and self._source(tv).kept == frozenset([tv]) for tv in self._crossing())
 
+    def passes(self) -> dict[TensorView, set[int]]:
+        """The phases that need each load, if nothing is kept: what a phase stores or reduces is then computed from loads."""
+        found: dict[TensorView, set[int]] = {}
+        for tv, phase in self.of.items():
+            expr = self.fusion.definition(tv)
+            if expr is None or not (tv.is_output or isinstance(expr, Reduction)):
+                continue
+            for read in reads(expr):
+                for leaf in self._leaves(read.tensor) if read.tensor in self.of else ():
+                    found.setdefault(leaf, set()).add(phase)
+        return found
+
     # -- computing again ------------------------------------------------------------------------------------------------------------
 
     def separate(self, kept: Iterable[TensorView], duplicate: Callable[[TensorView, list[TensorView]], TensorView]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import ceil, prod
 
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
@@ -41,6 +41,7 @@ from taskfuse.schedulers.elementwise import (
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.stencils import Stencil, arrange, clamped, find, fits_if_clamped, lines, share, tile_of
 from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, WARP, Target
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -68,6 +69,7 @@ class PointwiseConfig(Parameters):
         unroll: vectors per thread along the columns.
         unroll_rows: vectors per thread along the rows.
         flat: all axes are merged into columns.
+        tile: points of a thread along the axis along which loads are shifted (:mod:`taskfuse.schedulers.stencils`); 1: none are shared.
     """
 
     vector: int
@@ -76,6 +78,7 @@ class PointwiseConfig(Parameters):
     unroll: int
     unroll_rows: int = 1
     flat: bool = False
+    tile: int = 1
 
     POWERS = frozenset(("vector",))
 
@@ -87,8 +90,8 @@ class PointwiseConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         return (
-            f"{'all axes as one, ' * self.flat}vectors of {self.vector}, blocks of {self.columns} x {self.rows} threads, "
-            f"{self.unroll * self.unroll_rows} vectors of each input in flight per thread"
+            f"{'all axes as one, ' * self.flat}{f'tiles of {self.tile} points, ' * (self.tile > 1)}vectors of {self.vector}, "
+            f"blocks of {self.columns} x {self.rows} threads, {self.unroll * self.unroll_rows} vectors of each input in flight per thread"
         )
 
 
@@ -110,10 +113,14 @@ def pointwise(
     extent = Sizes(fusion, sizes, target)
     check(fusion, "pointwise")
     script = Script(fusion)
-    leaves, chosen, us, moved = _planned(script, config, extent)
-    schedule(script, fusion.outputs, leaves, chosen)
+    leaves, chosen, us, moved, stencil = _planned(script, config, extent)
+    if chosen.tile > 1:
+        _schedule_tiles(script, leaves, chosen, stencil)
+    else:
+        schedule(script, fusion.outputs, clamped(script, [leaf.tensor for leaf in leaves], chosen.vector), chosen)
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
-    others = [
+    others = [replace(chosen, tile=chosen.tile // 2)] if chosen.tile > 1 else []
+    others += [
         replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2))
         for rows in (chosen.rows, 1)
         for columns in (max(WARP if rows == 1 else min(WARP, chosen.columns), chosen.columns * t // 2) for t in (2, 1, 4))
@@ -132,19 +139,33 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     """
     check_call(fusion, "pointwise", None, PointwiseConfig)
     check(fusion, "pointwise")
-    _, _, us, _ = _planned(Script(copy_fusion(fusion)[0]), None, Sizes(fusion, sizes, target))
+    _, _, us, _, _ = _planned(Script(copy_fusion(fusion)[0]), None, Sizes(fusion, sizes, target))
     return Offer(us, partial(pointwise, sizes=sizes, target=target), is_exact=True)
 
 
-def _planned(script: Script, config: PointwiseConfig | None, extent: Sizes) -> tuple[tuple[Leaf, ...], PointwiseConfig, float, str]:
+def _planned(script: Script, config: PointwiseConfig | None, extent: Sizes) -> tuple[tuple[Leaf, ...], PointwiseConfig, float, str, Stencil | None]:
     """What reads memory, the parameters, microseconds and bytes of a fusion, each of whose tensors is computed at the points of its readers from now on."""
     fusion = script.fusion
     script.comment("each tensor at its readers' points, inputs in registers")
     total = work(fusion, extent)
-    leaves = align(script, fusion)
-    chosen = config or choose(fusion, fusion.outputs[0], leaves, extent)
+    leaves, out = align(script, fusion), fusion.outputs[0]
+    stencil = find(fusion, out, leaves)
+    chosen = config or _with_tiles(choose(fusion, out, leaves, extent), stencil, leaves, out, extent)
     us = total.us(min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves)))
-    return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
+    looked = lines(stencil, leaves, out, chosen.vector, chosen.tile, extent)
+    us = max(us, extent.target.kernel_us(looked / extent.target.cycles_per_us))
+    return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored", stencil
+
+
+def _with_tiles(config: PointwiseConfig, stencil: Stencil | None, leaves: Sequence[Leaf], out: TensorView, extent: Sizes) -> PointwiseConfig:
+    """The parameters for tiles of neighbors that share loads, if there are any."""
+    tile = 1 if stencil is None else tile_of(stencil, leaves, out, config.vector, extent)
+    if stencil is None or tile == 1:
+        return config
+    columns = prod(extent(e) for e in out.shape[_first_column_after(out, stencil.axis) :])
+    threads, _ = _along_columns(ceil(columns / config.vector), 1)
+    rows = _beside(ceil(extent(out.shape[stencil.axis]) / tile), THREADS // threads)
+    return PointwiseConfig(config.vector, threads, rows, 1, tile=tile)
 
 
 def check(fusion: Fusion, kind: str) -> None:
@@ -235,7 +256,7 @@ def _most_are_apart(fusion: Fusion, leaves: Sequence[Leaf], vector: int) -> bool
     vector of results then load from as many lines of memory as there are threads."""
     last = {leaf: iteration_symbol(len(leaf.tensor.root) - 1) for leaf in leaves if leaf.tensor.root}
     moving = [leaf for leaf, s in last.items() if any(s.free & e.free for r in leaf.reads for e in r.index)]
-    return 2 * sum(vector_fits(fusion, leaf, vector) for leaf in moving) < len(moving)
+    return 2 * sum(vector_fits(fusion, leaf, vector) or fits_if_clamped(fusion, leaf, vector) for leaf in moving) < len(moving)
 
 
 def _is_in_order(read: Read, out: TensorView) -> bool:
@@ -265,6 +286,45 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     if inner:
         script.inline_most(inner)
     script.inline_at(list(loads), threads)
+
+
+def _schedule_tiles(script: Script, leaves: Sequence[Leaf], config: PointwiseConfig, stencil: Stencil | None) -> None:
+    """The calls for tiles of neighbors that share what they load."""
+    fusion, outputs = script.fusion, script.fusion.outputs
+    if stencil is None:
+        raise config.error("loads are not shifted along an axis", "use tile=1")
+    script.comment("what a tile of neighbors reads, once; what they read alike, once for all of them")
+    elements, others = share(script, stencil, leaves, config.tile)
+    leaves = clamped(script, [*elements, *others], config.vector)
+    whole = [*elements, *(leaf.tensor for leaf in leaves[: len(elements)] if not among(leaf.tensor, elements))]
+    loads = dict.fromkeys([*whole, *(leaf.tensor for leaf in leaves)])
+    registers(script, outputs, list(loads), config.vector)
+    script.comment("[others, tile block, column block, tile, thread, point of a tile, vector]")
+    axis, column = stencil.axis, _first_column_after(outputs[0], stencil.axis)
+    alike = [leaf.tensor for leaf in leaves if len(leaf.tensor.root) < outputs[0].ndim]
+    left = dict.fromkeys(e.output for e in needed(fusion) if not among(e.output, (*outputs, *whole, *alike)))
+    for tv in (*outputs, *whole):
+        arrange(script, tv, axis, column, (config.tile if among(tv, outputs) else 0, config.rows, config.columns, config.vector))
+    for out in outputs:
+        mine = [tv for tv in ancestors(fusion, out) if tv in left]
+        for tv in mine:
+            left.pop(tv)
+        follow(script, out, mine)
+    threads = len(outputs[0].loop) - 2
+    if alike:
+        script.on(outputs[0]).propagate(alike, threads)
+        script.parallelize_like(outputs[0], alike)
+    script.comment("vectors; loads before the first use, everything else inlined as deep as possible")
+    bind_vectors(script, leaves, outputs, config.vector)
+    inner = [e.output for e in needed(fusion) if e.output not in loads and not among(e.output, outputs)]
+    if inner:
+        script.inline_most(inner)
+    script.inline_at(list(loads), threads)
+
+
+def _first_column_after(out: TensorView, axis: int) -> int:
+    """The first axis of the columns of an output that is tiled along an axis."""
+    return max(first_column(out), axis + 1)
 
 
 def first_column(tv: TensorView) -> int:

@@ -155,7 +155,7 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
     target = problems[0].target
     itemsize = problems[0].itemsize
     is_computed = any(p.prologue is not None for p in problems)
-    in_flight, longest = (0, 0) if is_computed else (1, max(p.k for p in problems))
+    longest = 0 if is_computed else max(p.k for p in problems)
     for tile_m, tile_n, warpgroups in SHARED_TILES:
         if any(p.columns_contiguous and tile_n * itemsize % SPAN for p in problems):
             continue
@@ -166,7 +166,7 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
         tiles = sum(p.batch * ceil(p.m / tile_m) * ceil(p.n / tile_n) for p in problems)
         for tile_k, stages in rings(one, problems, target.limits.block_shared, longest):
             for is_sorted in (False, True) if len({p.k for p in problems}) > 1 else (False,):
-                yield ProductsConfig(tile_m, tile_n, tile_k, warpgroups, stages, in_flight, min(target.sms, tiles), is_sorted)
+                yield ProductsConfig(tile_m, tile_n, tile_k, warpgroups, stages, 1, min(target.sms, tiles), is_sorted)
 
 
 @lru_cache(maxsize=256)

@@ -1,8 +1,8 @@
 """The factor with the rows of a product, computed on its way from Shared memory to the tensor cores.
 
-``ldmatrix`` loads a step of k into registers as a fragment of ``wgmma``; functions of its elements are computed
-there. While a warpgroup does that, others that share the tile multiply. The tensor cores read these registers until the products of the step are done, so no
-batch is in flight when the next step is loaded.
+``ldmatrix`` loads a part of a step of k into registers as a fragment of ``wgmma``; functions of its elements are computed
+there. The tensor cores read these registers until the products of the part are done. With ``in_flight`` batches a step has that many parts and one more, whose
+registers are a ring: while tensor cores multiply one part, the warpgroup computes the next. With none, only others that share the tile multiply meanwhile.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ class Prologue:
         self.turn = turn
         self.tensors = (script.new(source, "cache_after"), *functions)
 
+    @property
+    def parts(self) -> int:
+        """Parts of a step of k: the batches that read registers, and the one that is computed."""
+        return self.config.in_flight + 1
+
     def spread(self, depth: int) -> None:
-        """From [head, k step, m, k] to [head, k step, (warpgroup,) (rows of 64,) k16 | m64, k16], the rows in warps of 16.
+        """From [head, k step, m, k] to [head, k step, (warpgroup,) (part,) (rows of 64,) k16 | m64, k16], the rows in warps of 16.
 
         Args:
             depth: elements of k that an instruction multiplies.
@@ -50,11 +55,16 @@ class Prologue:
                 place += 1
             else:
                 call.bind(self.turn, P.TIDy)
-            if self.config.rows > WGMMA_ROWS:
-                call.split(place, WGMMA_ROWS)
+            call.split(place + 1, depth)
+            if self.parts > 1:
+                call.split(place + 1, self.config.tile_k // depth // self.parts).reorder({place + 1: place})
                 call.bind(place, P.Unroll)
                 place += 1
-            call.split(place + 1, depth).reorder({place + 1: place})
+            call.reorder({place + 1: place})
+            if self.config.rows > WGMMA_ROWS:
+                call.split(place + 1, WGMMA_ROWS).reorder({place + 1: place})
+                call.bind(place, P.Unroll)
+                place += 1
             call.bind(place, P.Unroll)
             if tv is self.tensors[0]:
                 call.split(place + 1, STMATRIX)
@@ -62,9 +72,12 @@ class Prologue:
                 call.set_atom(atoms.LDMATRIX_X4, (place + 2, place + 3))
             else:
                 call.fragment((place + 1, place + 2))
+        if self.parts > 1:
+            self.script.on(self.tensors[-1]).circular_buffer(self.parts)
 
     def inline(self) -> None:
-        """Share the loop over steps of k; no storage for what is between the first and the last."""
+        """Share the loop over steps of k, or over their parts; no storage for what is between the first and the last."""
+        shared = self.head + 1 if self.parts == 1 else self.head + 2 + (self.turn is None)
         for tv in reversed(self.tensors):
             is_stored = tv is self.tensors[0] or tv is self.tensors[-1]
-            self.script.on(tv).inline_at(self.head + 1 if is_stored else len(tv.loop))
+            self.script.on(tv).inline_at(shared if is_stored else len(tv.loop))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.expr import Gather, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, bounds
@@ -19,6 +19,7 @@ from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.split_reduction import digits
+from taskfuse.schedulers.elementwise import gathered
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, RowSchedule, check
@@ -193,19 +194,24 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
     wide, private = space.having(fusion, space.reduced), space.having(fusion, space.kept) if space.kept else set(fusion.tensors())
     rows, columns = space.extent(space.kept), space.extent(space.reduced)
     most = bounds(rows, fusion.facts())[1]
+    contiguous = space.having(fusion, [space.contiguous])
     sources = {tv: _source(fusion, tv) for tv in space.moved}
     once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if not among(tv, sources.values()))
-    once += sum(min(prod(extent(a.extent) for a in tv.root), extent.elements(source)) * tv.dtype.itemsize for tv, source in sources.items())
+    once += sum(_moved_bytes(fusion, tv, source, extent) for tv, source in sources.items())
+    own = [tv for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private]
+    again = sum((len(needing) - 1) * extent.elements(tv) * tv.dtype.itemsize for tv, needing in phases.passes().items())
     return RowProblem(
         rows=extent(rows),
         columns=extent(columns),
         width=space.width,
         is_inner=space.is_inner,
         phases=phases.count,
-        loads=tuple(tv.dtype.itemsize for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private),
+        loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
+        again=float(again),
         stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
+        beside=tuple(tv.dtype.itemsize for tv in own if tv not in contiguous),
         common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and among(tv, space.loads)),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         values=len({read.tensor for tv in wide if not tv.is_input for read in reads_of(fusion, tv)} & (private - wide)),
@@ -224,6 +230,14 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
 def _long(axes: Sequence[Axis]) -> int:
     """How many axes have more than one element."""
     return sum(a.extent is not ONE for a in axes)
+
+
+def _moved_bytes(fusion: Fusion, tv: TensorView, source: TensorView, extent: Sizes) -> float:
+    """Bytes that come from memory for a tensor of elements from other places of an input."""
+    points, expr = prod(extent(a.extent) for a in tv.root), fusion.definition(tv)
+    if isinstance(expr, Gather):
+        return gathered(storage_reads(fusion, expr)[0], points * tv.dtype.itemsize, extent)
+    return min(points, extent.elements(source)) * tv.dtype.itemsize
 
 
 def _source(fusion: Fusion, tv: TensorView) -> TensorView:

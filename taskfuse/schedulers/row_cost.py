@@ -53,6 +53,8 @@ class RowProblem:
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
+        beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
+        again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
         values: values of a row that its elements use: inputs, and functions of inputs and results.
@@ -76,6 +78,8 @@ class RowProblem:
     store_bytes: int = 2
     loaded: float | None = None
     stored: float | None = None
+    beside: tuple[int, ...] = ()
+    again: float | None = None
     common: tuple[int, ...] = ()
     reductions: int = 1
     values: int = 0
@@ -145,7 +149,7 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     In both, for each of the kept axes' elements of a thread, the values of a row and the partial result of one.
     """
     width = problem.width
-    loaded = sum(_vector_registers(width, size) for size in problem.loads)
+    loaded = sum(_vector_registers(width, size) for size in problem.loads) + sum(_vector_registers(1, size) for size in problem.beside)
     common = sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
     share = ceil(problem.vectors / (config.threads * config.blocks))
     found = 0
@@ -153,17 +157,19 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
         # where a row has no last vector for some threads, guards split its walk: half of what rows share is loaded before its use, and results wait
         is_full = problem.vectors % (config.threads * config.blocks) == 0
         guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
-        narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)  # what is loaded in float32 is not held twice
+        narrow = sum(_vector_registers(width, size) for size in problem.loads if size < FULL)
+        wide = loaded - narrow  # what is loaded in float32 is not held twice
+        wide = max(width, wide + (width if narrow else 0))
         held = _vector_registers(width, problem.bytes_held(Keep.REGISTERS))
         joined = 2 + (_slots(problem, config) if config.blocks > 1 else 0)
-        found = guarded + share * max(max(width, loaded - narrow) + narrow, held) + joined * problem.results
+        found = guarded + share * max(wide + narrow, held) + joined * problem.results
     if config.keep is not Keep.REGISTERS:
         loaded += common
         trips = ceil(share / config.unroll)
         together = config.each * config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
         found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
     values = max(problem.reductions * config.each, problem.values)
-    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (values + 1) * problem.results
+    found += BASE_REGISTERS + INPUT_REGISTERS * (len(problem.loads) + len(problem.beside)) + (values + 1) * problem.results
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 
@@ -222,7 +228,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     elements = problem.rows * problem.columns
     loaded = float(elements * problem.load_bytes) if problem.loaded is None else problem.loaded
     stored = float(elements * problem.store_bytes) if problem.stored is None else problem.stored
-    again = (walks - 1) * loaded
+    again = (walks - 1) * loaded if walks == 1 or problem.again is None else problem.again
     rows_at_once = together * config.rows * config.each // config.blocks * problem.results
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)

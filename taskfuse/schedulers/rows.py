@@ -109,6 +109,7 @@ class RowSchedule:
         """Make the calls."""
         self._copies()
         self._phases()
+        self.space = self.space.with_again(self.fusion)
         self._outputs()
         self._loops()
         self._vectors()
@@ -173,17 +174,52 @@ class RowSchedule:
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
     def _loops(self) -> None:
-        """The loops of one tensor with all axes, and those of all others as far as they have its axes."""
+        """The loops of one tensor with all axes, or of several where they share some with none, and those of all others as far as they have its axes."""
         script, space, config = self.script, self.space, self.config
-        ref = space.reference(self.fusion)
+        refs = space.references(self.fusion)
         script.comment("loops: [rows | row: (block, trip,) unroll, thread | vector]")
-        self._arrange(ref)
         has_rows = bool(space.kept)
         types = [P.BIDx, P.TIDy if space.is_inner else P.TIDx][: has_rows * (1 + (config.rows > 1))]
         self.resident = len(types)
         types += [P.Unroll] * (config.each > 1)
         outer = len(types)
-        r = script.on(ref)
+        for ref in refs:
+            self._arrange(ref)
+            self._split(ref, outer)
+        types += [P.BIDy] * (config.blocks > 1)
+        types += [P.Serial] * (1 if config.keep is Keep.REGISTERS else 2)
+        self.together = self.resident if config.each > 1 else len(types) - 1
+        types.append(P.TIDx if space.is_inner else P.TIDy)
+        wide, rows = space.having(self.fusion, space.reduced), space.having(self.fusion, space.kept)
+        self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
+        owned = self._owned(refs)
+        self.wide = {tv for tv in self.code if tv in wide}
+        vectors = set(self.code) if space.is_inner or space.width == 1 else space.having(self.fusion, [space.contiguous])
+        for ref, own in owned.items():
+            r = script.on(ref)
+            r.propagate([tv for tv in own if tv in wide and tv in vectors], len(ref.loop))
+            if once := [tv for tv in own if tv in wide and tv not in vectors]:  # of a whole vector, such as a factor of all elements of a row
+                r.propagate(once, len(ref.loop) - 1)
+            if narrow := [tv for tv in own if tv in rows - wide]:
+                r.propagate(narrow)
+            if alone := [tv for tv in own if tv not in rows | wide]:
+                r.propagate(alone, outer)
+        self.contiguous = space.having(self.fusion, [space.contiguous])  # before reductions are taken apart, which then have other axes
+        parts = self._parts(outer) if self.has_parts else {}
+        for ref, own in owned.items():
+            others = [*own, *(part for tv, part in parts.items() if tv is ref or among(tv, own)), *([ref] if ref in parts else [])]
+            head = parts.get(ref, ref)
+            r = script.on(head)
+            for axis, ptype in enumerate(types):
+                if ptype is not P.Serial:
+                    r.bind(axis, ptype)
+            script.parallelize_like(head, [tv for tv in others if tv is not head])
+        self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
+        self.vector = {tv: len(types) if tv in wide else outer for tv in self.code}
+
+    def _split(self, ref: TensorView, outer: int) -> None:
+        """[rows | row: (block, trip,) unroll, thread | vector] of [rows | row | vector]."""
+        config, r = self.config, self.script.on(ref)
         r.split(outer, config.threads)
         if config.keep is not Keep.REGISTERS:
             r.split(outer, config.unroll)
@@ -192,32 +228,25 @@ class RowSchedule:
                 r.split(outer, config.blocks, False)
             else:
                 r.split(outer, config.blocks).reorder({outer + 1: outer})
-            types.append(P.BIDy)
-        types += [P.Serial] * (1 if config.keep is Keep.REGISTERS else 2)
-        self.together = self.resident if config.each > 1 else len(types) - 1
-        types.append(P.TIDx if space.is_inner else P.TIDy)
-        wide, rows = space.having(self.fusion, space.reduced), space.having(self.fusion, space.kept)
-        self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
-        self._check_axes(ref)
-        others = [tv for tv in self.code if tv is not ref]
-        self.wide = {tv for tv in self.code if tv in wide}
-        vectors = set(others) if space.is_inner or space.width == 1 else space.having(self.fusion, [space.contiguous])
-        r.propagate([tv for tv in others if tv in wide and tv in vectors], len(ref.loop))
-        if once := [tv for tv in others if tv in wide and tv not in vectors]:  # of a whole vector, such as a factor of all elements of a row
-            r.propagate(once, len(ref.loop) - 1)
-        if narrow := [tv for tv in others if tv in rows - wide]:
-            r.propagate(narrow)
-        if alone := [tv for tv in others if tv not in rows | wide]:
-            r.propagate(alone, outer)
-        parts = self._parts(outer) if self.has_parts else {}
-        ref, others = parts.get(ref, ref), [*others, *parts.values(), *([ref] if ref in parts else [])]
-        r = script.on(ref)
-        for axis, ptype in enumerate(types):
-            if ptype is not P.Serial:
-                r.bind(axis, ptype)
-        script.parallelize_like(ref, [tv for tv in others if tv is not ref])
-        self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
-        self.vector = {tv: len(types) if tv in wide else outer for tv in self.code}
+
+    def _owned(self, refs: Sequence[TensorView]) -> dict[TensorView, list[TensorView]]:
+        """Each reference, with the other tensors whose axes are its; what has none of a row goes with the first.
+
+        Raises:
+            UnsupportedError: an axis is that of no reference: what is computed again in another phase may share none with it, and no loop of it would be
+                bound.
+        """
+        keys = Keys(self.fusion)
+        known = {ref: {keys.key(a) for a in ref.root} for ref in refs}
+        owned: dict[TensorView, list[TensorView]] = {ref: [] for ref in refs}
+        for tv in self.code:
+            own = {keys.key(a) for a in tv.root if a.extent is not ONE}
+            home = next((ref for ref in refs if own <= known[ref]), None)
+            if home is None:
+                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {refs[0].name} lacks", "move it to a separate fusion")
+            if tv is not home:
+                owned[home].append(tv)
+        return owned
 
     def _parts(self, outer: int) -> dict[TensorView, TensorView]:
         """Where blocks share a row, the parts of its reductions, one of each block, which the threads of a row join together in every block.
@@ -237,18 +266,6 @@ class RowSchedule:
                 call.split(outer, lanes)
             call.bind(outer + (lanes < config.blocks), threads)
         return parts
-
-    def _check_axes(self, ref: TensorView) -> None:
-        """Every axis of a tensor is one of the reference: what is computed again in another phase may share none with it, and no loop of it would be bound.
-
-        Raises:
-            UnsupportedError: an axis is not.
-        """
-        keys = Keys(self.fusion)
-        known = {keys.key(a) for a in ref.root}
-        for tv in self.code:
-            if any(a.extent is not ONE and keys.key(a) not in known for a in tv.root):
-                raise refuse(self.fusion, "reduction", f"{tv.name} has an axis that {ref.name} lacks", "move it to a separate fusion")
 
     def _arrange(self, ref: TensorView) -> None:
         """[rows (by threads) | row | vector]."""
@@ -276,7 +293,6 @@ class RowSchedule:
 
     def _vectors(self) -> None:
         """Vectors between memory and registers, and asynchronous copies into Shared memory."""
-        contiguous = self.space.having(self.fusion, [self.space.contiguous])
         if self.shared:
             self.script.comment("kept rows: neighboring threads in different banks")
             for tv in self.shared:
@@ -284,7 +300,7 @@ class RowSchedule:
         self.script.comment("vectors")
         for tv in (*self.shared, *self.loads, *self.stores):
             chunk = 1
-            if self.space.width > 1 and tv in contiguous and self.space.ends_contiguous(tv):
+            if self.space.width > 1 and tv in self.contiguous and self.space.ends_contiguous(tv):
                 most = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
                 if self._fits(tv, most):
                     chunk = most

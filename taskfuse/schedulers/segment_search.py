@@ -160,7 +160,7 @@ class Search:
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
             for k in group[1:]:
                 del heads[k]
-            heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, views, parts, found.call)
+            heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, None, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _groups(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> tuple[list[int], list[list[int]]]:

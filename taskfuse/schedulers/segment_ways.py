@@ -211,7 +211,7 @@ class Ways:
             piece, best = chosen
             own = in_other_names(best, piece.alike.names, piece.names)
             views = tuple(tv.name for tv in self._views) if piece is self._viewed else ()
-            self._step = SegmentStep(own.fusion, own.schedule, self._names, views)
+            self._step = SegmentStep(own.fusion, own.schedule, self._names, own.scheduler, views)
         return self._step
 
     def drop(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.beside import arguments_of, outputs_of
 from taskfuse.schedulers.budget import Ended
-from taskfuse.schedulers.schedule import SANE, Chosen
+from taskfuse.schedulers.schedule import SANE, Chosen, Scheduler
 
 _ENDED: Final = {
     Ended.WORK: "the search for segments ended at its budget of work: tf.compile(fusion, budget=...) gives it more",
@@ -28,6 +28,7 @@ class SegmentStep:
         fusion: what it computes, scheduled.
         schedule: its schedule, with the reasons.
         tensors: names of the tensors of the whole that it computes.
+        scheduler: what schedules it, also with other parameters; ``None``: its members' schedulers did.
         views: names of the views that it takes as inputs.
         members: the steps joined in it, if it is a horizontal fusion.
         call: the Python that joins them.
@@ -36,6 +37,7 @@ class SegmentStep:
     fusion: Fusion
     schedule: Chosen[Any]
     tensors: tuple[str, ...]
+    scheduler: Scheduler | None
     views: tuple[str, ...] = ()
     members: tuple[SegmentStep, ...] = ()
     call: str = ""

@@ -114,7 +114,7 @@ def _chunked(fusion: Fusion, extent: Sizes) -> tuple[Fusion, tuple[tuple[str, in
 
 def _whole(fusion: Fusion, found: Candidate, faults: list[str], ended: Ended | None) -> Segmentation:
     """The segmentation of one kernel."""
-    step = SegmentStep(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion)))
+    step = SegmentStep(found.fusion, found.schedule, tuple(e.output.name for e in needed(fusion)), found.scheduler)
     return Segmentation(fusion.name, (step,), dropped=tuple(faults), ended=ended)
 
 

@@ -35,6 +35,8 @@ class Space:
         loads: inputs of which each iteration reads the element at its own place; others may read them elsewhere.
         moved: tensors that are elements of an input from other places: through views, or at computed indices.
         width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
+        again: root axes of tensors that have all of them as well, in the same order, but share some with none that has ``axes``: what a phase computes
+            again of nothing that is loaded, as a mask of positions.
     """
 
     axes: tuple[Axis, ...]
@@ -44,6 +46,7 @@ class Space:
     loads: tuple[TensorView, ...]
     moved: tuple[TensorView, ...]
     width: int
+    again: tuple[tuple[Axis, ...], ...] = ()
 
     def extent(self, positions: Iterable[int]) -> Expr:
         """The number of values of some axes together."""
@@ -66,14 +69,27 @@ class Space:
         uses = storage_uses(fusion, tv)
         return tuple(e.output for e in uses if all(is_in_place(r, e.output) for r in storage_reads(fusion, e) if r.tensor is tv))
 
-    def reference(self, fusion: Fusion) -> TensorView:
-        """The tensor that has ``axes`` now."""
-        return next(tv for tv in fusion.tensors() if tv.root == self.axes)
+    def references(self, fusion: Fusion) -> list[TensorView]:
+        """The tensors that have ``axes`` now, and each of ``again``."""
+        return [next(tv for tv in fusion.tensors() if tv.root == axes) for axes in (self.axes, *self.again)]
+
+    def with_again(self, fusion: Fusion) -> Space:
+        """The same space of the fusion as it is now, in which phases compute tensors again."""
+        keys, found = Keys(fusion), list[tuple[Axis, ...]]()
+        known = {keys.key(a) for a in self.axes}
+        for e in fusion.exprs():
+            root = e.output.root
+            if not has_code(fusion, e) or [a.extent for a in root] != [a.extent for a in self.axes]:
+                continue
+            if new := {keys.key(a) for a in root if a.extent is not ONE} - known:
+                known |= new
+                found.append(root)
+        return replace(self, again=tuple(found))
 
     def having(self, fusion: Fusion, positions: Iterable[int]) -> set[TensorView]:
         """The inputs and the tensors with code that have one of some axes."""
         keys = Keys(fusion)
-        wanted = {keys.key(self.axes[p]) for p in positions}
+        wanted = {keys.key(axes[p]) for p in positions for axes in (self.axes, *self.again)}
         return {tv for tv in fusion.tensors() if not fusion.is_view(tv) and any(keys.key(a) in wanted for a in (tv.logical if tv.is_input else tv.root))}
 
 

@@ -315,7 +315,7 @@ class WarpSpecialized:
         return tile * self.itemsize // SPAN
 
     def _contraction(self) -> None:
-        """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
+        """[head, k step, (warpgroup,) (part of the step,) k16, (rows of 64) | m64, n, k16]."""
         if self.prologue is not None:
             self.prologue.spread(WGMMA_K_BYTES // self.itemsize)
         self.script.comment(f"contraction: each warpgroup has its own {'rows' if self.shares_rows else 'tiles'}")
@@ -332,8 +332,12 @@ class WarpSpecialized:
             acc.split(inner, WGMMA_ROWS)
         acc.split(-1, WGMMA_K_BYTES // self.itemsize)
         acc.reorder({inner + 2 + self.splits_rows: inner})
+        if self.prologue is not None and self.prologue.parts > 1:
+            acc.split(inner, config.tile_k * self.itemsize // WGMMA_K_BYTES // self.prologue.parts)
+            acc.bind(inner, P.Unroll)
+            inner += 1
         acc.set_atom(atoms.wgmma(WGMMA_ROWS, config.tile_n, WGMMA_K_BYTES // self.itemsize), (-3, -2, -1))
-        acc.bind(inner - 1 if self.shares_rows else TURN, P.TIDy)
+        acc.bind(self.head + 1 if self.shares_rows else TURN, P.TIDy)
         acc.bind(inner, P.Unroll)
         if self.splits_rows:
             acc.bind(inner + 1, P.Unroll)
@@ -428,8 +432,12 @@ class WarpSpecialized:
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         # all loads of a piece before the first use of one, where there is room for that: a thread waits once for memory, not for each of them
         at_once = self.config.holds(self.product.held, len(self.accumulators))
-        for tv, paired in self.sides:
-            script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
+        is_whole = self.config.loads_whole(self.product.narrow, self.product.held_by_piece, len(self.accumulators))
+        for (tv, paired), side in zip(self.sides, self.product.sides, strict=True):
+            if is_whole and not side.is_wide:
+                script.on(tv).inline_at(p - self.splits_rows)
+            else:
+                script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
         if self.promotion is not None:

@@ -1,9 +1,10 @@
 """``python -m taskfuse.testing.maps``: compares the proof of values with the definitions, on small kernels with random index maps.
 
-A proved kernel of :mod:`taskfuse.testing.small.maps`, :mod:`~taskfuse.testing.small.tables` or :mod:`~taskfuse.testing.small.registers` must give, under
-hostile interleavings and at every tested size, the modular values of its definitions (:mod:`taskfuse.kir.meaning`), and with tables also the ordinary
-numbers; otherwise it is a **false accept**. A kernel that gives them and is not proved is counted by its unproved obligation. Launches that decide nothing are
-counted by kind (:mod:`taskfuse.testing.launches`); an error of the checker or of what computes the definitions is a failure of the campaign.
+A proved kernel of :mod:`taskfuse.testing.small.maps`, :mod:`~taskfuse.testing.small.tables`, :mod:`~taskfuse.testing.small.registers` or
+:mod:`~taskfuse.testing.small.selected` must give, under hostile interleavings and at every tested size, the modular values of its definitions
+(:mod:`taskfuse.kir.meaning`), and with tables also the ordinary numbers; otherwise it is a **false accept**. A kernel that gives them and is not proved is
+counted by its unproved obligation. Launches that decide nothing are counted by kind (:mod:`taskfuse.testing.launches`); an error of the checker or of what
+computes the definitions is a failure of the campaign.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--seconds`` ends a run early.
 """
@@ -37,11 +38,12 @@ from taskfuse.testing.launches import Ending, Launches, NoVerdict, Oracle, fails
 from taskfuse.testing.outcomes import UNWRITTEN, is_valid, no_verdict, other_words
 from taskfuse.testing.small.maps import mapped
 from taskfuse.testing.small.registers import registered
+from taskfuse.testing.small.selected import selected
 from taskfuse.testing.small.tables import tabled
 from taskfuse.testing.small.text import Small
 
 TABLES = 7
-"""One in this many kernels has tables, and one several accumulators or slots of its own."""
+"""One in this many kernels has tables, one several accumulators or slots of its own, and one something that a cursor, a thread or a wait decides."""
 MOST = 200_000
 """Most steps of a launch."""
 
@@ -75,7 +77,7 @@ class MapsRow:
 def drawn(seed: int, number: int) -> Small | None:
     """A kernel of a run; ``None`` if kernel IR refuses it."""
     try:
-        made = {TABLES - 2: tabled, TABLES - 3: registered}.get(number % TABLES, mapped)
+        made = {TABLES - 2: tabled, TABLES - 3: registered, TABLES - 1: selected}.get(number % TABLES, mapped)
         small = made(RandomChooser(random.Random(f"{seed}:{number}").getrandbits(48)))
     except TaskfuseError:
         return None

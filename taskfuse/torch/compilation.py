@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
-from taskfuse.runtime.workers import compiled_elsewhere
+from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
 from taskfuse.torch.aliases import aliases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
@@ -51,26 +53,35 @@ Listener = Callable[[GraphReport], None]
 listeners: list[Listener] = []
 """Called with the report of every compiled graph; see :func:`taskfuse.torch.explain`."""
 
-_known: dict[tuple[str, str], Compiled] = {}
+Key = tuple[str, str]
+"""A fusion as text, and the settings."""
+_known: dict[Key, Compiled] = {}
+_asked: dict[Key, Future[Any]] = {}
+"""Fusions that other processes compile."""
 _lock = threading.Lock()
 
 
-def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
+def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphModule | None = None) -> GraphProgram:
     """Compile a functional graph whose nodes carry torch's metadata.
+
+    Args:
+        following: a graph that will be compiled next, such as the backward graph: its fusions are compiled side by side with those of this one. It is not
+            changed.
 
     Raises:
         TaskfuseError: in strict mode, a fusion that cannot be compiled; otherwise its ops are left to torch.
     """
     start = time.perf_counter()
     graph = gm.graph
-    limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
-    plan = planned(graph, limits)
-    if pad_products(graph, plan, settings.device) | separate_states(graph, plan):
-        plan = planned(graph, limits)
-    regions = _regions(gm, plan)
+    plan, regions = _planned(gm, settings)
+    _ask(regions, settings, is_last=following is None)
+    if following is not None and settings.run == "kernels":
+        with suppress(Exception):  # whatever is wrong with it is said when it is compiled
+            _ask(_planned(copied(following), settings)[1], settings, is_last=False)
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
+        _ask({n: r for n, r in regions.items() if n not in compiled}, settings, is_last=True)
         compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or str(r.fusion) != compiled[n].text}, settings)
     known, later = symbol_sources(graph)
     views = aliases(graph, known)
@@ -83,6 +94,22 @@ def program_of(gm: GraphModule, kind: str, settings: Settings) -> GraphProgram:
     for listener in list(listeners):
         listener(report)
     return program
+
+
+def copied(gm: GraphModule) -> GraphModule:
+    """A copy whose graph may be changed; constants are shared."""
+    graph = Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    return GraphModule(gm, graph)
+
+
+def _planned(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
+    """The partition of a graph, in which products may be padded for it, and the fusion of each region."""
+    limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    plan = planned(gm.graph, limits)
+    if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan):
+        plan = planned(gm.graph, limits)
+    return plan, _regions(gm, plan)
 
 
 def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]:
@@ -114,13 +141,28 @@ def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]
             plan.dissolve(number, reason)
 
 
+def _keys(regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Key]:
+    return {number: (str(region.fusion), settings.tag) for number, region in regions.items()}
+
+
+def _ask(regions: dict[int, ImportedRegion], settings: Settings, *, is_last: bool) -> None:
+    """Have other processes compile the fusions of regions that are new, if that pays: where all that is to compile is few fusions, the caller does it."""
+    if settings.run != "kernels":
+        return
+    keys = _keys(regions, settings)
+    new = {own: regions[number].fusion for number, own in keys.items() if own not in _known and own not in _asked}
+    fewest = FEWEST if is_last else 1
+    answers = compiled_elsewhere(list(new.values()), _arguments(settings), settings.processes, fewest=fewest)
+    _asked.update(zip(new, answers, strict=True))
+
+
 def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Compiled]:
     """The executables of regions, equal fusions once; regions without one are left to torch, unless that is an error."""
-    key = {number: (str(region.fusion), settings.tag) for number, region in regions.items()}
+    key = _keys(regions, settings)
     new = {key[number]: region for number, region in regions.items() if key[number] not in _known}
-    made: dict[tuple[str, str], Compiled | TaskfuseError] = {}
-    for own, result in zip(new, _made([r.fusion for r in new.values()], settings), strict=True):
-        region = new[own]
+    made: dict[Key, Compiled | TaskfuseError] = {}
+    for own, region in new.items():
+        result = _made(region.fusion, own, settings)
         if isinstance(result, TaskfuseError):
             made[own] = result
         else:
@@ -140,14 +182,19 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
     return found
 
 
-def _made(fusions: list[Fusion], settings: Settings) -> Iterable[Any]:
-    """The executable of each fusion, ``None`` for the reference, or the error."""
+def _made(fusion: Fusion, own: Key, settings: Settings) -> Any:
+    """The executable of a fusion, ``None`` for the reference, or the error."""
     if settings.run == "reference":
-        return [None] * len(fusions)
-    arguments: dict[str, Any] = {"backend": "cuda" if settings.run == "kernels" else "sim", "numerics": settings.numerics}
-    arguments |= {"budget": settings.budget, "cache": settings.cache}
-    elsewhere = compiled_elsewhere(fusions, arguments, settings.processes) if settings.run == "kernels" else [None] * len(fusions)
-    return [_one(fusion, arguments) if made is None else made for fusion, made in zip(fusions, elsewhere, strict=True)]
+        return None
+    asked = _asked.pop(own, None)
+    result = None if asked is None else asked.result()
+    return _one(fusion, _arguments(settings)) if result is None else result
+
+
+def _arguments(settings: Settings) -> dict[str, Any]:
+    """The arguments of :func:`taskfuse.compile`."""
+    backend = "cuda" if settings.run == "kernels" else "sim"
+    return {"backend": backend, "numerics": settings.numerics, "budget": settings.budget, "cache": settings.cache}
 
 
 def _one(fusion: Fusion, arguments: dict[str, Any]) -> Any:

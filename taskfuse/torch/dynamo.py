@@ -18,6 +18,9 @@ from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.settings import Settings, settings_of
 
+KINDS = "forward", "backward", "inference"
+"""The kinds of graphs of AOTAutograd."""
+
 
 def backend(gm: GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
     """Compile a graph of Dynamo, forward and, when it is needed, backward.
@@ -57,25 +60,35 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
     wanted = any(t.device.type == settings.device for t in tensors) or any(p.device.type == settings.device for p in gm.parameters())
     if wanted and settings.run == "kernels":
         start(settings.processes)  # they are ready when the graphs are
+    ahead: list[GraphModule] = []  # the backward graph, while the forward one is compiled
+
+    def partitioned(*args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
+        forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
+        ahead[:] = [backward]
+        return forward, backward
+
     recorder = GraphRecorder(len(example_inputs)) if settings.cudagraphs else None
     with ExitStack() as stack:
         wrapped = caching(stack, settings)
-        compilers = {kind: wrapped(partial(_code, kind=kind, settings=settings, recorder=recorder)) for kind in ("forward", "backward", "inference")}
+        compilers = {kind: wrapped(partial(_code, kind=kind, settings=settings, recorder=recorder, ahead=ahead)) for kind in KINDS}
         return aot_module_simplified(
             gm,
             example_inputs,
             fw_compiler=compilers["forward"],
             bw_compiler=compilers["backward"],
             inference_compiler=compilers["inference"],
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=partitioned,
             decompositions=decompositions() if wanted else {},
             keep_inference_input_mutations=True,
         )
 
 
-def _code(gm: GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Settings, recorder: GraphRecorder | None) -> TaskfuseCode:
-    """One graph of AOTAutograd, compiled."""
-    code = TaskfuseCode(program_of(gm, kind, settings))
+def _code(
+    gm: GraphModule, example_inputs: Sequence[Any], *, kind: str, settings: Settings, recorder: GraphRecorder | None, ahead: list[GraphModule]
+) -> TaskfuseCode:
+    """One graph of AOTAutograd, compiled; with the forward one that of ``ahead`` begins."""
+    following = ahead.pop() if kind == "forward" and ahead else None
+    code = TaskfuseCode(program_of(gm, kind, settings, following))
     if recorder is not None:
         code.recorded = recorder.recorded(code.program, gm, example_inputs, kind)
     return code

@@ -48,7 +48,6 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     Args:
         plan: the fate of every node; of products, that of torch's.
     """
-    known: dict[tuple[str, ...], Times | None] = {}
     place = {node: k for k, node in enumerate(graph.nodes)}
     writes = [k for node, k in place.items() if mutates(node)]
     found: list[list[Node]] = []
@@ -59,7 +58,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes):
                 continue
-            times = _times(group, plan, known)
+            times = _times(group, plan)
             if times is None:
                 continue
             ours, theirs = times
@@ -139,30 +138,23 @@ def _through_views(node: Node, neighbors: Callable[[Node], Iterable[Node]], plan
             yield found
 
 
-def _times(group: Sequence[Node], plan: GraphPartition, known: dict[tuple[str, ...], Times | None]) -> Times | None:
+def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
     """Expected microseconds of a group, and of torch's ops; ``None`` if no scheduler of products takes it."""
 
     def fusion(nodes: Sequence[Node], outputs: Sequence[Node]) -> Fusion:
         return imported(nodes, outputs, lambda n: plan.kinds[n] is NodeKind.GLUE).fusion
 
-    def remembered(fusions: Sequence[Fusion], more: str, times: Callable[[], Times | None]) -> Times | None:
-        key = (*map(str, fusions), more)
-        if key not in known:
-            known[key] = times()
-        return known[key]
-
     try:
         if op_name(group[0]) in (*ATTENTION, *GRADIENTS):
             whole = fusion(group, [n for n in group if n.target is getitem and n.users and not is_state(n)])
             is_causal, own = argument(group[0], "is_causal") is True, attention_times if op_name(group[0]) in ATTENTION else gradient_times
-            return remembered([whole], f"{op_name(group[0])} {is_causal}", lambda: own(whole, op_name(group[0]), is_causal))
+            return own(whole, op_name(group[0]), is_causal)
         last, products = group[-1], [n for n in group if op_name(n) in PRODUCTS | CONVOLUTIONS]
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
         rest = None if len(products) == len(group) else fusion([n for n in group if n not in products], [last])
         joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
         has_views = any(op_name(n) in CONVOLUTIONS for n in products)
-        every = [whole, *alone, *([] if rest is None else [rest])]
-        return remembered(every, str(joins), lambda: product_times(whole, alone, rest, joins, has_views=has_views))
+        return product_times(whole, alone, rest, joins, has_views=has_views)
     except (Refused, TaskfuseError):
         return None

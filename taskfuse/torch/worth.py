@@ -10,9 +10,10 @@ For products and attention the schedulers' cost models give the time of a fusion
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from functools import wraps
+from typing import Final, ParamSpec, cast
 
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError
@@ -54,10 +55,34 @@ def times(fusion: Fusion) -> tuple[float, float]:
     return max(moved, target.issue_us(instructions(fusion, extent))), target.kernel_us(moved, target.issue_us(DIGITS * PASS * elements))
 
 
+Times = tuple[float, float]
+P = ParamSpec("P")
+MOST_KNOWN: Final = 4096
+"""Expected times that are remembered at once, of each kind."""
 FLASH: Final = frozenset({"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"})
 """Attention ops with the rate of FlashAttention-2; the others have cuDNN's."""
 
 
+def by_text(times: Callable[P, Times | None]) -> Callable[P, Times | None]:
+    """Remember expected times by the texts of fusions, and the GPU: blocks of a model repeat, and a graph is planned more than once."""
+    known: dict[tuple[str, ...], Times | None] = {}
+
+    def text(value: object) -> str:
+        return "\n".join(map(str, cast("Sequence[object]", value))) if isinstance(value, list | tuple) else str(value)
+
+    @wraps(times)
+    def remembered(*args: P.args, **kwargs: P.kwargs) -> Times | None:
+        key = (present().name, *map(text, (*args, *kwargs.values())))
+        if key not in known:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = times(*args, **kwargs)
+        return known[key]
+
+    return remembered
+
+
+@by_text
 def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
     """The expected times of attention, in microseconds: as a fusion, in one walk over the keys or in chunks of them, and by an op of torch, which moves the
     same bytes; ``None`` if no schedule keeps scores in registers."""
@@ -76,6 +101,7 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
     return ours if chunks is None else chunks.us, target.kernel_us(products, target.dram_us(bytes_of(fusion, extent)))
 
 
+@by_text
 def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, float] | None:
     """The expected times of the gradients of attention, in microseconds: as walks of ``tf.schedulers.back_to_back`` and the kernels before them, and by an op
     of torch; ``None`` if there are no such walks, so that functions of scores would be stored."""
@@ -95,6 +121,7 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
     return sum(offers) + target.kernel_us(moved), target.kernel_us(theirs, moved)
 
 
+@by_text
 def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | None, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:
     """The expected time of a fusion of products and their epilogue, and a lower bound of torch's, in microseconds; ``None`` without a scheduler for it.
 

@@ -66,3 +66,27 @@ def test_a_cursor_that_releases_moves_in_the_loops_of_the_one_that_waits() -> No
         match_trailing(both, both + both)
     with pytest.raises(NotRing, match="moves in other loops than the one that waits"):
         match_trailing(both, end("c", "FOR i in 0..N"))  # an equal loop elsewhere
+
+
+def test_positions_in_later_iterations() -> None:
+    """The consumer of a software pipeline uses a slot in the iteration behind the one in which it was filled."""
+    found = AlignedTraversals()
+    found.align(end("p", "FOR i in 0..N"), end("c", "FOR j in 0..N + 1 / IF j >= 1"), {})
+    assert (len(found.pairs), len(found.loops), found.behind) == (1, 0, 1)
+    same = AlignedTraversals()
+    same.align(end("p", "FOR i in 0..N"), end("c", "FOR j in 0..N + 1 / IF j < N"), {})
+    assert (len(same.pairs), len(same.loops), same.behind) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ("FOR i in 0..N + 1 / IF i >= 1", "FOR j in 0..N"),  # before it is filled
+        ("FOR i in 0..N", "FOR j in 0..N + 1 / IF j >= 2"),  # one position less
+        ("FOR i in 0..N", "FOR j in 1..N + 1"),  # iterations that are counted otherwise
+        ("FOR i in 0..N / FOR k in 0..4", "FOR j in 0..N + 1 / IF j >= 1 / FOR k in 0..4"),  # several positions late
+    ],
+)
+def test_positions_in_other_iterations(mine: str, theirs: str) -> None:
+    with pytest.raises(NotRing):
+        AlignedTraversals().align(end("p", mine), end("c", theirs), {})

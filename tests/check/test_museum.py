@@ -149,6 +149,17 @@ FOUND = {
     "iterations_together": "y[1]: for element [1] of y: reads element [8] of x where element [1] of x is defined",
     "last_of_no_trips": "y[]: for element [] of y: reads the constant 0.0 where element [0] of x is defined",
     "register_set_behind": "y[1]: for element [1] of y: reads element [0] of z where element [0] of x is defined",
+    "cursor_of_element": "y[0]: for element [0] of u: reads element [1] of x where element [0] of x is defined",
+    "cursor_of_terms": "y[0]: element [0] of s has the term at [1, 0, 1], which is of another",
+    "cursor_of_steps": "y[0, 1]: for element [0, 1] of z: element [0, 1] of s has the term at [1, 0], which is of another",
+    "cursor_of_condition": "y[2]: element [2] of s lacks the term at [1]",
+    "cursor_of_join": "y[0]: element [0] of s lacks the term at [0, 0, 1] and 1 more",
+    "arm_between": "y[0]: reads element [0] of u where element [0] of x is defined",
+    "arm_overlaid": "y[0]: reads element [0] of u where element [0] of x is defined",
+    "slot_set_behind": "y[0, 1, 0]: reads element [0] of z where element [0, 0] of x is defined",
+    "accumulator_of_another": "y[0]: element [0] of y lacks the term at [0, 1]",
+    "arm_joined": "y[0]: element [0] of y lacks the term at [0, 0, 1] and 1 more",
+    "total_in_element": "y[0]: for element [0] of y: reads the constant 0.0 where element [0] of x is defined",
     "neutral_converted": "y[0]: element [0] of y lacks the term at [0, 0] and 1 more",
 }
 OPEN = {

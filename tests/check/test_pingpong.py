@@ -234,3 +234,49 @@ def test_slots_are_given_back_behind_a_loop_of_one_position(trips: str) -> None:
     (head,) = re.findall(r"FOR ch0\.c\.r\.k in 0\.\.min\((.*), 1\):", text)
     mutant = parse_kernel(text.replace(f"0..min({head}, 1):", f"0..{trips.replace('WORK', head)}:"))
     assert verify(mutant).is_proved == (trips == "min(WORK, 1)")
+
+
+TURNS = """\
+KERNEL turns(x: float32[R, 2, 32]) -> (y: float32[R, 2, 32])
+  DIM R
+  GRID (1, 1, 1)  BLOCK (32, 2, 1)
+  MBARRIER turn[2]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  FOR n in 0..2:
+    INIT turn[n] count 1
+SYNC block  # the mbarriers are initialized
+t = CURSOR(slots 1, slot 0, parity 0)
+FOR i in 0..R:
+  WAIT turn[threadIdx.y] parity xor(t.parity, threadIdx.y == 0)
+  y[i, threadIdx.y, threadIdx.x] = add(x[i, threadIdx.y, threadIdx.x], 1.0)
+  SYNC warp  # before one lane arrives for the warp
+  IF threadIdx.x == 0:
+    ARRIVE turn[(threadIdx.y + 1) % 2]
+  t.advance(1)
+"""
+
+
+def test_turns_without_a_ring() -> None:
+    certificate = verify(parse_kernel(TURNS))
+    assert certificate.verdict is Verdict.PROVED
+    assert any(o.subject == "turn turn" for o in certificate.argument)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    ARRIVE turn[(threadIdx.y + 1) % 2]\n", "    ARRIVE turn[threadIdx.y]\n"),  # it goes to the one that has it
+        ("  IF threadIdx.x == 0:\n    ARRIVE", "  IF threadIdx.x == 0 && i > 0:\n    ARRIVE"),  # it is not passed in the first iteration
+        ("xor(t.parity, threadIdx.y == 0)", "t.parity"),  # nobody does
+        ("  t.advance(1)\n", ""),  # each waits for the first phase
+        ("INIT turn[n] count 1", "INIT turn[n] count 2"),  # nobody gives the second arrival
+        ("FOR i in 0..R:", "FOR i in 0..R + threadIdx.y:"),  # one instance has a trip more
+        ("  SYNC warp  # before one lane arrives for the warp\n", ""),  # another lane may still be at work
+        ("  y[i,", "  SYNC block\n  y[i,"),  # all instances meet where one has its turn
+    ],
+)
+def test_faults_of_turns_without_a_ring(old: str, new: str) -> None:
+    assert TURNS.count(old) == 1
+    kernel = parse_kernel(TURNS.replace(old, new))
+    assert verify(kernel).verdict is not Verdict.PROVED

@@ -4,7 +4,7 @@ import pytest
 
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.structure import Structure
-from taskfuse.check.traversals import Choice, Either, NotRing, Part, Repeat, Visit, at_instance, parse, skeleton, visits
+from taskfuse.check.traversals import Choice, Either, NotRing, Part, Repeat, Visit, at_instance, clipped, parse, skeleton, visits
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir.synchronization import Advance, Arrive, Wait
 from tests.check.structured import nodes, structure
@@ -85,3 +85,36 @@ def test_the_thread_of_an_instance() -> None:
     assert at_instance(const(3) - y, const(1)) == {"threadIdx.y": const(2)}
     assert at_instance(y * 2, const(2)) == {}
     assert at_instance(sym("i"), const(2)) == {}
+
+
+def test_a_choice_in_two_places_of_an_iteration_is_one() -> None:
+    """A position may begin under a condition and end under it further down; not if a cursor decides, which may have moved."""
+    wait, rest = "WAIT full[c.slot] parity c.parity", "ARRIVE empty[c.slot]\n    c.advance(1)"
+    text = "FOR i in 0..N:\n  IF {0}:\n    {1}\n  IF {0}:\n    {2}"
+    (part,) = parsed(structure(body(text.format("i < M", wait, rest))))
+    assert isinstance(part, Repeat)
+    (choice,) = part.inner
+    assert isinstance(choice, Choice)
+    assert len(choice.inner) == 1
+    with pytest.raises(NotRing, match="does not advance after a position"):
+        parsed(structure(body(text.format("c.slot == 0", wait, rest))))
+
+
+@pytest.mark.parametrize(
+    ("head", "start", "stop"),
+    [
+        ("FOR i in 0..N + 1 / IF i < N", "0", "N"),
+        ("FOR i in 0..N + 1 / IF i >= 1", "1", "N + 1"),
+        ("FOR i in 0..N + 2 / IF i >= 1 && i < N + 1", "1", "N + 1"),
+        ("FOR i in 0..N", "0", "N"),
+        ("FOR i in 0..N + 1 / IF 2*i < N", None, None),
+        ("FOR i in 0..N step 2", None, None),
+    ],
+)
+def test_iterations_that_conditions_leave(head: str, start: str | None, stop: str | None) -> None:
+    heads = head.split(" / ")
+    lines = "".join(f"{'  ' * k}{h}:\n" for k, h in enumerate(heads))
+    (part,) = parsed(structure(body(f"{lines}{'  ' * len(heads)}{POSITION.format('  ' * len(heads))}")))
+    assert isinstance(part, Repeat)
+    found = clipped(part)
+    assert ((None, None) if found is None else (str(found[0]), str(found[1]))) == (start, stop)

@@ -8,7 +8,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.count import Count, count
 from taskfuse.kir import parse_kernel
-from taskfuse.target import DEFAULT
+from taskfuse.target import DEFAULT, LINE_BYTES
 
 KERNELS = sorted((Path(__file__).parents[1] / "kernels").glob("*.kir"))
 SIZE = 1 << 22
@@ -119,6 +119,17 @@ def test_lanes_that_read_one_index_find_one_row(op: str) -> None:
     rows, elements = counted((65536,), 64), counted((65536,), 1)
     assert rows.coalesced > 0.95
     assert elements.coalesced < 0.6
+
+
+def test_an_index_in_registers_is_that_of_the_lanes_that_loaded_it() -> None:
+    """Sums of rows of a table: neighbors have one index each, loaded into registers, and read neighbors."""
+    with tf.Fusion("bag") as fusion:
+        rows = tf.take(tf.define_tensor([65536, 256], dtype=tf.bfloat16), tf.define_tensor([512, 16], dtype=tf.int64), 0)
+        fusion.add_output(tf.sum(rows, 1))
+    tf.schedulers.reduction(fusion)
+    counted = count(tf.lower(fusion), {})
+    assert counted.coalesced > 0.7
+    assert counted.lookups < 4 * counted.moved / LINE_BYTES
 
 
 def test_iterations_of_an_unrolled_loop_do_not_wait_for_each_other() -> None:

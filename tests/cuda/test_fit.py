@@ -1,5 +1,6 @@
 """What a GPU cannot run is known before there are arrays, where the launch shape is constant."""
 
+import math
 import os
 import threading
 
@@ -8,7 +9,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda import fit
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
-from taskfuse.cuda.resources import Diagnostic
+from taskfuse.cuda.resources import Diagnostic, diagnostics
 from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
@@ -128,4 +129,11 @@ def test_machine_code_that_loses_registers(monkeypatch: pytest.MonkeyPatch, of_r
     said = (Diagnostic("something", of_registers=of_registers),)
     monkeypatch.setattr(fit, "compile_quietly", always(Binary(b"", "", None, said)))
     kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
-    assert fit.loses_registers(kernel, H100, None, fast_math=False) == of_registers
+    assert fit.lost_registers(kernel, H100, None, fast_math=False) == (math.inf if of_registers else 0)
+
+
+def test_machine_code_that_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    resources = Resources(64, 0, 48, 40, 44, 0)
+    monkeypatch.setattr(fit, "compile_quietly", always(Binary(b"", "", resources, diagnostics("", resources))))
+    kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
+    assert fit.lost_registers(kernel, H100, None, fast_math=False) == 84

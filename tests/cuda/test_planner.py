@@ -121,3 +121,21 @@ FOR k in 0..N:
         case.run((tensor(n),))
         assert case.sources[-1].variant.wide is wide
     assert "its integers do not fit 64 bits at N = 10000" in case.error(tensor(10000))
+
+
+def test_coordinates_of_bulk_copies_that_do_not_fit_32_bits_are_refused(driver: FakeDriver, torch: FakeTorch) -> None:
+    text = """
+KERNEL k(x: float32[N]) -> (y: float32[N])
+  DIM N
+  TENSORMAP m = x box (32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  SHARED s: float32[32] align 128
+  MBARRIER full[1]
+
+FOR k in 0..N:
+  TMA s[0] <- m(4*k*k*k*k) on full[0]
+"""
+    case = Case(text, driver)
+    case.run((tensor(100),))
+    assert not case.sources[-1].variant.wide
+    assert "coordinates of its bulk copies do not fit 32 bits at N = 300" in case.error(tensor(300))

@@ -17,7 +17,7 @@ def test_right(name: str, sizes: tuple[int, int] | None) -> None:
     make, config, own = CASES[name]
     fusion = make()
     m, n = sizes or own
-    m = n if name in ("causal", "keys of 8 bits") else m
+    m = n if name in ("causal, products ahead", "keys of 8 bits") else m
     args = arrays(fusion, m, n)
     if name == "keys of 8 bits":
         args[3] /= 32  # tensor cores keep some 14 bits of sums of 8-bit products (DeepSeek-V3, arXiv:2412.19437, section 3.5.2), too few for scores of 500
@@ -36,6 +36,10 @@ CONFIGS = {
     "two on a multiprocessor": (64, AttentionConfig(1, 128, 2, residents=2)),
     "three on a multiprocessor, staged": (64, AttentionConfig(1, 64, 2, staged=2, residents=3)),
     "two blocks share keys": (256, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2)),
+    "products ahead": (128, AttentionConfig(2, 128, 2, is_pipelined=True)),
+    "in turn": (128, AttentionConfig(3, 64, 2, in_turn=True)),
+    "products ahead, in turn": (128, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, staged=2, is_pipelined=True, in_turn=True)),
+    "products ahead, in turn, of two blocks": (256, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2, is_pipelined=True, in_turn=True)),
 }
 
 

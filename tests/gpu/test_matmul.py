@@ -107,3 +107,29 @@ def test_what_spills_does_not_run_unasked() -> None:
 @pytest.mark.usefixtures("hopper")
 def test_batches() -> None:
     run(Product("residual", batch=("B",)), None, {"B": 7, "M": 300, "N": 264, "K": 200})
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        MatmulConfig(in_flight=0),
+        MatmulConfig(),
+        MatmulConfig(256, 128, in_flight=3),
+        MatmulConfig(192, 64, warpgroups=3, stages=5),
+        MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG),
+    ],
+    ids=lambda c: "chosen" if c is None else f"{c.tile_m}x{c.tile_n} {c.kind.value} {c.in_flight}",
+)
+def test_computed_factors(config: MatmulConfig | None) -> None:
+    """Many steps of k, so that batches that read registers and code that writes others overlap often."""
+    m, n, k = 1100, 1408, 2048
+    with tf.Fusion("computed") as fusion:
+        a, b = tf.define_tensor([m, k], tf.bfloat16, name="a"), tf.define_tensor([k, n], tf.bfloat16, name="b")
+        fusion.add_output(tf.relu(a) @ b)
+    tf.schedulers.matmul(fusion, config)
+    x, y = (torch.randint(-2, 3, s, device="cuda").bfloat16() for s in ((m, k), (k, n)))
+    out = poisoned((m, n), tf.bfloat16)
+    tf.compile(fusion, backend="cuda")(x, y, out=out)
+    assert torch.equal(out, (torch.relu(x).float() @ y.float()).bfloat16())

@@ -60,6 +60,7 @@ class Same:
         self.all_axes(s.allocation or (), t.allocation or ())
         self.all_axes(s.atom_axes, t.atom_axes)
         assert (s.inline, s.memory, s.stages, s.ring, s.atom, s.in_flight) == (t.inline, t.memory, t.stages, t.ring, t.atom, t.in_flight)
+        assert (s.pipeline_stage, s.turns) == (t.pipeline_stage, t.turns)
         bound = {self.axes[a]: p for a, p in s.ptypes.items() if p is not P.Serial and a in self.axes}
         assert bound == {a: p for a, p in t.ptypes.items() if p is not P.Serial}
 

@@ -227,7 +227,7 @@ def fields_of(cls: type) -> set[str]:
 @pytest.mark.parametrize(
     ("cls", "printed", "left_out"),
     [
-        (TensorSchedule, "loop transforms ptypes inline memory allocation stages ring atom atom_axes in_flight", ""),
+        (TensorSchedule, "loop transforms ptypes inline memory allocation stages ring atom atom_axes in_flight pipeline_stage turns", ""),
         (TensorView, "id _name dtype root logical schedule origin", "fusion location"),
         (Scalar, "id name dtype", "fusion location promotes"),
         (Task, "name tensors budget", "tree parent location"),

@@ -74,8 +74,14 @@ def by_tiles(
     return fusion
 
 
-def through_registers(stages: int = 2, k: int = 128, shared: int = 3) -> Fusion:
-    """relu(a) @ b.T: the first factor goes from Shared memory through registers, where it is changed, to wgmma. ``shared``: loops around the ring."""
+def through_registers(stages: int = 2, k: int = 128, shared: int = 3, slots: int = 1, steps: int = 2, late: int = 1) -> Fusion:
+    """relu(a) @ b.T: the first factor goes from Shared memory through registers, where it is changed, to wgmma.
+
+    Args:
+        shared: loops around the ring in Shared memory.
+        slots: of a ring in registers, each for ``steps`` of the four products along k in a slot of the other ring.
+        late: batches that may hold slots in registers while the next one is filled.
+    """
     with Fusion("registers") as fusion:
         a, b = (tf.define_tensor([128, k], dtype=tf.bfloat16, name=name) for name in "ab")
         changed = tf.relu(a)
@@ -95,20 +101,27 @@ def through_registers(stages: int = 2, k: int = 128, shared: int = 3) -> Fusion:
         tile.set_allocation_domain(tf.layouts.swizzled(128)).circular_buffer(stages)
         tile.set_atom(atoms.TMA_LOAD, (3, 4))
     acc.split(-1, 16).reorder([0, 1, 2, 5, 3, 4, 6])
-    acc.set_atom(atoms.wgmma(64, 64, 16), (-3, -2, -1))
-    acc.axis(3).parallelize(P.Unroll)
-    a_r.split(4, 16).split(3, 16).reorder([0, 1, 2, 3, 5, 4, 6])  # [mo, no, ko, warp, step, 16, 16]
-    a_r.axis(3).parallelize(P.TIDx)
-    a_r.axis(4).parallelize(P.Unroll)
-    a_r.set_atom(atoms.LDMATRIX_X4, (5, 6))
+    a_r.split(4, 16).split(3, 16).reorder([0, 1, 2, 5, 3, 4, 6])  # [mo, no, ko, step, warp, 16, 16]
     changed.split(4, 16).reorder([0, 1, 2, 4, 3, 5])
-    changed.axis(3).parallelize(P.Unroll)
-    changed.fragment((4, 5))
+    step = 3
+    if slots > 1:
+        for tv in (acc, a_r, changed):
+            tv.split(3, steps)
+            tv.axis(3).parallelize(P.Unroll)
+        changed.circular_buffer(slots)
+        step = 4
+    for tv in (acc, a_r, changed):
+        tv.axis(step).parallelize(P.Unroll)
+    acc.set_atom(atoms.wgmma(64, 64, 16), (-3, -2, -1))
+    acc.in_flight(late if slots > 1 else 0)
+    a_r.axis(step + 1).parallelize(P.TIDx)
+    a_r.set_atom(atoms.LDMATRIX_X4, (step + 2, step + 3))
+    changed.fragment((step + 1, step + 2))
     d.fragment((2, 3))
     for tv in (a_s, b_s):
         tv.inline_at(shared)
     for tv in (a_r, changed):
-        tv.inline_at(3 if shared == 3 else 2)
+        tv.inline_at(3 + (slots > 1) if shared == 3 else 2)
     acc.inline_at(2)
     fusion.group([fusion.task([a_s, b_s], name="load"), fusion.task([a_r, changed, acc, d], name="mma")], name="roles").parallelize(P.TIDy)
     return fusion
@@ -190,6 +203,7 @@ CASES: dict[str, Callable[[], Fusion]] = {
     "wgmma of remainders": lambda: by_tiles(BF16, shape=(100, 72, 88)),
     "wgmma of padded remainders": lambda: padded_remainder(),
     "wgmma from registers": through_registers,
+    "wgmma from a ring in registers": lambda: through_registers(slots=2),
     **{f"wgmma from registers, one tile under {n} loops": lambda n=n: through_registers(1, 64, n) for n in (0, 1, 2)},
     **{f"wgmma from registers in one role, {n} slots": lambda n=n: registers_in_one_role(n) for n in (1, 2, 3)},
     "mma.sync": by_warps,

@@ -13,6 +13,7 @@ import taskfuse as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.errors import FusionError
 from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.expr import FirstValid, Pointwise, View
 from taskfuse.ir.values import MODULAR
 from tests.ops.reference import Array, evaluated, message, numbers, symbolic
 
@@ -55,6 +56,23 @@ def test_scatters(dim: int, combine: str | None) -> None:
     assert np.allclose(evaluated(call, x, i, s[:, :5], shapes=same), put(x, along(dim % 2, i), i.shape, s, combine), rtol=1e-14)
     if combine == "sum":
         assert (evaluated(lambda a, b, c: tf.scatter_add(a, dim, b, c), x, i, s) == evaluated(call, x, i, s)).all()
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("combine", [None, "prod", "amax"])
+@pytest.mark.parametrize("is_smaller", [False, True])
+def test_one_index_for_each_element_is_a_choice(dim: int, combine: str | None, is_smaller: bool) -> None:
+    """As in gradients of a cross-entropy: no reduction looks for the last point, and no table holds it."""
+    shape = (1, 5 - is_smaller) if dim == 0 else (4 - is_smaller, 1)
+    x, i, s = numbers((4, 5), "float64"), hostile(shape, (4, 5)[dim]), numbers((4, 7), "float64", seed=1)
+
+    def call(a: Any, b: Any, c: Any) -> tf.TensorView:
+        found = tf.scatter(a, dim, b, c) if combine is None else tf.scatter_reduce(a, dim, b, c, combine)
+        assert all(isinstance(e, Pointwise | View | FirstValid) for e in found.fusion.exprs())
+        return found
+
+    assert (evaluated(call, x, i, s) == put(x, along(dim, i), i.shape, s, combine)).all()
+    assert (evaluated(lambda a, b: tf.scatter(a, dim, b, 2.0), x, i) == put(x, along(dim, i), i.shape, np.full_like(x, 2.0), None)).all()
 
 
 def test_the_last_of_several_is_taken() -> None:

@@ -1,5 +1,6 @@
 """Executables of automatic schedules: every kernel was made by the maker of the call; equal segments are made once."""
 
+from math import inf
 from typing import Any, cast
 
 import numpy as np
@@ -157,7 +158,7 @@ def test_machine_code_is_made_of_the_kernels_that_run(monkeypatch: pytest.Monkey
         return choose_segments(fusion, **options)
 
     monkeypatch.setattr(CompiledKernel, "check_code", check)
-    monkeypatch.setattr(CompiledKernel, "loses_registers", always(False))
+    monkeypatch.setattr(CompiledKernel, "lost_registers", always(0.0))
     monkeypatch.setattr("taskfuse.cuda.fit.compile_ahead", always(None))
     monkeypatch.setattr(automatic, "choose_segments", search)
     make = maker()
@@ -196,11 +197,11 @@ def test_a_kernel_that_loses_registers_gives_way_to_other_parameters(monkeypatch
     """To the first that keeps theirs; where none does, or none is expected to be nearly as fast, the kernel stays."""
     asked: list[Kernel] = []
 
-    def loses(self: CompiledKernel, target: tf.Target) -> bool:
+    def lost(self: CompiledKernel, target: tf.Target) -> float:
         asked.append(self.kernel)
-        return len(asked) <= losing
+        return inf if len(asked) <= losing else 8.0
 
-    monkeypatch.setattr(CompiledKernel, "loses_registers", loses)
+    monkeypatch.setattr(CompiledKernel, "lost_registers", lost)
     monkeypatch.setattr(CompiledKernel, "check_code", always(None))
     make = maker()
     object.__setattr__(make, "backend", "cuda")
@@ -215,6 +216,24 @@ def test_a_kernel_that_loses_registers_gives_way_to_other_parameters(monkeypatch
     assert run.kernel is asked[0 if losing == 99 else losing]
     assert chosen.config == (first.config if losing in (0, 99) else others[losing - 1].config)
     assert not chosen.given
+
+
+@pytest.mark.parametrize(("lost", "taken"), [((32.0,), 0), ((900.0, 32.0), 1), ((900.0, 400.0, inf, 80.0, 200.0), 3)])
+def test_the_parameters_that_spill_least(monkeypatch: pytest.MonkeyPatch, lost: tuple[float, ...], taken: int) -> None:
+    """The first that spill at most a few bytes; if none do, those that spill least."""
+    asked: list[Kernel] = []
+
+    def lose(self: CompiledKernel, target: tf.Target) -> float:
+        asked.append(self.kernel)
+        return lost[len(asked) - 1]
+
+    monkeypatch.setattr(CompiledKernel, "lost_registers", lose)
+    monkeypatch.setattr(CompiledKernel, "check_code", always(None))
+    make = maker()
+    object.__setattr__(make, "backend", "cuda")
+    run = auto_scheduled(built(long_rows), make, sizes=None, target=DEFAULT)
+    assert len(asked) == len(lost)
+    assert run.kernels == (asked[taken],)
 
 
 def test_equal_kernels_of_a_chain_have_arguments_of_their_own() -> None:

@@ -69,6 +69,19 @@ def test_elements_stay_in_the_order_of_their_sources(is_turned_back: bool) -> No
     assert found.flags.c_contiguous is is_turned_back
 
 
+@pytest.mark.parametrize("is_turned_back", [True, False])
+def test_groups_of_channels_that_become_one_axis_are_in_the_order_of_their_sources(is_turned_back: bool) -> None:
+    """As in a convolution of groups, whose sums have an axis of groups."""
+
+    def build(fusion: tf.Fusion) -> None:
+        x, bias = tf.define_tensor([2, 5, 3, 4], name="x"), tf.define_tensor([12, 1], name="bias")
+        y = tf.relu(tf.permute(tf.reshape(tf.exp(x), [2, 5, 12]), [0, 2, 1]) - bias)
+        fusion.add_output(tf.permute(y, [0, 2, 1] if is_turned_back else [2, 1, 0]))
+
+    _, (found,) = ran(build, values(2, 5, 3, 4), values(12, 1))
+    assert found.flags.c_contiguous is is_turned_back
+
+
 def test_a_reshape_that_strides_do_not_allow_is_stored() -> None:
     def build(fusion: tf.Fusion) -> None:
         x = tf.define_tensor(["N", 6], name="x")

@@ -2,13 +2,23 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
+from taskfuse.runtime.proof import Standing
 from taskfuse.runtime.workers import FEWEST, compiled_elsewhere, start, stop
+
+ARGUMENTS = {"backend": "sim", "cache": False, "target": "H100"}
+
+
+def compiled(fusions: Sequence[tf.Fusion], arguments: Mapping[str, Any] = ARGUMENTS, processes: int = 2) -> list[Any]:
+    """What the processes answer."""
+    return [answer.result(60) for answer in compiled_elsewhere(fusions, arguments, processes)]
 
 
 def fusion(shift: float, ok: bool = True) -> tf.Fusion:
@@ -21,19 +31,33 @@ def fusion(shift: float, ok: bool = True) -> tf.Fusion:
 
 def test_executables_and_errors_come_back() -> None:
     fusions = [fusion(1.0), fusion(2.0), fusion(3.0, ok=False)]
-    first, second, third = compiled_elsewhere(fusions, {"backend": "sim", "cache": False, "target": "H100"}, 2)
+    first, second, third = compiled(fusions)
     assert first(np.zeros(4, np.float32))[0][0] == 1
     assert second(np.zeros(4, np.float32))[0][0] == 2
     assert isinstance(third, TaskfuseError)
 
 
 def test_few_fusions_are_compiled_here() -> None:
-    assert compiled_elsewhere([fusion(1.0)] * (FEWEST - 1), {}, 8) == [None] * (FEWEST - 1)
-    assert compiled_elsewhere([fusion(1.0)] * FEWEST, {}, 1) == [None] * FEWEST
+    assert compiled([fusion(1.0)] * (FEWEST - 1), {}, 8) == [None] * (FEWEST - 1)
+    assert compiled([fusion(1.0)] * FEWEST, {}, 1) == [None] * FEWEST
+
+
+def test_a_fusion_that_others_will_follow_is_compiled_elsewhere() -> None:
+    (answer,) = compiled_elsewhere([fusion(1.0)], ARGUMENTS, 2, fewest=1)
+    assert answer.result(60)(np.zeros(4, np.float32))[0][0] == 1
+
+
+def test_executables_come_as_texts() -> None:
+    """The caller parses no body of a kernel; the schedule is what the cache of decisions keeps of one."""
+    first, _ = compiled([fusion(1.0), fusion(2.0)])
+    assert first.standing is Standing.PROVED
+    assert not first._kernel.body
+    assert first.schedule.scheduler == "pointwise"
+    assert first.kernel.body
 
 
 def test_many_fusions_for_few_processes() -> None:
-    made = compiled_elsewhere([fusion(float(k)) for k in range(5)], {"backend": "sim", "cache": False, "target": "H100"}, 2)
+    made = compiled([fusion(float(k)) for k in range(5)])
     assert [run(np.zeros(4, np.float32))[0][0] for run in made] == list(range(5))
 
 
@@ -44,15 +68,16 @@ def test_processes_stay_and_know_the_environment(monkeypatch: pytest.MonkeyPatch
     assert start(1) is None
     arguments = {"backend": "sim", "target": "H100"}
     monkeypatch.setenv("TASKFUSE_CACHE_BYTES", "of the test")
-    found = compiled_elsewhere([fusion(1.0), fusion(2.0)], arguments, 2)
+    found = compiled([fusion(1.0), fusion(2.0)], arguments)
     assert ["TASKFUSE_CACHE_BYTES" in str(error) for error in found] == [True, True]
     monkeypatch.undo()
-    assert all(callable(run) for run in compiled_elsewhere([fusion(1.0), fusion(2.0)], arguments, 2))
+    assert all(callable(run) for run in compiled([fusion(1.0), fusion(2.0)], arguments))
     assert start(2) is pool
 
 
 FORKED = """
 import os, signal
+from taskfuse.runtime.proof import Standing
 from taskfuse.runtime.workers import start, stop
 pool = start(2)
 ours, theirs = os.pipe()
@@ -77,13 +102,13 @@ def test_results_that_cannot_be_read_are_compiled_here(monkeypatch: pytest.Monke
         raise AttributeError("no such class")
 
     monkeypatch.setattr("taskfuse.runtime.workers.pickle.load", load)
-    assert compiled_elsewhere([fusion(1.0), fusion(2.0)], {"backend": "sim"}, 2) == [None, None]
+    assert compiled([fusion(1.0), fusion(2.0)], {"backend": "sim"}) == [None, None]
 
 
 def test_a_process_that_ends_leaves_its_fusion_to_the_caller() -> None:
     """An argument that ``taskfuse.compile`` does not have is no error of taskfuse: the processes end."""
     fusions = [fusion(float(k)) for k in range(4)]
-    assert compiled_elsewhere(fusions, {"backend": "sim", "unknown": 1}, 2) == [None] * 4
+    assert compiled(fusions, {"backend": "sim", "unknown": 1}) == [None] * 4
 
 
 def test_they_end() -> None:

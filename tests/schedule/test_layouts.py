@@ -51,6 +51,13 @@ def test_swizzled_is_the_hardware_pattern(dtype: str, span: int, panels: int) ->
     assert (addresses(a) == plain ^ ((plain >> 7 & mask) << 4)).all()
 
 
+def test_turned_puts_one_axis_last() -> None:
+    a = typed("float32", 4, 6, 8)
+    a.set_allocation_domain(layouts.turned(-2))
+    x, y, z = np.indices([4, 6, 8])
+    assert (addresses(a) == 4 * ((x * 8 + z) * 6 + y)).all()
+
+
 def test_by_threads_puts_neighbors_side_by_side() -> None:
     """[column of threads, trip, row of threads, vector]: the threads of a warp, x first, have consecutive vectors."""
     a = typed("float32", 4, 6, 8, 4)

@@ -55,6 +55,23 @@ def test_the_default_order_is_that_in_which_tensors_were_made() -> None:
     assert order(fusion) == [tv.name for tv in tvs]
 
 
+def test_results_that_need_no_reduction_come_before_it() -> None:
+    """With what only they need: what they read is not live across the reduction."""
+    with tf.Fusion("f") as fusion:
+        x = tf.define_tensor([4, 8], name="x")
+        a = tf.exp(x).named("a")
+        total = tf.sum(a, 1, keepdims=True).named("total")
+        scaled = (a / total).named("scaled")
+        square = (a * a).named("square")
+        other = tf.neg(square).named("other")
+        last = tf.sin(scaled).named("last")
+        fusion.add_output(scaled, last, other)
+    found = order(fusion)
+    assert found.index("square") < found.index("other") < min(k for k, name in enumerate(found) if name not in ("a", "square", "other"))
+    assert found.index("scaled") < found.index("last")
+    agrees(fusion, numbers(4, 8), tolerance=1e-5)
+
+
 def test_a_task_is_contiguous() -> None:
     fusion, (a1, b1, a2, b2) = two_chains()
     fusion.task([a1, a2])

@@ -72,14 +72,14 @@ def arrays(fusion: tf.Fusion, m: int, n: int) -> list[NDArray[Any]]:
 
 
 CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]]] = {
-    "any lengths": (attention, AttentionConfig(2, 32, 2), (130, 70)),
+    "any lengths, products ahead, in turn": (attention, AttentionConfig(2, 32, 2, is_pipelined=True, in_turn=True), (130, 70)),
     "one query, one key": (attention, AttentionConfig(1, 16, 3), (1, 1)),
     "one chunk of keys": (lambda: attention(sizes=("M", 32)), AttentionConfig(1, 32, 2), (70, 32)),
     "one short chunk of keys": (lambda: attention(heads=("B",), sizes=("M", 30)), AttentionConfig(1, 32, 2), (70, 30)),
     "one chunk of causal keys": (lambda: attention(sizes=(30, 30), is_causal=True), AttentionConfig(1, 32, 2), (30, 30)),
     "other columns": (lambda: attention(192, 96, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
     "keys that are values": (keys_that_are_values, AttentionConfig(1, 32, 2), (70, 50)),
-    "causal": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2), (70, 70)),
+    "causal, products ahead": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2, is_pipelined=True), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
     "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),
     "rows in turn, staged": (lambda: attention(64, heads=("B",)), AttentionConfig(1, 32, 2, blocks=3, query_stages=2, staged=2), (200, 40)),

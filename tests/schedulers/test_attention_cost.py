@@ -155,3 +155,4 @@ def test_chunks_of_keys_fill_the_gpu() -> None:
     assert whole > 1.5 * options[2].us > 2 * options[16].us
     assert options[16].us >= H200.dram_us(2 * 2 * 8 * 32768 * 128)
     assert not planned_chunks(fusion, replace(found, columns=1024), (2,), extent)
+    assert planned_chunks(fusion, found, (2, 8), extent, {2: 1.0, 8: options[8].us}.__getitem__) == {8: options[8]}

@@ -275,11 +275,20 @@ def test_a_broadcast_is_loaded_once() -> None:
 
 def test_a_table_costs_sectors_at_most_all_of_it() -> None:
     wide = of(lambda: [tf.take(tensor("x", 1 << 20), tensor("i", 64, dtype=tf.int64), 0)])
-    assert wide.loaded == 64 * SECTOR_BYTES + 64 * 8
+    assert wide.loaded == pytest.approx(64 * SECTOR_BYTES + 64 * 8, rel=1e-3)  # few are drawn twice
     narrow = of(lambda: [tf.take(tensor("x", 8), tensor("i", 64, dtype=tf.int64), 0)])
     assert narrow.loaded == 8 * 4 + 64 * 8
     rows = of(lambda: [tf.take(tensor("x", 1 << 20, 64), tensor("i", 8, dtype=tf.int64), 0)])
-    assert rows.loaded == 8 * 64 * 4 + 8 * 8  # neighbors have one index
+    assert rows.loaded == pytest.approx(8 * 64 * 4 + 8 * 8, rel=1e-3)  # neighbors have one index
+
+
+def test_a_table_larger_than_the_cache_is_loaded_again() -> None:
+    """Of rows at random places; along an axis, one place of those before it after another, each row is loaded once."""
+    size = 1 << 20
+    rows = of(lambda: [tf.take(tensor("x", size, 64), tensor("i", 4 * size, dtype=tf.int64), 0)])
+    assert 2 * size * 256 < rows.loaded - 32 * size < 4 * size * 256
+    along = of(lambda: [tf.take_along_axis(tensor("x", size, 64), tensor("i", size, 64, dtype=tf.int64), 1)])
+    assert along.loaded <= size * 64 * (4 + 8)
 
 
 def test_the_slower_of_memory_and_arithmetic_and_the_launch() -> None:

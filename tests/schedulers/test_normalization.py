@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
+from taskfuse.kir.nodes import VectorCopy
 from taskfuse.kir.synchronization import BarrierScope
+from taskfuse.kir.walk import walk
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowEstimate
 from tests.schedulers.normalized import NOTHING, REGISTERS, SHARED
@@ -57,6 +59,14 @@ def test_axes_on_both_sides_of_the_kept_one_are_reduced(config: RowConfig) -> No
         weight = tf.define_tensor([5, 1, 1], dtype=tf.float32, name="weight")
         fusion.add_output(tf.layer_norm(x, weight, None, (0, 2, 3)))
     check(fusion, config)
+
+
+def test_blocks_that_share_rows_of_several_axes_load_vectors() -> None:
+    """Their reductions are taken apart, into parts of each block, which have axes of their own."""
+    with tf.Fusion("layer_norm") as fusion:
+        fusion.add_output(tf.layer_norm(tf.define_tensor([4, 2, 8, 4], name="x"), axis=(0, 2, 3)))
+    kernel = check(fusion, RowConfig(4, 1, 2, blocks=2))
+    assert sum(isinstance(s, VectorCopy) for s in walk(kernel.body)) == 4  # three phases load, one stores
 
 
 @settings(max_examples=8, deadline=None)

@@ -10,6 +10,9 @@ from tests.proofs import proved
 from tests.schedulers.oracle import checked
 from tests.schedulers.programs import ALIKE, BIG, Program
 
+LARGE = {"embedding_bag": 75.0}
+"""Programs of which a large one had another schedule than a small one, or one far from its roofline."""
+
 
 def name(program: Program) -> str:
     return program.build.__name__
@@ -35,3 +38,11 @@ def test_large(program: Program) -> None:
     assert schedulers(found) == program.schedulers
     for step in found.steps:
         proved(tf.lower(step.fusion))
+
+
+@pytest.mark.parametrize(("program", "most"), [(p, LARGE[name(p)]) for p in ALIKE if name(p) in LARGE], ids=lambda p: name(p) if isinstance(p, Program) else "")
+def test_large_ones_that_were_slow(program: Program, most: float) -> None:
+    """One kernel, by the same scheduler as the small one, that is expected to take at most so many microseconds (H200)."""
+    (step,) = choose_segments(program.fusion(program.large)).steps
+    assert step.schedule.scheduler == program.schedulers
+    assert step.schedule.us <= most

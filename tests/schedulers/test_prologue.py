@@ -34,9 +34,9 @@ def fusion(function: Function = tf.relu, m: int | str = 160, n: int = 72, k: int
     ("config", "function"),
     [
         (SMALL, silu),
-        (MatmulConfig(128, 64, stages=2, in_flight=0, blocks=2), tf.relu),
-        (MatmulConfig(256, 64, stages=2, in_flight=0, blocks=1), silu),
-        (MatmulConfig(64, 32, stages=2, in_flight=0, blocks=3, kind=MatmulKind.PINGPONG), tf.relu),
+        (MatmulConfig(128, 64, stages=2, blocks=2), tf.relu),
+        (MatmulConfig(256, 64, stages=4, in_flight=3, blocks=1), silu),
+        (MatmulConfig(64, 32, stages=2, blocks=3, kind=MatmulKind.PINGPONG), tf.relu),
     ],
     ids=["alone", "shared", "rows", "turns"],
 )
@@ -104,15 +104,16 @@ def test_planted_mistakes(name: str) -> None:
 
 
 def test_batches_in_flight() -> None:
-    with pytest.raises(UnsupportedError, match="the tensor cores read registers in which the next step of k is computed"):
-        tf.schedulers.matmul(fusion(), MatmulConfig(64, 64, warpgroups=1, stages=2, in_flight=1, blocks=2))
+    """A step is computed in one part more than batches are in flight."""
+    with pytest.raises(UnsupportedError, match="the 4 products of a step of k are no multiple of 3 parts, computed in turn"):
+        tf.schedulers.matmul(fusion(), MatmulConfig(64, 64, warpgroups=1, stages=4, in_flight=2, blocks=2))
 
 
 def test_the_choice() -> None:
-    """Warpgroups share tiles, as one computes while another multiplies; a function of many instructions is left to a kernel of its own."""
+    """A part of a step is computed while another is multiplied; a function of many instructions is left to a kernel of its own."""
     large = fusion(m=4096, n=4096, k=4096)
     best = tf.schedulers.matmul(large)
-    assert (best.config.in_flight, best.config.kind, best.config.warpgroups) == (0, MatmulKind.COOPERATIVE, 2)
+    assert (best.config.in_flight, best.config.kind, best.config.warpgroups) == (1, MatmulKind.COOPERATIVE, 2)
     with tf.Fusion("relu") as plain:
         a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
         plain.add_output(tf.relu(a) @ b)

@@ -74,6 +74,12 @@ def test_float32_rows_are_held_once() -> None:
     assert rank(wide)[0].config.keep is Keep.REGISTERS
 
 
+def test_what_is_computed_of_narrow_inputs_is_held_beside_wide_ones() -> None:
+    """Gradients of norms read float32 gradients and a bfloat16 input, and hold a value of each: six vectors of 8 take 128 registers (NVRTC 13.1)."""
+    both = RowProblem(8192, 768, phases=2, loads=(2, 4), held=((Keep.REGISTERS, 6),))
+    assert registers(both, RowConfig(16, 8, 6, keep=Keep.REGISTERS)) >= 128
+
+
 def test_short_rows_are_those_of_one_thread() -> None:
     pool = RowProblem(1 << 24, 4, width=2, loads=(4,), store_bytes=0, stored=float(1 << 26), loaded=float(1 << 28))
     best = rank(pool)[0].config

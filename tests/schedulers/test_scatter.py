@@ -76,5 +76,5 @@ def test_copies_of_what_is_updated_are_refused() -> None:
     fusion = index_add()
     update = next(tv for tv in fusion.tensors() if isinstance(tv.definition, Update))
     update.cache_after()
-    with pytest.raises(UnsupportedError, match="is not a part behind it of one tensor alone"):
+    with pytest.raises(UnsupportedError, match="the two are not parts of one tensor whose first part is"):
         tf.lower(fusion)

@@ -10,6 +10,7 @@ from taskfuse.check import Verdict, verify
 from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.nodes import VectorCopy
 from taskfuse.kir.synchronization import Barrier
+from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.proofs import proved
 from tests.schedulers.multiplied import KINDS
 from tests.schedulers.products import TWO, Product, simulated
@@ -134,3 +135,30 @@ def test_rows_of_odd_length_are_stored_element_by_element(config: tf.schedulers.
     assert np.array_equal(kernel.simulate(*given, seed=0)[0], fusion.evaluate(*given)[0])
     unordered = parse_kernel("\n".join(line for line in str(kernel).splitlines() if not ("SYNC warp" in line and "crosses lanes" in line)))
     assert verify(unordered).verdict is not Verdict.PROVED
+
+
+@pytest.mark.parametrize("kind", [MatmulKind.COOPERATIVE, MatmulKind.PINGPONG])
+def test_a_bias_is_loaded_once_for_all_pieces_of_a_tile(kind: MatmulKind) -> None:
+    """Each piece of 64 columns would wait for memory. All loads stand before the code that has the first sum."""
+    fusion = Product("bias").fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(128, 128, stages=4, kind=kind))
+    epilogue = str(tf.lower(fusion)).split("# consumer\n")[1].split("WAIT_GROUP wgmma <= 0")[1].splitlines()
+    loads, first = (next(k for k, line in enumerate(epilogue) if text in line) for text in (" <- bias[", "= add"))
+    depth = [len(line) - len(line.lstrip()) for line in epilogue]
+    pieces = depth[next(k for k in range(loads, 0, -1) if "UNROLL" in epilogue[k] and depth[k] < depth[loads] - 8)]
+    assert any(depth[k] <= pieces for k in range(loads + 1, first)), "both in one loop over pieces"
+
+
+def test_a_residual_is_loaded_piece_by_piece() -> None:
+    """It has elements of its own for each, more than registers hold."""
+    fusion = Product("residual").fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(128, 128, stages=4))
+    (load,) = (line for line in str(tf.lower(fusion)).splitlines() if " <- residual[" in line)
+    assert load.strip().startswith("COPY tv12[i")
+    assert load.count(",", 0, load.index("<-")) == 2, "no digit of pieces"
+
+
+def test_a_bias_beside_160_accumulators_spills_nothing() -> None:
+    fusion = Product("bias").fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(256, 160, stages=3))
+    assert "spills     0 bytes stored" in str(tf.lower(fusion).resources(extents={"M": 2688, "N": 1792, "K": 3968}))

@@ -13,6 +13,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.count import count
 from taskfuse.errors import UnsupportedError
+from taskfuse.runtime.result_views import bases
 from taskfuse.schedulers.windows import WindowsConfig, offer, windows
 from tests.calls import Math
 
@@ -68,6 +69,8 @@ CASES = {
         ((2, 16, 12), (12, 1, 4)),
         WindowsConfig(5, 8, 2),
     ),
+    "groups of channels": Case(last(partial(tf.conv2d, padding=1, groups=4)), ((1, 5, 6, 16), (16, 4, 3, 3)), WindowsConfig(3, 16, 2, 4), tf.bfloat16),
+    "groups that widen": Case(last(partial(tf.conv2d, stride=2, padding=1, groups=3)), ((2, 5, 7, 6), (12, 2, 3, 3)), WindowsConfig(2, 8, 2, 2)),
     "maxima": Case(last(lambda x: tf.max_pool(x, [3, 3], 2, 1)), ((2, 8, 9, 6),), WindowsConfig(2, 8, 4)),
     "means": Case(last(lambda x: tf.avg_pool(x, [3, 3], 1, 1)), ((2, 5, 9, 6),), WindowsConfig(4, 8, 4)),
     "three dimensions": Case(
@@ -114,6 +117,22 @@ def test_automatic_schedules_take_it() -> None:
     chosen = tf.schedulers.auto(fusion)
     assert chosen.scheduler == "windows"
     assert "windows for each thread" in chosen.explain()
+
+
+@pytest.mark.parametrize(("channels", "size", "most"), [(128, 56, 40.0), (512, 14, 46.0)])
+def test_groups_of_few_channels_are_one_kernel(channels: int, size: int, most: float) -> None:
+    """A convolution of a ResNeXt, in groups of 4 and of 16 channels: lanes have the channels of several groups, and load those of a window as vectors."""
+    weights = (channels, 3, 3, channels // 32)
+    build = last(lambda x, w: tf.conv2d(x, tf.permute(w, [0, 3, 1, 2]), padding=1, groups=32))
+    fusion = Case(build, ((32, size, size, channels), weights), dtype=tf.bfloat16).fusion()
+    without = bases(fusion)
+    assert without is not None, "the result is a view of one with groups and their channels"
+    chosen = tf.schedulers.auto(without.fusion)
+    assert chosen.scheduler == "windows"
+    assert chosen.config.vector == 4
+    kernel = tf.lower(without.fusion)
+    assert max(chosen.us, count(kernel).us) <= most
+    assert [b.name for b in kernel.buffers if b.memory is tf.MemoryType.Shared and str(b.shape[-1]) == "32"], "lanes read weights in different banks"
 
 
 REFUSED: dict[str, tuple[Build, tuple[tuple[int, ...], ...]]] = {

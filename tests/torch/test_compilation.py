@@ -1,7 +1,9 @@
-"""Graphs to programs: equal fusions once, fusions that do not compile left to torch."""
+"""Graphs to programs: equal fusions once, those of the graph that follows side by side, fusions that do not compile left to torch."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,9 @@ torch = pytest.importorskip("torch")
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.torch import compilation
-from tests.torch.graphs import REFERENCE, check, foreign, report
+from taskfuse.torch.compilation import program_of
+from taskfuse.torch.settings import Settings
+from tests.torch.graphs import REFERENCE, check, foreign, report, traced
 
 
 def test_equal_fusions_are_one() -> None:
@@ -22,8 +26,8 @@ def test_equal_fusions_are_one() -> None:
 def test_a_fusion_that_does_not_compile(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     error = UnsupportedError(what="it", reason="of the test")
 
-    def failed(fusions: Sequence[object], settings: object) -> list[UnsupportedError]:
-        return [error] * len(fusions)
+    def failed(fusion: object, own: object, settings: object) -> UnsupportedError:
+        return error
 
     monkeypatch.setattr(compilation, "_made", failed)
     settings = replace(REFERENCE, strict=strict, budget=1.0 + strict)
@@ -33,3 +37,40 @@ def test_a_fusion_that_does_not_compile(strict: bool, monkeypatch: pytest.Monkey
     else:
         found = check(lambda x: x.tan() + 7, torch.randn(3), settings=settings, fusions=0)
         assert "does not compile" in found.ops[0][3]
+
+
+def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are asked for before anything is waited for, each once."""
+    happened: list[str] = []
+
+    class Answer(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            happened.append("waited")
+            return "an executable"
+
+    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
+        happened.extend("asked" for _ in fusions)
+        return [Answer() for _ in fusions]
+
+    monkeypatch.setattr(compilation, "compiled_elsewhere", elsewhere)
+    monkeypatch.setattr(Settings, "device", "cpu")
+    settings = Settings(budget=3.0)
+    first = traced(lambda x: (foreign(x.exp() + 1), x.sin() - 2), torch.randn(5))
+    following = traced(lambda x: (foreign(x.exp() + 1), x.cos() * 3, foreign(x.tan())), torch.randn(5))
+    program_of(first, "forward", settings, following)
+    assert happened == ["asked"] * 4 + ["waited"] * 2
+    happened.clear()
+    program_of(following, "backward", settings)
+    assert happened == ["waited"] * 2
+    happened.clear()
+    program_of(following, "backward", settings)
+    assert happened == []
+
+
+def test_a_graph_that_follows_is_planned_in_a_copy() -> None:
+    graph = traced(lambda x: x.exp() + 1, torch.randn(5))
+    copy = compilation.copied(graph)
+    assert [n.name for n in copy.graph.nodes] == [n.name for n in graph.graph.nodes]
+    for node in copy.graph.nodes:
+        node.meta["val"] = None
+    assert all(n.meta["val"] is not None for n in graph.graph.nodes if n.op == "call_function")

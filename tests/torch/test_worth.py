@@ -17,7 +17,7 @@ from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.importer import SLOWER
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.reports import Report
-from taskfuse.torch.worth import attention_times, gradient_times
+from taskfuse.torch.worth import attention_times, by_text, gradient_times
 from tests.schedulers.attentions import attention
 from tests.torch.graphs import report, traced
 
@@ -105,3 +105,17 @@ def test_gradients_of_attention_take_seven_products_and_torchs_five(is_causal: b
 
 def test_gradients_with_scores_in_memory_have_no_time() -> None:
     assert gradient_times(gradients(1024, tf.float32), "_scaled_dot_product_flash_attention_backward", False) is None
+
+
+def test_times_are_remembered_by_texts() -> None:
+    asked: list[str] = []
+
+    @by_text
+    def times(fusion: object, products: list[object], rest: object, *, has_views: bool = False) -> tuple[float, float] | None:
+        asked.append(f"{fusion} {products} {rest} {has_views}")
+        return None
+
+    for _ in range(2):
+        times("a", ["b", "c"], None)
+        times("a", ["b"], "c", has_views=True)
+    assert asked == ["a ['b', 'c'] None False", "a ['b'] c True"]

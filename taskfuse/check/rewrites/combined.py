@@ -13,6 +13,7 @@ from taskfuse.check.rewrites.sums import CombineForm, eliminated, form_of, in_di
 from taskfuse.check.rewrites.weighted_sums import weighted_parts
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Facts
+from taskfuse.kir.witness import Definition, Iterate, Reduce
 
 
 def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
@@ -21,6 +22,12 @@ def compare_terms(elements: ElementPairs, a: At, b: At, facts: Facts) -> None:
     Raises:
         Different: they do not, or no proof was found.
     """
+    for at in (a, b):
+        match at.side.defined(at.operand):
+            case Definition(rule=Reduce(init=init) | Iterate(init=init)) if is_same_number(init.value, -0.0):
+                raise Different("it begins with -0.0, to which 0.0 is not neutral")
+            case _:
+                pass
     form = form_of(a) or form_of(b)
     tries: list[Callable[[], None]] = []
     if form is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from taskfuse.check.row_tiles import tiles_of
 from taskfuse.dtypes import DType, contains, converts_once, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
@@ -15,7 +16,7 @@ from taskfuse.ir.scalar import FALSE, TRUE, Expr, Facts, and_, conjuncts, const,
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.operands import Access, Immediate, IndexOf, Operand, dtype_of
-from taskfuse.kir.walk import map_operand
+from taskfuse.kir.walk import map_definition, map_operand
 from taskfuse.kir.witness import Apply, Definition, Pick, Send, Whole
 
 CONVERSIONS = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
@@ -66,11 +67,13 @@ class Definitions:
         definitions: by name.
         dtypes: of all tensors and scalar arguments.
         inputs: the names of the input tensors.
+        rows: of tensors whose rows are those of tiles of ragged rows, the tile of row ``i0`` and its place in the tile.
     """
 
     definitions: Mapping[str, Definition]
     dtypes: Mapping[str, DType]
     inputs: frozenset[str]
+    rows: Mapping[str, tuple[Expr, Expr]] = field(default_factory=dict[str, tuple[Expr, Expr]])
     _conditions: dict[str, Expr | None] = field(default_factory=dict[str, "Expr | None"])
 
     @staticmethod
@@ -78,7 +81,16 @@ class Definitions:
         """The definitions, and the arguments of the kernel."""
         dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
         known = {d.tensor: d for d in definitions}
-        return Definitions(known, dtypes | {d.tensor: d.dtype for d in definitions}, frozenset(p.name for p in kernel.inputs))
+        row, rows = sym("i0"), dict[str, tuple[Expr, Expr]]()
+        for d in definitions:
+            if (tiles := tiles_of(kernel, d, definitions)) is not None:
+                rows[d.tensor] = tiles.tile(row), tiles.place(row)
+        return Definitions(known, dtypes | {d.tensor: d.dtype for d in definitions}, frozenset(p.name for p in kernel.inputs), rows)
+
+    def mapped(self, change: Callable[[Expr], Expr]) -> Definitions:
+        """The same with every expression changed."""
+        changed = {name: map_definition(d, change) for name, d in self.definitions.items()}
+        return replace(self, definitions=changed, rows={name: (change(tile), change(place)) for name, (tile, place) in self.rows.items()}, _conditions={})
 
     def dtype(self, operand: Operand) -> DType:
         """The dtype of an operand's values."""
@@ -101,6 +113,9 @@ class Definitions:
         match d.rule:
             case Pick(cases=cases) if all(self.dtype(c.operand) is d.dtype for c in cases):
                 return tuple(ChoiceOf(substitute(c.cond, point), self.at(c.operand, point)) for c in cases)
+            case Whole(parts=(part,)) if found.buffer in self.rows:  # each row belongs to one tile (taskfuse/check/row_tiles.py)
+                tile, place = (substitute(e, point) for e in self.rows[found.buffer])
+                return (ChoiceOf(TRUE, At(self, Access(part, (tile, place, *found.index[1:])))),)
             case Whole() as rule:
                 return self._parts(rule, found.index)
             case Apply(op=op, operands=(cond, value, other), dtype=dtype) if op.rule is DTypeRule.SELECT:

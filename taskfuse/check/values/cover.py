@@ -225,7 +225,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     widths: list[int] = []
     ends: list[int] = []
     for k, extent in enumerate(extents):
-        width, reach = reach_of(columns[k], form.weights[k], v, constraints)
+        width, reach = reach_of(columns[k], form.weights[k], v, constraints, extent)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
             raise Open("the size of its tiles is not constant", v.node)
         if reach is const(0):
@@ -251,7 +251,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
 
 def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, constraints: Constraints) -> tuple[int, bool]:
     """How many points a table has along an axis, and whether those of its loops may lie past the end."""
-    width, reach = reach_of(column, weights, v, constraints)
+    width, reach = reach_of(column, weights, v, constraints, extent)
     if reach is None:
         return width, True
     if not weights:

@@ -27,11 +27,12 @@ from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_t
 from taskfuse.check.values.partial_results import Bools, Ints, ThreadSets, places, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.check.values.written import BufferStorage
+from taskfuse.check.values.written import BufferStorage, is_said_alike
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Const, Expr, Sym, conjuncts, const, ge, lt, ne, simplify, substitute, sym
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Compute, For, If
 from taskfuse.kir.operands import Access, Content, Immediate
@@ -91,6 +92,7 @@ class CrossThreadReductions:
         self.above = self.along  # each thread executes it in blocks of a greater extent
         self.steps = 0
         self.first, self.last = 0, 0
+        self.reader: Node | None = None
         self.alike = np.arange(self.count, dtype=np.int64)
         self.takers = np.ones(self.count, np.bool_)
         self.numbers: dict[tuple[int, ...], int] = {}
@@ -110,7 +112,7 @@ class CrossThreadReductions:
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
         """Execute the steps inside statements between a term and a reader, under the conditions around all of them. Raises :class:`Open`."""
-        self.first, self.last = first.number, reader.number
+        self.first, self.last, self.reader = first.number, reader.number, reader
         mask, self.under, self.above = self._mask(conditions, {})
         for node in nodes:
             self._node(node, {}, mask)
@@ -204,6 +206,11 @@ class CrossThreadReductions:
         e = simplify(self._at(e, env), self.constraints.facts)
         return e.value if isinstance(e, Const) else None
 
+    def _stays(self, node: Node) -> None:
+        """Cursors in the conditions around a step are at the reader what they were, for all threads and blocks. Raises :class:`Open`."""
+        if self.reader is not None and not is_said_alike(node, self.reader, (), MemoryType.Global):
+            raise Open("partial results are joined under a condition on a cursor, which may move before they are read", node, self.reader)
+
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
     def _execute(self, node: Node, env: dict[str, int], mask: Bools) -> None:
@@ -211,6 +218,7 @@ class CrossThreadReductions:
         if self.steps > STEPS:
             raise Open("joining partial results takes too many steps", node)
         stmt = node.stmt
+        self._stays(node)
         match stmt:
             case Shuffle():
                 value = self._read(node, stmt.source, env, mask)
@@ -401,6 +409,7 @@ class CrossThreadReductions:
             found = taken(leaf.stmt, self.rule.combine) if isinstance(leaf.stmt, Compute) else None
             if not (isinstance(leaf.stmt, Compute) and isinstance(found, Access) and self._is_shared_by_blocks(found) and _names(found, loop.var)):
                 raise Open("a loop over the partial results of blocks has an unknown form", leaf)
+            self._stays(leaf)
             own, under, _ = self._mask(leaf.context.conditions[len(node.block.context.conditions) :], at)
             around, self.under = self.under, self.under | under
             self._of_blocks(leaf, leaf.stmt.out, found, at, mask & own, spans)

@@ -177,7 +177,7 @@ def _without(rule: Whole, sent: Mapping[str, Definition]) -> Whole:
 def _parts(d: Definition, rule: Whole, shapes: Shapes, kernel: Kernel, root: Constraints) -> str:
     """Why an element may have no part, or several; empty if each has one."""
     if any(c is not TRUE for c in rule.conditions):
-        return "" if tiles_of(kernel, d) is not None else "it is not known that each element belongs to one part"
+        return "" if tiles_of(kernel, d, kernel.definitions) is not None else "it is not known that each element belongs to one part"
     boxes = [_box(place, shapes[part], root) for part, place in zip(rule.parts, rule.places, strict=True)]
     if None not in boxes and _tile([b for b in boxes if b is not None], d.shape, root):
         return ""

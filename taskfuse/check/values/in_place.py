@@ -13,8 +13,9 @@ from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
 from taskfuse.check.paths import common_loops
 from taskfuse.check.relation import Relation
 from taskfuse.check.ring_order import RingOrder
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node, cursor_of
 from taskfuse.check.structure import Structure
+from taskfuse.check.values.arms import in_other_arm
 from taskfuse.check.values.written import W
 from taskfuse.ir.scalar import Expr, const, eq, le, lt, substitute, sym
 from taskfuse.kir import accesses
@@ -63,7 +64,7 @@ def _comes_first(read: Use, write: Use, structure: Structure, rings: RingOrder) 
         return found.apart(read, write) or _is_in_later_iteration(read, write, found.equal)
     if read.node is write.node:
         return not read.engine.is_async and not write.engine.is_async
-    if read.node.number < write.node.number and not _in_other_arms(read.node, write.node):
+    if read.node.number < write.node.number and not in_other_arm(read.node, write.node):
         return True
     return any(rings.comes_first(ring, visit, read, write, found.equal) for ring, visit in rings.positions(read.node))
 
@@ -76,12 +77,14 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
     Args:
         equal: the names of symbols that have one value in both accesses.
     """
-    if _in_other_arms(read.node, write.node):
+    if in_other_arm(read.node, write.node):
         return False
     kernel = read.context.kernel
     own = [str(a.symbol) for a in write.context.constraints.assumptions if not isinstance(a, Expr)]
     hardware = dict(zip((*THREAD_NAMES, *BLOCK_NAMES), (*kernel.block, *kernel.grid), strict=True))
-    names: dict[str, Expr] = {n: sym(W + n) for n in (*own, *hardware) if n not in equal}
+    touching = (*(e for e in write.index if e is not None), *(a for a in write.context.constraints.assumptions if isinstance(a, Expr)))
+    cursors = {n for e in touching for n in e.free if cursor_of(n) is not None}
+    names: dict[str, Expr] = {n: sym(W + n) for n in (*own, *hardware, *sorted(cursors)) if n not in equal}
     constraints = read.context.constraints
     for name, extent in hardware.items():
         if name in names:
@@ -116,13 +119,3 @@ def _in_words(assumption: Assumption, names: dict[str, Expr]) -> Assumption:
             return BoundedElement(substitute(symbol, names), span)
         case condition:
             return substitute(condition, names)
-
-
-def _in_other_arms(a: Node, b: Node) -> bool:
-    """True if two statements stand in different arms: the text does not say which one is executed first."""
-    for x, y in zip(a.path, b.path, strict=False):
-        if x.block is not y.block:
-            return True
-        if x is not y:
-            return False
-    return False

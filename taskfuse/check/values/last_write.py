@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable
+from taskfuse.check.values.arms import in_concurrent_arm, in_other_arm
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.match import where_found
 from taskfuse.check.values.questions import inside, proves
@@ -78,6 +79,22 @@ class LastWrite:
             if self.scan(want, looks, constraints, past=past):
                 return
         raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
+
+    def spared(self, want: Place, constraints: Constraints, skip: int | None = None, *, past: bool) -> None:
+        """What is read is not overwritten in another arm that other threads take in the same iteration: nothing orders the two, but waits may.
+
+        Raises:
+            Open: no proof was found.
+        """
+        storage = self.writes.storages[want.buffer]
+        for claim in self.writes.claims.get(want.buffer, []):
+            if not in_concurrent_arm(claim.node, want.node, storage.memory):
+                continue
+            shape = () if claim.content is Content.ZERO else self.writes.shape(claim.tensor, claim.content)
+            writing = Writing(claim, storage.memory, self._symbols(claim, Look((), {})))
+            found = where_found(WriteAndRead(writing, want, storage, shape, skip, constraints, None, past=past))
+            if found is not None and (claim.tensor != want.tensor or claim.content is not want.content):
+                raise Open("it is written in another arm, in no known order", claim.node)
 
     def _symbols(self, claim: Place, look: Look) -> dict[str, Expr]:
         """What symbols of a write are at the read: of loops, and of blocks where those of a cluster write for each other."""
@@ -167,13 +184,3 @@ class LastWrite:
 def around(node: Node) -> dict[Node, Expr]:
     """The loops around a statement, in the same iteration."""
     return {n: sym(n.stmt.var) for n in node.loops if isinstance(n.stmt, For)}
-
-
-def in_other_arm(a: Node, b: Node) -> bool:
-    """True if two statements stand in different arms of one chain."""
-    for x, y in zip(a.path, b.path, strict=False):
-        if x.block is not y.block:
-            return True
-        if x is not y:
-            return False
-    return False

@@ -44,8 +44,8 @@ ROUNDS = 32
 """The most numbers of one statement that are split into digits."""
 
 
-def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Constraints) -> tuple[int, Expr | None]:
-    """The number of points of a table along an axis, and the number of values of the higher digits; ``None``: unbounded."""
+def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Constraints, extent: Expr | None = None) -> tuple[int, Expr | None]:
+    """The number of points of a table along an axis, and the number of values of the higher digits: ``extent``, if it is that as it is; ``None``: unbounded."""
     if not weights:
         width = int(column.max(initial=-1)) + 1
         return width, const(width)
@@ -65,7 +65,9 @@ def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Con
             if digits:
                 raise Open(f"{name} has no known end, and others step further", v.node)
             return width, None
-        reach = simplify(reach * (stop - start), constraints.facts)
+        reach = reach * (stop - start)
+        if digits or reach is not extent:
+            reach = simplify(reach, constraints.facts)
     return width, reach
 
 

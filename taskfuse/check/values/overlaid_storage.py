@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from taskfuse.check.accesses import overlapping
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
+from taskfuse.check.values.arms import in_concurrent_arm
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Open
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir import accesses
 
 
@@ -30,6 +34,14 @@ class OverlaidStorage:
             theirs = self._accesses(other)
             if theirs and mine and not (theirs[-1].number < mine[0].number or mine[-1].number < theirs[0].number):
                 raise Open(f"{other} lies on the storage of {want.buffer}, and is used between", theirs[0])
+            self._apart(want.buffer, other)
+
+    def _apart(self, buffer: str, other: str) -> None:
+        """No thread uses one of two buffers in an arm while another one uses the other in another arm. Raises :class:`Open`."""
+        mine, theirs = ({n.block: n for n in self._accesses(name)}.values() for name in (buffer, other))
+        for a, b in product(mine, theirs):
+            if in_concurrent_arm(a, b, MemoryType.Shared):
+                raise Open(f"{other} lies on the storage of {buffer}, and is used in another arm, in no known order", b, a)
 
     def keeps(self, want: Place, loop: Node) -> None:
         """An iteration of a loop preserves a buffer's previous content: no other buffer is written in its storage there."""
@@ -48,6 +60,7 @@ class OverlaidStorage:
             for n in self._accesses(other):
                 if mine[0].number < n.number < mine[-1].number or not inner.isdisjoint(n.loops):
                     raise Open(f"{other} lies on the storage of {buffer}, and is used between", n)
+            self._apart(buffer, other)
 
     def shared_with(self, buffer: str) -> list[str]:
         """The buffers that share a buffer's storage in one block: not those of blocks that take another arm."""

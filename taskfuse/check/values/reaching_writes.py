@@ -17,14 +17,16 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.traversals import Visit
+from taskfuse.check.values.arms import in_other_arm
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.last_write import LastWrite, Look, around, in_other_arm
+from taskfuse.check.values.last_write import LastWrite, Look, around
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.updates import Updates
 from taskfuse.check.values.writes import Writes
+from taskfuse.check.values.written import cursors_of
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.scalar import Expr, Sym, const, eq, ge, sym
 from taskfuse.kir.nodes import For, TmaLoad
@@ -89,6 +91,7 @@ class ReachingWrites:
             self._ring(want, skip, constraints, past=past)
             return
         slots = [(k, found) for k, e in enumerate(want.index) if (found := self._multibuffers.slot(e)) is not None]
+        self._last.spared(want, constraints, slots[0][0] if slots else None, past=past)
         if slots:
             self._own_ring(want, *slots[0], constraints, past=past)
             return
@@ -116,7 +119,7 @@ class ReachingWrites:
         if any(n in c.node.loops for c in self.writes.claims[want.buffer] for n in again):  # what stands behind the read is before it in the next iteration
             return False
         fixed = {n.stmt.var for n in last.node.loops if isinstance(n.stmt, For)} | THREADS | BLOCKS
-        if any(not e.free <= fixed for e in last.index):  # what moves in between: slots of cursors
+        if any(not e.free <= fixed for e in last.index) or cursors_of(last.element):  # what moves in between: slots of cursors
             return False
         self.writes.overlaid.clear(want)
         self._last.hits.append(last)
@@ -188,6 +191,9 @@ class ReachingWrites:
         for x, y in ring.loops:
             if y in want.node.loops and isinstance(y.stmt, For):
                 loops[x] = sym(y.stmt.var)
+        for x, y, behind in ring.later:
+            if y in want.node.loops and isinstance(y.stmt, For):
+                loops[x] = sym(y.stmt.var) - behind
         for loop, pingpong in ring.pingpong:
             if isinstance(loop.stmt, For) and consumer.pingpong is pingpong:
                 loops[loop] = pingpong.index + loop.stmt.start
@@ -229,8 +235,10 @@ class ReachingWrites:
             if not place.inside:
                 front.append((place.count - at.count, c))
                 continue
-            later = place.count - at.count - (moves if c.node.number > want.node.number else 0)
-            if later >= ring.slots:
+            behind = c.node.number > want.node.number
+            again = behind and any(n in want.node.loops for n in c.node.loops if not ring.counts(n))  # and before it in the next iteration, of one position
+            later = place.count - at.count - (moves if behind and not again else 0)
+            if later >= ring.slots or (again and later == 0):
                 raise Open("a slot is written again before it is read", c.node, want.node)
             within.append((place.count - at.count, c))
         current = [c for d, c in within if d == 0 and c.node.number < want.node.number]
@@ -278,8 +286,8 @@ def _is_apart(node: Node, uses: list[Node], ring: MultiBuffer) -> bool:
 
 
 def _encloses(visit: Visit, node: Node) -> bool:
-    """True if a statement stands between the wait and the advance of a position."""
-    if visit.wait is None:
+    """True if a statement stands between the wait and the advance of a position, and is executed only if these are."""
+    move = visit.advance
+    if visit.wait is None or node.loops[: len(move.loops)] != move.loops or not set(move.conditions) <= set(node.conditions):
         return False
-    place = next((n for n in node.path if n.block is visit.advance.block), None)
-    return place is not None and visit.wait.number < node.number < visit.advance.number
+    return visit.wait.number < node.number < move.number

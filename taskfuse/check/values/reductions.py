@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, StatementBlock
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
+from taskfuse.check.values.arms import in_concurrent_arm
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
@@ -37,7 +38,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing
+from taskfuse.check.values.written import Writing, is_said_alike
 from taskfuse.ir.scalar import (
     Const,
     Expr,
@@ -52,6 +53,7 @@ from taskfuse.ir.scalar import (
     gt,
     is_boolean,
     le,
+    lookups_of,
     maximum,
     minimum,
     not_,
@@ -86,16 +88,14 @@ class Reductions:
         self.starts = Starts(writes, self.terms)
         self._parts: dict[str, list[Node]] = {}
         self._changes: dict[str, list[Place]] = {}
-        self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
+        self._near: dict[tuple[frozenset[object], frozenset[Expr]], Facts] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
         """Add a statement that starts, adds to, or joins accumulators."""
         stmt = node.stmt
         changed = self.instructions.written(node, holds)
         self._changes.setdefault(changed.buffer, []).append(changed)
-        for access in accesses(stmt)[0]:
-            self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
         match holds.content:
             case Content.START:
                 place = self.instructions.written(node, holds)
@@ -124,15 +124,6 @@ class Reductions:
                 self.rescaling.enter(Term(node, place, holds.index, ()))
             case _:
                 raise AssertionError(stmt)
-
-    def check(self) -> None:
-        """An accumulator, or a workspace of partial results, belongs to one reduction and has no other use. Raises :class:`Open`."""
-        for buffer, others in self._tensors.items():
-            for claim in self.writes.claims.get(buffer, []):
-                raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
-            self.writes.overlaid.alone(buffer)
-            if len(others) > 1:
-                raise Open(f"{buffer} holds partial results of {' and of '.join(sorted(others))}", *others.values())
 
     # -- a result that is read ------------------------------------------------------------------------------------------------------
 
@@ -171,6 +162,9 @@ class Reductions:
             self.starts.nothing_taken(want, definition, constraints, self._parts.get(want.tensor, []), among)
         for group in hits:
             self._unchanged(want, [t.node for t in group])
+            for t in group:
+                if not is_said_alike(t.node, want.node, (*t.place.index, *t.place.element, *t.point), self.writes.storages[want.buffer].memory):
+                    raise Open("which terms it takes is said by a cursor, which may move before the read", t.node)
         given = (*given, *inside(want.element, definition.shape))
         joined = [self._group(want, group, definition, constraints) for group in hits]
         starts = {s.node: s for group in hits for s in self.starts.recent(group[0])}
@@ -327,11 +321,12 @@ class Reductions:
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool) -> bool:
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool) -> bool:
             """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
 
             Args:
                 plain: the points as loops say them: what conditions say of their symbols is not put in.
+                strong: ends are simplified by all that is known of the element.
             """
             visits: list[Visits] = []
             along: dict[str, Span] = {}
@@ -340,7 +335,7 @@ class Reductions:
             last = [substitute(e, joined.blocks) if joined is not None else e for e in group[-1].point]
             element = {k: last[k] for k in range(len(space)) if k not in axes}
             there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts)
+            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts, strong=strong)
             extents: list[Expr] = []
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
@@ -359,20 +354,25 @@ class Reductions:
             return covered(visits, tuple(extents), there)
 
         for row in rows:
-            overhang = self._first_said(lambda everywhere, plain, row=row: beyond(row, everywhere=everywhere, plain=plain), digits)
+            overhang = self._first_said(
+                lambda everywhere, plain, strong, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong),
+                digits,
+                bool(self._ends(definition, axes)),
+            )
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
 
     @staticmethod
-    def _first_said(beyond: Callable[[bool, bool], bool], digits: bool) -> bool:
-        """What is found in the first of several equivalent ways of saying which points are visited. Raises the first :class:`Open`."""
+    def _first_said(beyond: Callable[[bool, bool, bool], bool], digits: bool, ends: bool) -> bool:
+        """What is found in the first of several equivalent ways of saying which points are visited, and where axes end. Raises the first :class:`Open`."""
         first: Open | None = None
-        for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
-            if everywhere or plain or digits:
-                try:
-                    return beyond(everywhere, plain)
-                except Open as error:
-                    first = first or error.again()
+        for strong in (False, True) if ends else (False,):
+            for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
+                if everywhere or plain or digits:
+                    try:
+                        return beyond(everywhere, plain, strong)
+                    except Open as error:
+                        first = first or error.again()
         assert first is not None
         raise first
 
@@ -395,20 +395,55 @@ class Reductions:
         said = self.writes.read_elements.conditions(definition.tensor, [substitute(e, at) for e in definition.place])
         return [*said, *(simplify(c, t.node.context.facts) for c in said)]
 
-    def _with_terms(self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts) -> dict[int, Expr]:
+    def _ends(self, definition: Definition, axes: list[int]) -> dict[int, Expr]:
+        """Where terms end along reduced axes, for those that say it, over the indices of the element."""
+        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
+        return {k: end for k, end in ends.items() if end is not None}
+
+    def _with_terms(
+        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts, *, strong: bool
+    ) -> dict[int, Expr]:
         """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
 
         Args:
             facts: those wherever a term of the element is taken. An element without a term has ends, too, so only the ranges of its own indices count.
+            strong: simplify what is inside of ends by all that is known of the element, not only of their symbols.
         """
-        facts = _with_ranges_of(element.values(), facts, constraints.facts)
-        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
-        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
-        return {
-            k: simplify(minimum(definition.space[k], maximum(simplify(substitute(end, element), facts), 0)), constraints.facts)
-            for k, end in ends.items()
-            if end is not None
-        }
+        found: dict[int, Expr] = {}
+        for k, end in self._ends(definition, axes).items():
+            end, extent = substitute(end, element), definition.space[k]
+            if strong:
+                end = simplify(end, _with_ranges_of(element.values(), facts, constraints.facts))
+                found[k] = simplify(minimum(extent, maximum(end, 0)), constraints.facts)
+                continue
+            end = simplify(end, self._nearby(end, facts, constraints.facts))
+            end = end if proves(constraints, ge(end, 0)) else maximum(end, 0)
+            found[k] = end if proves(constraints, le(end, extent)) else minimum(extent, end)
+        return found
+
+    def _nearby(self, e: Expr, facts: Facts, before: Facts) -> Facts:
+        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which such a condition says little.
+
+        The same object wherever that is the same.
+        """
+        waiting = set(e.free)
+        found: dict[str, tuple[Expr | None, Expr | None]] = {}
+        while waiting:
+            name = waiting.pop()
+            span = before.ranges.get(name, facts.ranges.get(name))
+            if span is not None and name not in found:
+                found[name] = span
+                waiting |= {other for bound in span if bound is not None for other in bound.free}
+        conditions = [c for c in before.known if c.free <= found.keys() and not lookups_of(c)]
+        key = frozenset(found.items()), frozenset(conditions)
+        known = self._near.get(key)
+        if known is None:
+            known = self.writes.tree.declared.constraints.facts.with_ranges(found)
+            for c in sorted(conditions, key=str):
+                known = known.with_assumption(c)
+            self._near[key] = known
+        return known
 
     def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
         """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
@@ -453,6 +488,7 @@ class Reductions:
         if isinstance(self.writes.definitions[want.tensor].rule, Iterate):
             raise Open("states of a fold are joined", *parts)
         self._behind_terms(parts, group, want)
+        self._in_one_order(parts)
         tree = self.writes.tree
         definition = self.writes.definitions[want.tensor]
         storages = dict(self.writes.storages)
@@ -492,6 +528,17 @@ class Reductions:
                 assert isinstance(stmt, For)
                 if not proves(n.context.constraints, ge(sym(stmt.var) + stmt.step, stmt.stop)):
                     raise Open("partial results are joined in an iteration behind which others take terms", n, group[-1].node)
+
+    def _in_one_order(self, parts: Collection[Node]) -> None:
+        """Steps in arms that threads take at the same time use no storage together, so that the steps are executed in the order of the text."""
+        users: dict[str, dict[StatementBlock, Node]] = {}
+        for n in parts:
+            for access in (a for side in accesses(n.stmt) for a in side):
+                users.setdefault(access.buffer, {}).setdefault(n.block, n)
+        for buffer, nodes in users.items():
+            for a, b in combinations(nodes.values(), 2):
+                if in_concurrent_arm(a, b, self.writes.storages[buffer].memory):
+                    raise Open(f"partial results are joined through {buffer} in two arms, in no known order", a, b)
 
     @staticmethod
     def _check_joined(want: Place, joined_threads: CrossThreadReductions) -> None:

@@ -1,6 +1,7 @@
 """Sums that are rescaled: before the terms at an index along one axis, the partial sum is multiplied by the factor at that index, once.
 
-One loop runs over all indices in order, around all statements that take terms or rescale. In an iteration, the statements that rescale come first. Each
+One loop runs over all indices in order, around all statements that take terms or rescale. It may have other iterations, or an index of an earlier one, as a
+software pipeline has: then none of these statements runs at another index than those. In an iteration, the statements that rescale come first. Each
 accumulator that takes a term in it is multiplied by one of them, for the same element, and by no other. A thread's part of a sum is rescaled like the whole.
 An axis of one index needs no loop: then the same holds of all that is done to the accumulators.
 """
@@ -16,12 +17,12 @@ from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.match import is_left_by_one, where_found
-from taskfuse.check.values.questions import equal, inside, known_at
+from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.scalar import ONE, Const, Expr, const, evaluate, maximum, minimum, substitute, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, const, evaluate, le, lt, maximum, minimum, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -48,7 +49,7 @@ class Rescaling:
             if factors:
                 raise Open("an accumulator is multiplied, and its sum is not rescaled", factors[0].node)
             return
-        loop = None if definition.space[rule.rescaled] is ONE else self._loop(first, scope, definition, rule.rescaled)
+        loop = None if definition.space[rule.rescaled] is ONE else self._loop((*group, *factors), scope, definition, rule.rescaled)
         for t in (*group[1:], *factors):
             is_around = loop is None or loop in t.node.loops
             if not is_around or [n for n in t.node.loops if n in scope] != list(scope) or t.point[rule.rescaled] is not first.point[rule.rescaled]:
@@ -66,28 +67,31 @@ class Rescaling:
         for t in group:
             self._each(t, factors)
 
-    def _loop(self, first: Term, scope: Sequence[Node], definition: Definition, axis: int) -> Node:
-        """The loop over the indices, which no other loop repeats."""
+    def _loop(self, every: Sequence[Term], scope: Sequence[Node], definition: Definition, axis: int) -> Node:
+        """The loop over the indices, which no other loop repeats. ``every``: all terms and factors, of which the first has their index."""
+        first = every[0]
         for n in first.node.loops:
             s = n.stmt
             if n in scope or not isinstance(s, For):
                 continue
-            if sym(s.var) is not first.point[axis]:
+            if not isinstance(first.point[axis] - sym(s.var), Const):
                 raise Open(f"it is rescaled again in each iteration of {s.var}", first.node)
-            if s.start is not const(0) or s.step is not const(1) or not self._ends_with_terms(s.stop, first, definition, axis):
+            is_whole = first.point[axis] is sym(s.var) and s.start is const(0) and self._ends_with_terms(s.stop, first, definition, axis)
+            if s.step is not const(1) or not (is_whole or all(self._is_among(t, definition, axis) for t in every)):
                 raise Open("its loop does not run over all indices at which it is rescaled, in order", first.node)
             return n
         raise Open("the index at which it is rescaled is not a loop's", first.node)
 
     @staticmethod
+    def _is_among(t: Term, definition: Definition, axis: int) -> bool:
+        """True only if a statement runs at no other index than those that have terms: all of these do, so the loop runs over them."""
+        around, index = known_at(t.place), t.point[axis]
+        return proves(around, le(0, index)) and proves(around, lt(index, _end(t, definition, axis)))
+
+    @staticmethod
     def _ends_with_terms(stop: Expr, first: Term, definition: Definition, axis: int) -> bool:
         """True if a loop ends with the axis, or where the terms of its elements end."""
-        around, extent = known_at(first.place), definition.space[axis]
-        ends = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
-        if axis not in ends:
-            return equal(around, stop, extent)
-        end = substitute(ends[axis], {f"i{k}": e for k, e in enumerate(first.point)})
-        return equal(around, stop, minimum(extent, maximum(end, 0)))
+        return equal(known_at(first.place), stop, _end(first, definition, axis))
 
     @staticmethod
     def _once(factors: Sequence[Term], around: Sequence[Node]) -> None:
@@ -123,6 +127,15 @@ class Rescaling:
 
         if not is_left_by_one(factors, found, around):
             raise Open("not every accumulator is rescaled before it takes terms", t.node)
+
+
+def _end(t: Term, definition: Definition, axis: int) -> Expr:
+    """Where the terms of an element end along an axis."""
+    extent = definition.space[axis]
+    ends = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
+    if axis not in ends:
+        return extent
+    return minimum(extent, maximum(substitute(ends[axis], {f"i{k}": e for k, e in enumerate(t.point)}), 0))
 
 
 def _wanted(t: Term) -> Place:

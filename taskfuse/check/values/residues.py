@@ -21,7 +21,7 @@ def residues(
 
     Args:
         facts: what holds at the point.
-        ends: of reduced axes: the points behind need not be visited. Digits of several axes together do not use it.
+        ends: of reduced axes, simplified: the points behind need not be visited. Digits of several axes together do not use it.
         always: what holds whether or not a point is visited, for the extents; ``None``: the facts.
     """
     always = facts if always is None else always
@@ -37,7 +37,7 @@ def residues(
         fixed = [_digit(e) for e in definition.place if name in e.free]
         if not fixed:
             point.append(simplify(value, facts))
-            extents.append(simplify(extent, always))
+            extents.append(extent if k in ends else simplify(extent, always))
         low: Expr = const(1)
         for _ in range(len(fixed)):
             weight, modulus = next(((w, m) for w, m in fixed if w is low), None) or min(fixed, key=lambda d: d[0].value if isinstance(d[0], Const) else 0)

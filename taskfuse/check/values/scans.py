@@ -14,9 +14,9 @@ from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing
+from taskfuse.check.values.written import Writing, cursors_of, moves_of
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Expr, Sym, conjuncts, const, lt, simplify, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate
@@ -38,13 +38,6 @@ class Scans:
             self._starts.setdefault(node.stmt.out.buffer, []).append(node)
         else:
             self._terms.setdefault(node.stmt.out.buffer, []).append((node, holds))
-
-    def check(self) -> None:
-        """A total belongs to one scan and has no other use. Raises :class:`Open`."""
-        for buffer, terms in self._terms.items():
-            tensors = {holds.tensor for _, holds in terms}
-            if len(tensors) > 1 or self.writes.claims.get(buffer):
-                raise Open(f"{buffer} holds totals of {' and of '.join(sorted(tensors))}, and other elements", terms[0][0])
 
     def complete(self, node: Node, total: Access, holds: Holds) -> None:
         """A total that is stored is that of its element. Raises :class:`Open`."""
@@ -75,15 +68,27 @@ class Scans:
         if start.number > term.number:
             raise Open("its total starts after its first step", start)
         self._set(start, term)
+        self._stays(term, node, own, holds)
         self._in_order(term, own, holds.index, rule.axis, total)
         exists = inside(holds.index, definition.shape)
         assumptions = (i for i in term.context.constraints.assumptions if not isinstance(i, Expr))
         around = term.context.constraints.about(const(0))[0].given(*assumptions, *exists)
+        steps = [n.stmt.var for n in own if isinstance(n.stmt, For)]
+        along = next((var for var in steps if var in holds.index[rule.axis].free), None)
         for c in term.conditions:
             for part in conjuncts(c):
-                varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)
-                if varying and not proves(around, part):
+                varying = not part.free.isdisjoint(steps)
+                if varying and not _ends(part, along, steps) and not proves(around, part):
                     raise Open(f"its steps are taken under {part} only", term)
+
+    def _stays(self, term: Node, node: Node, own: Sequence[Node], holds: Holds) -> None:
+        """No cursor that says which steps are taken moves while they are: in their loops, or before the total is stored. Raises :class:`Open`."""
+        bounds = (e for n in own if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
+        cursors = cursors_of((*holds.index, *term.conditions, *bounds))
+        first, last = min(term.number, node.number), max(term.number, node.number)
+        for move in moves_of(term, cursors) if cursors else ():
+            if first < move.number < last or any(n in move.loops for n in own):
+                raise Open("which steps are taken is said by a cursor, which moves", move, term)
 
     def _set(self, start: Node, term: Node) -> None:
         """The total that a step adds to has been set before the loops along the axis."""
@@ -100,6 +105,15 @@ class Scans:
     def _in_order(term: Node, own: list[Node], index: tuple[Expr, ...], axis: int, total: Access) -> None:
         """Steps are taken in order, from the first one on; see :func:`in_order`."""
         in_order(term, own, index, axis, total.index, some=False)
+
+
+def _ends(condition: Expr, var: str | None, steps: Sequence[str]) -> bool:
+    """True only if a condition that holds at a step holds at all earlier ones: it bounds the variable of the outermost loop along the axis from above."""
+    match condition:
+        case Compare(op=CompareOp.LT | CompareOp.LE, a=a, b=b) if var is not None:
+            return simplify(sym(var) - (a - b)).free.isdisjoint(steps)
+        case _:
+            return False
 
 
 def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int, place: tuple[Expr, ...], *, some: bool) -> None:

@@ -14,9 +14,9 @@ from taskfuse.check.paths import common_loops
 from taskfuse.check.relation import Relation
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.threads import Threads
+from taskfuse.check.values.arms import in_other_arm
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.last_write import in_other_arm
 from taskfuse.check.values.outputs import launched
 from taskfuse.check.values.questions import equal, inside, known_at, nonempty, proves
 from taskfuse.check.values.runs import stores

@@ -13,6 +13,7 @@ from taskfuse.check.values.definitions import meaningless
 from taskfuse.check.values.execution import Finding, execute
 from taskfuse.check.values.in_place import read_before_written
 from taskfuse.check.values.outputs import Outputs
+from taskfuse.check.values.partial_storage import PartialStorage
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
@@ -119,7 +120,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     kernel = tree.kernel
     instructions = Instructions(kernel)
     writes = Writes(tree, instructions)
-    reductions, scans = Reductions(writes, instructions), Scans(writes, instructions)
+    reductions, scans, storage = Reductions(writes, instructions), Scans(writes, instructions), PartialStorage(writes)
     outputs, updates = Outputs(tree, writes, instructions), Updates(writes, instructions, structure.threads)
     statements = CheckedStatements(kernel, writes, ReachingWrites(writes, rings, multibuffers, updates), instructions, reductions, scans)
     names = {p.name for p in kernel.outputs}
@@ -129,13 +130,12 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         if not isinstance(node.stmt, WritingStmt):
             continue
         try:
-            written.append(_entered(node, writes, reductions, scans, statements))
+            written.append(_entered(node, writes, reductions, scans, statements, storage))
         except Open as error:
             failed = True
             yield _open(node, error), node
     try:
-        reductions.check()
-        scans.check()
+        storage.check()
     except Open as error:
         failed = True
         yield Obligation(Layer.VALUES, "accumulators", Verdict.OUTSIDE, error.reason, _notes(error)), error.nodes[0]
@@ -181,7 +181,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
         yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored where it belongs"), None
 
 
-def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: CheckedStatements) -> ClaimedWrite:
+def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, statements: CheckedStatements, storage: PartialStorage) -> ClaimedWrite:
     holds = held(node.stmt)
     if holds is None:
         raise Open("it has no claim", node)
@@ -193,6 +193,7 @@ def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, s
     if holds.content in (Content.START, Content.TERM, Content.PART, Content.RESCALED):
         target = scans if isinstance(writes.definitions[holds.tensor].rule, Accumulate) else reductions
         target.enter(node, holds)
+        storage.enter(node, holds)
     return w
 
 

@@ -151,6 +151,20 @@ def stays(write: Node, read: Node, same: Mapping[str, Expr], moves: tuple[Node, 
     return MEDIA[memory].is_private or all(_is_alike(m, write, read, THREADS | BLOCKS if MEDIA[memory].reach is Reach.GRID else THREADS) for m in moves)
 
 
+def is_said_alike(node: Node, reader: Node, expressions: Iterable[Expr], memory: MemoryType) -> bool:
+    """True only if cursors say the same at a reader as they did at a statement before it, in whichever iteration of its own loops.
+
+    Args:
+        expressions: what the statement does, besides the conditions around it and the bounds of its own loops.
+        memory: of the buffer that it changes.
+    """
+    own = [n.stmt for n in node.loops if n not in reader.loops and isinstance(n.stmt, For)]
+    cursors = cursors_of((*expressions, *node.conditions, *(e for s in own for e in (s.start, s.stop, s.step))))
+    moves = moves_of(node, cursors) if cursors else ()
+    same = {n.stmt.var: sym(n.stmt.var) for n in node.loops if n in reader.loops and isinstance(n.stmt, For)}
+    return not moves or stays(node, reader, same, moves, memory)
+
+
 def _is_alike(move: Node, write: Node, read: Node, own: frozenset[str]) -> bool:
     """True only if all threads that write and read make a move: nothing of it depends on what is their own."""
     around = {c for c in move.conditions if c not in write.conditions or c not in read.conditions}

@@ -77,6 +77,14 @@ def tile_windows(f: tf.Fusion) -> None:
     next(tv for tv in f.tensors() if windows_of(f, tv)).tile_windows(1, 4)
 
 
+def tile_shifts(f: tf.Fusion) -> None:
+    padded = tf.pad(tf.define_tensor([5, "M"], name="x"), [(1, 1), (0, 0)])
+    before, after = tf.exp(padded[:5]), tf.exp(padded[2:])
+    f.add_output(before + after)
+    (first,), (last,) = padded.recompute([before]), padded.recompute([after])
+    first.tile_shifts([last], 0, 2).clamp_read()
+
+
 def scatter(f: tf.Fusion) -> None:
     y = tf.cat([tf.define_tensor(["M", 5], name="a"), tf.define_tensor(["M", 7], name="b")], axis=1)
     f.add_output(tf.exp(y))
@@ -134,6 +142,7 @@ PROVED: tuple[Build, ...] = (
     recompute,
     through_view,
     tile_windows,
+    tile_shifts,
     scatter,
     unscatter,
     chunk_product,

@@ -8,9 +8,11 @@ import taskfuse as tf
 from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.sides import At, Definitions, Different
+from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.ir.scalar import Facts, const
+from taskfuse.kir import parse_kernel
 from taskfuse.kir.operands import Access
-from tests.check.rewrites.rewritten import rewritten
+from tests.check.rewrites.rewritten import is_proved, rewritten
 
 
 def split(f: tf.Fusion) -> None:
@@ -49,3 +51,18 @@ def test_what_is_no_reduction_has_no_terms() -> None:
     element = At(side, Access("x", (const(1), const(2))))
     with pytest.raises(Different, match="no reduction"):
         compare_terms(ElementPairs(compare_terms), element, element, Facts())
+
+
+@pytest.mark.parametrize(("init", "proved"), [("0.0", True), ("-0.0", False)])
+def test_zeros_are_not_neutral_to_a_sum_from_a_negative_zero(init: str, proved: bool) -> None:
+    text = """\
+KERNEL k(x: float32[N, 4]) -> (y: float32[N])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE a: float32[N, 6] = pick(x[i0, i1] if i1 < 4, otherwise 0.0)
+  DEFINE y: float32[N] over (N, 6) at (i0) = reduce add of copy(a[i0, i1]) from INIT
+  WRITTEN y: float32[N] over (N, 4) at (i0) = reduce add of copy(x[i0, i1]) from INIT
+
+PASS
+"""
+    assert is_proved(rewritings(parse_kernel(text.replace("INIT", init)))) is proved

@@ -171,3 +171,11 @@ def test_states_are_not_joined() -> None:
     wrong = changed(FOLD, "y[threadIdx.x] = copy(s)", "s = add(s, s)  ~ part y\ny[threadIdx.x] = copy(s)")
     assert any("states of a fold are joined" in g or "its states are not joined" in g for g in gaps(wrong))
     assert finding(wrong, N=2) != ""
+
+
+def test_conditions_may_end_a_scan() -> None:
+    """Steps that are taken up to an iteration are all that come before those; others are not."""
+    kernel = changed(KERNEL, "IF 2*o + i < N:", "IF 2*o + i < N && o < 3:")
+    assert [r for r in gaps(kernel) if "steps are taken under" in r] == []  # what is not stored is missing elsewhere
+    for condition in ("o > 3", "i < 1", "o + i < 3"):
+        assert any("steps are taken under" in r for r in gaps(changed(KERNEL, "IF 2*o + i < N:", f"IF 2*o + i < N && {condition}:")))

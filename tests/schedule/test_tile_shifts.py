@@ -1,0 +1,102 @@
+"""tile_shifts and clamp_read: the math stays, whatever is padded; each element once for a tile, loaded at a place that exists; refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import MODULAR
+
+RNG = np.random.default_rng(0)
+
+
+def shifted(before: int, after: int, step: int = 1, size: int | str = 9) -> tuple[tf.Fusion, list[tf.TensorView]]:
+    """Three slices along the second of three axes, of a tensor that may be padded there, as tensors with code of their own."""
+    with tf.Fusion("shifts") as fusion:
+        x = tf.define_tensor([2, size if isinstance(size, int) else tf.dim(size, min=3), 5], name="x")
+        n = x.shape[1] + (before + after - 2)
+        padded = tf.pad(x, [(0, 0), (before, after), (0, 0)]) if before + after else x
+        parts = [tf.exp(padded[:, k : k + n : step]) for k in (1, 0, 2)]
+        fusion.add_output(parts[0] + parts[1] * parts[2])
+    return fusion, [made for tv in parts for made in padded.recompute([tv])]
+
+
+def same(fusion: tf.Fusion, change: Callable[[], object]) -> None:
+    """Check that a change keeps the math, which then prints and parses, and that the kernel is proved: of constant extents, since it keeps all in registers."""
+    given = [RNG.standard_normal((2, 9, 5)).astype(np.float32)]
+    (wanted,) = evaluate(fusion, given, MODULAR)
+    change()
+    assert np.array_equal(evaluate(fusion, given, MODULAR)[0], wanted)
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    fusion.inline_most()
+    assert fusion.dims or tf.lower(fusion).verify().is_proved
+
+
+@pytest.mark.parametrize("tile", [1, 4, 20])
+@pytest.mark.parametrize("form", [(1, 1), (2, 0), (0, 0, 2), (1, 1, 1, "S")], ids=str)
+def test_tiles_of_shifts(form: tuple[int, int], tile: int) -> None:
+    fusion, (first, *others) = shifted(*form)
+    made: list[tf.TensorView] = []
+    same(fusion, lambda: made.append(first.tile_shifts(others, 1, tile)))
+    step = form[2] if len(form) > 2 else 1
+    assert int(made[0].shape[2]) == (tile - 1) * step + 3
+    assert all(fusion.is_view(tv) for tv in (first, *others))
+
+
+@pytest.mark.parametrize("size", [9, "S"])
+def test_a_clamped_read_is_of_a_place_that_exists(size: int | str) -> None:
+    fusion, tensors = shifted(1, 1, size=size)
+    same(fusion, lambda: [tv.clamp_read() for tv in tensors])
+
+
+def test_a_tile_loads_what_exists() -> None:
+    fusion, (first, *others) = shifted(1, 1)
+    same(fusion, lambda: first.tile_shifts(others, 1, 4).clamp_read())
+
+
+def _apart() -> None:
+    """Two slices of one padded tensor, of which one lies in another tensor that is padded after it was cut."""
+    with tf.Fusion("apart") as fusion:
+        x = tf.define_tensor([9], name="x")
+        whole, cut = tf.pad(x, [(1, 1)]), tf.pad(x[:8], [(0, 1)])
+        a, b = tf.exp(whole[:9]), tf.exp(cut)
+        fusion.add_output(a + b)
+    (one,), (other,) = whole.recompute([a]), cut.recompute([b])
+    one.tile_shifts([other], 0, 2)
+
+
+def _bound() -> None:
+    _, (first, *others) = shifted(1, 1)
+    first.split(1, 2)
+    first.tile_shifts(others, 1, 2)
+
+
+def _called(axis: int, tile: int, *others: Any) -> Callable[[], object]:
+    def call() -> object:
+        _, (first, *found) = shifted(1, 1)
+        return first.tile_shifts(others or found, axis, tile)
+
+    return call
+
+
+REFUSED: dict[str, Callable[[], object]] = {
+    "at a constant distance along axis 2": _called(2, 2),
+    "the tile is 0": _called(1, 0),
+    "3 is not a tensor of the fusion": _called(1, 2, 3),
+    "it is an output": lambda: shifted(1, 1)[0].outputs[0].tile_shifts([], 1, 2),
+    "are not the axes of its math": _bound,
+    "tv.* has nothing at some points where x has elements": _apart,
+    "it is no choice between an element and a constant": lambda: shifted(0, 0)[1][0].clamp_read(),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_refused(reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        REFUSED[reason]()
