@@ -88,5 +88,5 @@ def test_positions_in_later_iterations() -> None:
     ],
 )
 def test_positions_in_other_iterations(mine: str, theirs: str) -> None:
-    with pytest.raises(NotRing):
+    with pytest.raises(NotRing, match="its ends have different trips"):
         AlignedTraversals().align(end("p", mine), end("c", theirs), {})

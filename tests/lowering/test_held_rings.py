@@ -63,5 +63,5 @@ def test_planted_mistakes(name: str) -> None:
     wrong = parse_kernel(text.replace(old, new))
     assert verify(wrong).verdict is not Verdict.PROVED
     a, b = (np.random.default_rng(s).integers(-3, 4, (128, 128)).astype(ml_dtypes.bfloat16) for s in range(2))
-    with pytest.raises(SimulationError):
+    with pytest.raises(SimulationError, match="'tv2' accessed while a wgmma that reads it is in flight"):
         wrong.simulate(a, b, interleaving=Interleaving.ASYNC_LATE)
