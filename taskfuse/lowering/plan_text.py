@@ -39,22 +39,22 @@ def state_text(state: State, locations: bool = False) -> str:
     Args:
         locations: add the user's line of each node of the plan, or statement of the kernel.
     """
-    if hasattr(state, "kernel"):
+    if state.has("kernel"):
         return state.kernel.text(locations=locations)
     lines = [f"FUSION {state.fusion.name}"]
-    if hasattr(state, "ranges"):
+    if state.has("ranges"):
         lines += _ranges(state)
-    if hasattr(state, "index_maps"):
+    if state.has("index_maps"):
         lines += _memory_and_trips(state.index_maps)
-    if hasattr(state, "channels"):
+    if state.has("channels"):
         lines += _channels(state.channels)
-    if hasattr(state, "rings"):
+    if state.has("rings"):
         lines += _rings(state.rings)
     lines += _declarations(state)
     lines.append("")
     if state.plan:
         lines += _PlanPrinter(state, locations).block(state.plan, 0)
-    elif hasattr(state, "order"):
+    elif state.has("order"):
         lines += _nest(state.order, 0)
     else:
         lines += str(state.fusion).splitlines()

@@ -92,3 +92,9 @@ class State:
     counters: list[str] = field(default_factory=list[str])
     cursors: list[CursorInit] = field(default_factory=list[CursorInit])
     kernel: Kernel = field(init=False)
+
+    def has(self, attribute: str) -> bool:
+        """Whether a step has set an attribute without a default. Raises AttributeError for a name that no attribute has."""
+        if attribute not in self.__slots__:
+            raise AttributeError(f"'{attribute}' is not an attribute of the state")
+        return hasattr(self, attribute)

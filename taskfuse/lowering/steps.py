@@ -90,7 +90,7 @@ class Step:
         self.change(state)
         if not state.options.verify:
             return
-        if hasattr(state, "kernel"):
+        if state.has("kernel"):
             verify_kernel(state.kernel)
         else:
             verify_plan(state.plan, self.name)

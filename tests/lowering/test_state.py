@@ -44,3 +44,11 @@ def test_a_step_makes_what_it_ensures(step: str, made: str) -> None:
     before = state_after(fusion(), NAMES[NAMES.index(step) - 1])
     assert not hasattr(before, made)
     assert hasattr(state_after(fusion(), step), made)
+
+
+def test_a_state_says_what_it_has() -> None:
+    state = state_after(fusion(), "order")
+    assert state.has("order")
+    assert not state.has("index_maps")
+    with pytest.raises(AttributeError, match="'index maps' is not an attribute of the state"):
+        state.has("index maps")
