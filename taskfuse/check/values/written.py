@@ -66,7 +66,8 @@ class Writing:
                     peers[block] = sym(block) // extent * extent + sym(W + place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
-        facts = claim.node.context.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
+        root = claim.node.path[0].block.context  # what holds at the write says nothing of the reader's block
+        facts = root.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
 
         def named(e: Expr) -> Expr:
             return simplify(self.named(e), facts) if peers and not e.free.isdisjoint(peers) else self.named(e)
