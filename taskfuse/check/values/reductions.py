@@ -39,7 +39,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing, is_said_alike
+from taskfuse.check.values.written import Writing, is_about_common_loops, is_said_alike
 from taskfuse.ir.scalar import (
     Const,
     Expr,
@@ -105,7 +105,8 @@ class Reductions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
-                    started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
+                    setting = [start.node for start in self.starts.places.get(place.buffer, [])[-1:]]
+                    started = [c for n in setting for c in n.conditions if is_about_common_loops(c, n, node)]
                     within = {f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)}
                     place = replace(place, element=tuple(_decided(e, node, started, within) for e in place.element))
                 whole = self.instructions.written(node, holds)
