@@ -71,6 +71,18 @@ Assumption = Trip | BoundedElement | Expr
 """An assumption at a statement; an expression is a condition."""
 
 
+def with_names(assumption: Assumption, names: Mapping[str, Expr]) -> Assumption:
+    """An assumption about symbols of other names."""
+    match assumption:
+        case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
+            symbol, start, stop, *more = (substitute(e, names) for e in (symbol, start, stop, *implied))
+            return Trip(symbol, start, stop, tuple(more))
+        case BoundedElement(symbol=symbol, span=span):
+            return BoundedElement(substitute(symbol, names), span)
+        case condition:
+            return substitute(condition, names)
+
+
 def share_of(loop: For) -> Expr | None:
     """The implications of a block's share of the work in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
     terms, constant = terms_of(loop.stop)

@@ -42,7 +42,8 @@ def is_determined(loop: Node, t: Term) -> bool:
 def is_read(want: Place, index: tuple[int, ...]) -> bool:
     """False only if an access reads no element of its buffer, since an enclosing condition fails."""
     at = {e.name: const(i) for e, i in zip(want.index, index, strict=True) if isinstance(e, Sym)}
-    return not any(substitute(part, at) is FALSE for c in want.node.conditions for part in conjuncts(c) if not part.free.isdisjoint(at))
+    around = want.node.conditions if want.known is None else [a for a in want.known.assumptions if isinstance(a, Expr)]
+    return not any(substitute(part, at) is FALSE for c in around for part in conjuncts(c) if not part.free.isdisjoint(at))
 
 
 def touches(node: Node, place: Place) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.combine import Combine
@@ -40,6 +41,7 @@ class Place:
         element: index in the tensor's shape; in its iteration space for a body.
         points: symbols, with their numbers of values.
         given: conditions besides those around the statement.
+        known: what holds at the statement, if it has other symbols here; ``None``: in the statement's own.
     """
 
     node: Node
@@ -52,6 +54,7 @@ class Place:
     swizzle: int = 0
     content: Content = Content.VALUE
     given: tuple[Expr, ...] = ()
+    known: Constraints | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

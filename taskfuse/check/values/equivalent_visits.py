@@ -37,7 +37,7 @@ def in_clusters(v: Visits) -> Visits:
     """The visits with each block index of clusters as two digits: the cluster, and the block's index in it."""
     kernel = v.node.context.kernel
     spans, digits = dict(v.spans), dict[str, Expr]()
-    facts = v.node.context.facts
+    facts = v.node.path[0].block.context.facts  # not those at the statement, of which its conditions are some
     for name, blocks, extent in zip(BLOCK_NAMES, kernel.grid, kernel.cluster, strict=True):
         if extent is const(1) or name not in spans or spans[name] != (const(0), blocks) or name in (v.rows or {}):
             continue

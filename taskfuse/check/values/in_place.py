@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taskfuse.check.accesses import Use, Uses
-from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
+from taskfuse.check.bounded_variables import Trip, with_names
 from taskfuse.check.paths import common_loops
 from taskfuse.check.relation import Relation
 from taskfuse.check.ring_order import RingOrder
@@ -90,7 +90,7 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
         if name in names:
             constraints = constraints.given(Trip(names[name], const(0), extent, ()))
     for a in write.context.constraints.assumptions:
-        constraints = constraints.given(_in_words(a, names))
+        constraints = constraints.given(with_names(a, names))
     touched = ((x, y) for x, y in zip(read.index, write.index, strict=True) if x is not None and y is not None)
     constraints = constraints.given(*(eq(x, substitute(y, names)) for x, y in touched))
     one_thread = equal.issuperset(hardware)
@@ -107,15 +107,3 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
             return False
         constraints = constraints.given(eq(mine, its))
     return read.node.number < write.node.number or (read.node is write.node and not read.engine.is_async and not write.engine.is_async)
-
-
-def _in_words(assumption: Assumption, names: dict[str, Expr]) -> Assumption:
-    """The assumption with its symbols replaced."""
-    match assumption:
-        case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
-            symbol, start, stop, *more = (substitute(e, names) for e in (symbol, start, stop, *implied))
-            return Trip(symbol, start, stop, tuple(more))
-        case BoundedElement(symbol=symbol, span=span):
-            return BoundedElement(substitute(symbol, names), span)
-        case condition:
-            return substitute(condition, names)

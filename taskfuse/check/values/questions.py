@@ -107,4 +107,5 @@ def _least(constraints: Constraints, e: Expr) -> Expr:
 def known_at(place: Place) -> Constraints:
     """The constraints where an access happens."""
     spans = (BoundedElement(sym(name), (0, n - 1)) for name, n in place.points)
-    return place.node.context.constraints.given(*spans, *place.given)
+    known = place.node.context.constraints if place.known is None else place.known
+    return known.given(*spans, *place.given)

@@ -15,6 +15,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.bounded_variables import with_names
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, StatementBlock
@@ -38,7 +39,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import Writing, is_said_alike
+from taskfuse.check.values.written import Writing, is_about_common_loops, is_said_alike
 from taskfuse.ir.scalar import (
     Const,
     Expr,
@@ -57,6 +58,7 @@ from taskfuse.ir.scalar import (
     maximum,
     minimum,
     not_,
+    private,
     simplify,
     substitute,
     sym,
@@ -105,7 +107,8 @@ class Reductions:
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
                 if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
-                    started = [c for start in self.starts.places.get(place.buffer, [])[-1:] for c in start.node.conditions]
+                    setting = [start.node for start in self.starts.places.get(place.buffer, [])[-1:]]
+                    started = [c for n in setting for c in n.conditions if is_about_common_loops(c, n, node)]
                     within = {f"tile.{k}": (0, n - 1) for k, n in enumerate(holds.tile)}
                     place = replace(place, element=tuple(_decided(e, node, started, within) for e in place.element))
                 whole = self.instructions.written(node, holds)
@@ -129,7 +132,7 @@ class Reductions:
 
     def complete(self, want: Place, given: Iterable[Expr] = ()) -> None:
         """The accumulators that are read contain the wanted elements, complete. Raises :class:`Open`."""
-        given = tuple(given)
+        want, given = self._in_own_words(want, tuple(given))
         definition = self.writes.definitions[want.tensor]
         constraints = known_at(want).given(*given).given(*inside(want.element, definition.shape))
         if constraints.empty:
@@ -176,6 +179,25 @@ class Reductions:
         elif setting:  # also those that take no term
             self.starts.set_before(setting, want, given, "it is read")
         self._apart(groups, hits)
+
+    def _in_own_words(self, want: Place, given: tuple[Expr, ...]) -> tuple[Place, tuple[Expr, ...]]:
+        """A reader, and conditions there, with other names for its loops that have the name of another loop, of what takes terms or joins them.
+
+        A loop of an accumulator that is read at the same place has the same value in both.
+        """
+        mine = {n.stmt.var: n for n in want.node.loops if isinstance(n.stmt, For)}
+        if not mine:
+            return want, given
+        users = [(t.node, {e for e, w in zip(t.place.index, want.index, strict=False) if e is w}) for t in self.terms.get(want.buffer, ())]
+        users += [(n, set[Expr]()) for n in self._parts.get(want.tensor, ())]
+        loops = ((n.stmt.var, n, alike) for node, alike in users for n in node.loops if isinstance(n.stmt, For))
+        names = {name: private(f"{name}.read") for name, n, alike in loops if name in mine and mine[name] is not n and sym(name) not in alike}
+        if not names:
+            return want, given
+        root, around = (n.block.context.constraints for n in (want.node.path[0], want.node))
+        known = root.given(*(with_names(a, names) for a in around.assumptions))
+        index, element, said = (tuple(substitute(e, names) for e in of) for of in (want.index, want.element, given))
+        return replace(want, index=index, element=element, known=known), said
 
     def _unchanged(self, want: Place, made: Collection[Node]) -> None:
         """A reader in a loop finds in each iteration what some statements in front of the loop made: nothing in the loop, and behind the reader, changes it."""

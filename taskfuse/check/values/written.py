@@ -66,7 +66,8 @@ class Writing:
                     peers[block] = sym(block) // extent * extent + sym(W + place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
-        facts = claim.node.context.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
+        root = claim.node.path[0].block.context  # what holds at the write says nothing of the reader's block
+        facts = root.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
 
         def named(e: Expr) -> Expr:
             return simplify(self.named(e), facts) if peers and not e.free.isdisjoint(peers) else self.named(e)
@@ -167,11 +168,16 @@ def is_said_alike(node: Node, reader: Node, expressions: Iterable[Expr], memory:
 
 def _is_alike(move: Node, write: Node, read: Node, own: frozenset[str]) -> bool:
     """True only if all threads that write and read make a move: nothing of it depends on what is their own."""
-    around = {c for c in move.conditions if c not in write.conditions or c not in read.conditions}
+    around = {c for c in move.conditions if not all(c in n.conditions and is_about_common_loops(c, move, n) for n in (write, read))}
     said = [e for n in move.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
     if isinstance(move.stmt, Advance):
         said.append(move.stmt.count)
     return all(e.free.isdisjoint(own) and not cursors_of((e,)) for e in (*around, *said))
+
+
+def is_about_common_loops(condition: Expr, one: Node, two: Node) -> bool:
+    """True only if the loops of which a condition around two statements speaks are loops around both, not others of the same name."""
+    return not any(isinstance(n.stmt, For) and n.stmt.var in condition.free for a, b in ((one, two), (two, one)) for n in a.loops if n not in b.loops)
 
 
 def _cursor(n: Node) -> str:

@@ -234,12 +234,48 @@ FOR i in 0..N:
 @
 y[0] = copy(c)  ~ value y[0]
 """
+NAMES = """\
+KERNEL selected(x: float32[4, N]) -> (y: float32[4])
+  DIM N min 2
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[4]
+  LOCAL r: float32[]
+  DEFINE s: float32[4] over (4, N) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+  DEFINE y: float32[4] = exp(s[READ])
+
+FOR SET in 0..4 UNROLL:
+  acc[SET] = copy(0.0)  ~ start s
+FOR TAKE in 0..4 UNROLL:
+  FOR ALONG in 0..N:
+    IF ASKED:
+      acc[TAKE] = add(acc[TAKE], x[TAKE, ALONG])  ~ term s[TAKE, ALONG]
+FOR OUT in 0..4 UNROLL:
+  r = copy(acc[PLACE])  ~ value s[PLACE]
+  y[OUT] = exp(r)  ~ value y[OUT]
+"""
+PEERS = """\
+KERNEL selected(x: float32[2*N, 4]) -> (y: float32[2*N, 4])
+  DIM N min 2
+  GRID (2*N, 1, 1)  BLOCK (4, 1, 1)  CLUSTER (2, 1, 1)
+  CLUSTER s: float32[2, 4] align 16 @ 0
+  DEFINE a: float32[2*N, 4] = copy(x[i0, i1])
+  DEFINE y: float32[2*N, 4] = copy(a[ROW, i1])
+
+SYNC cluster
+IF WRITES:
+  s[MINE, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])  ~ value a[blockIdx.x, threadIdx.x]
+SYNC cluster
+FOR k in 0..6:
+  IF STORES:
+    y[blockIdx.x, threadIdx.x] = copy(s[THEIRS, threadIdx.x])  ~ value y[blockIdx.x, threadIdx.x]
+SYNC cluster
+"""
 MOVED = (ELEMENTS, TERMS, STEPS, SOME_STEPS, JOINS)
 
 
 def selected(c: Chooser) -> Small:
     """A kernel and the sizes to look at. Raises :class:`~taskfuse.errors.TaskfuseError` if the text is not a kernel."""
-    made = c.pick((_moved, _moved, _moved, _arms, _taken, _strayed))
+    made = c.pick((_moved, _moved, _moved, _arms, _taken, _strayed, _named, _peers))
     return Small(parse_kernel(made(c)), "selected", tuple(dict(t) for t in TRIED))
 
 
@@ -270,10 +306,36 @@ def _taken(c: Chooser) -> str:
         "FROM": c.pick(("0", "0", "threadIdx.x")),
         "TO": c.pick(("N", "N - threadIdx.x", "N - 1 + threadIdx.x")),
     }
-    text = TAKERS
+    return _filled(TAKERS, said)
+
+
+def _filled(text: str, said: Mapping[str, str]) -> str:
     for name, value in said.items():
         text = text.replace(name, value)
     return text
+
+
+def _named(c: Chooser) -> str:
+    """Loops that take terms and loops that read have names in common, and indices in any order."""
+    take, along = c.pick((("i", "j"), ("j", "i")))
+    out = c.pick("ijk")
+    asked = c.pick((f"{along} < {c.pick((3, 4, 9))}", f"{along} <= {take}", f"{take} < 4", f"{along} >= 0"))
+    turned = c.chance(40)
+    said = {"SET": c.pick("ijk"), "TAKE": take, "ALONG": along, "OUT": out, "ASKED": asked}
+    return _filled(NAMES, {**said, "READ": "3 - i0" if turned else "i0", "PLACE": f"3 - {out}" if turned else out})
+
+
+def _peers(c: Chooser) -> str:
+    """Blocks of a cluster write for each other, under conditions on the block, the thread or the iteration."""
+    ranks = ("clusterIdx.x", "1 - clusterIdx.x", "blockIdx.x % 2", "0", "1")
+    said = {
+        "WRITES": c.pick(("clusterIdx.x == 0", "clusterIdx.x == 1", "blockIdx.x >= 0", "blockIdx.x % 2 == 0", "threadIdx.x >= 0")),
+        "STORES": c.pick(("k % 3 != 1", "k == 0", "k >= 0", "threadIdx.x % 3 != 1")),
+        "MINE": c.pick(ranks),
+        "THEIRS": c.pick(ranks),
+        "ROW": c.pick(("i0", "i0//2*2", "i0//2*2 + 1")),
+    }
+    return _filled(PEERS, said)
 
 
 def _strayed(c: Chooser) -> str:

@@ -29,7 +29,7 @@ def none(*_: object) -> tuple[()]:
 
 
 def test_every_way_is_drawn() -> None:
-    assert not lacks(drawn(selected, 50), "p.advance(1)", "SHARED w", "SHARED o", "SHARED acc", "LOCAL acc", "LOCAL one", "LOCAL other")
+    assert not lacks(drawn(selected, 60), "p.advance(1)", "SHARED w", "SHARED o", "SHARED acc", "LOCAL acc", "LOCAL one", "LOCAL other", "CLUSTER s")
 
 
 def test_kernels_are_right_and_wrong() -> None:
@@ -45,7 +45,7 @@ def test_what_cursors_say_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_arm_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not look(5, 181)[0].false_accept
+    assert not look(5, 482)[0].false_accept
     for module in (last_write, overlaid_storage):
         monkeypatch.setattr(module, "in_concurrent_arm", no)
-    assert look(5, 181)[0].false_accept
+    assert look(5, 482)[0].false_accept
