@@ -98,9 +98,9 @@ def agree_but_for_ties(op: Any, sample: Any, got: Any, want: Any) -> bool:
 
 
 def widened(value: Any) -> Any:
-    """The same arguments in float64."""
+    """The same arguments in float64, with gradients where they have some."""
     if isinstance(value, torch.Tensor):
-        return value.detach().to(torch.float64) if value.is_floating_point() else value
+        return value.detach().to(torch.float64).requires_grad_(value.requires_grad) if value.is_floating_point() else value
     if isinstance(value, list | tuple):
         return [widened(v) for v in cast("list[Any]", value)]
     return value
@@ -128,8 +128,10 @@ def trial(op: Any, dtype: Any, device: str, samples: int, gradients: bool) -> It
             continue
         if not agree(again, want, None):
             continue
+        finer: tuple[Any, dict[str, Any]] = ((), {})
         try:
-            exact = call(*widened(args), **{k: widened(v) for k, v in kwargs.items()})
+            finer = widened(args), {k: widened(v) for k, v in kwargs.items()}
+            exact = call(*finer[0], **finer[1])
         except Exception:
             exact = None
         try:
@@ -155,7 +157,13 @@ def trial(op: Any, dtype: Any, device: str, samples: int, gradients: bool) -> It
                 except Exception as error:
                     yield "failed", f"backward: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
                     continue
-                if not agree([m for m in mine if m is not None], [t for t in theirs if t is not None], None, strides=False):
+                try:
+                    wide = [t for t in tensors(finer) if t.requires_grad]
+                    best = torch.autograd.grad([t.sum() for t in tensors(exact) if t.requires_grad], wide, allow_unused=True)
+                except Exception:
+                    best = None
+                known = None if best is None else [t for t in best if t is not None]
+                if not agree([m for m in mine if m is not None], [t for t in theirs if t is not None], known, strides=False):
                     yield "wrong", f"gradient of sample {k}"
                     continue
         yield ("ours" if ours else "left"), ""

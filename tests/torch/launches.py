@@ -18,6 +18,7 @@ from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.nvrtc import Binary
 from taskfuse.cuda.signature import PointerArgument, Source
 from taskfuse.dtypes import DType
+from taskfuse.runtime import arrays as runtime_arrays
 from taskfuse.torch import compilation
 from taskfuse.torch.settings import Settings
 from tests.cuda.fakes import FakeDriver
@@ -43,7 +44,8 @@ class Watched(FakeDriver):
 
     def launch(self, function: int, config: int, parameters: int) -> Callable[[], int]:
         def run() -> int:
-            table = struct.unpack(f"<{max(self.pointers[function]) + 1}Q", ctypes.string_at(parameters, 8 * (max(self.pointers[function]) + 1)))
+            count = max(self.pointers[function], default=-1) + 1  # none: the copy engine reads and writes all
+            table = struct.unpack(f"<{count}Q", ctypes.string_at(parameters, 8 * count))
             (stream,) = struct.unpack("<Q", ctypes.string_at(config + 32, 8))
             values = tuple(struct.unpack("<Q", ctypes.string_at(table[k], 8))[0] for k in self.pointers[function])
             self.seen.append((function, stream, values))
@@ -92,7 +94,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(code, "emitted", noted)
     monkeypatch.setattr(code, "compiled", packed)
     monkeypatch.setattr(arrays, "Torch", HostTorch)
-    monkeypatch.setattr(arrays, "kinds", lambda: kinds)
+    for module in (arrays, runtime_arrays):
+        monkeypatch.setattr(module, "kinds", lambda: kinds)
     monkeypatch.setattr(Settings, "device", property(lambda self: "cpu"))
     monkeypatch.setattr(compilation, "_known", {})  # kernels of another test are launched on its driver
     return found

@@ -1,5 +1,8 @@
 """Fusions as functions on torch tensors: by the reference, and by kernels in the simulator."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -8,7 +11,10 @@ import taskfuse as tf
 from taskfuse.errors import InputError
 from taskfuse.torch.kernels import Compiled, array, tensor
 from taskfuse.torch.settings import Settings
-from tests.torch.graphs import check
+from tests.torch.graphs import check, report
+from tests.torch.launches import Watched, launches
+
+__all__ = ["launches"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "bool", "float8_e4m3fn"])
@@ -40,3 +46,26 @@ def test_tensors_of_other_dtypes_than_torch_said_are_converted() -> None:
     assert y.dtype is torch.float32
     with pytest.raises(InputError, match="dimension 0 of x is 3, the array has 4"):
         run(torch.ones(4))
+
+
+HALF = torch.bfloat16
+FORMS: dict[str, Any] = {
+    "transposed": torch.zeros(64, 32, dtype=HALF).mT,
+    "odd rows": torch.zeros(32, 65, dtype=HALF)[:, :64],
+    "from an odd element on": torch.zeros(32 * 64 + 1, dtype=HALF)[1:].view(32, 64),
+    "every second": torch.zeros(32, 128, dtype=HALF)[:, ::2],
+    "broadcast": torch.zeros(1, 64, dtype=HALF).expand(32, 64),
+    "overlapping": torch.zeros(96, dtype=HALF).as_strided((32, 64), (1, 1)),
+    "a part of rows": torch.zeros(32, 192, dtype=HALF).chunk(3, 1)[1],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_inputs_of_any_strides_are_launched(form: str, launches: Watched) -> None:
+    """What the copy engine cannot load as it lies is left to torch, or loaded by threads: no launch is refused."""
+    settings = Settings(strict=True, cache=False, processes=1, products=True)
+    x, w = FORMS[form], torch.zeros(64, 64, dtype=HALF)
+    functions: list[Callable[[Any, Any], Any]] = [lambda x, w: (x @ w).relu(), lambda x, w: (w @ x.mT) * 2, lambda x, w: torch.softmax(x.float(), -1)]
+    for function in functions:
+        (y,) = report(function, x, w, settings=settings).program([x, w])
+        assert y.stride() == function(x, w).stride()
