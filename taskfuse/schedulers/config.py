@@ -238,15 +238,16 @@ class MatmulConfig(Parameters):
         taken = sum(elements * size // 4 for size in itemsizes) + sum(self.tile_n // FRAGMENT_LANES * size // 4 for size in whole)
         return self.accumulators * results + addresses + taken <= room
 
-    def loads_whole(self, narrow: Iterable[int], others: Iterable[int], results: int = 1) -> bool:
+    def loads_whole(self, narrow: Iterable[int], others: Iterable[int], wide: int, results: int = 1) -> bool:
         """Whether a thread loads its elements of epilogue inputs that lack rows or columns once for all pieces of a tile, which would each wait for memory.
 
         Args:
             narrow: bytes of an element of each of these inputs.
             others: of the other tensors of which a thread holds a piece.
+            wide: inputs among these, whose addresses take registers, too: with 88 accumulators of three warpgroups, a residual and a bias spilled 16 bytes.
             results: contractions.
         """
-        is_roomy = self.accumulators * results <= ROOMY_ACCUMULATORS[self.warpgroups]
+        is_roomy = self.accumulators * results + wide * ADDRESSED_ONCE <= ROOMY_ACCUMULATORS[self.warpgroups]
         return is_roomy and self.tile_n > self.columns and self.holds(others, results, narrow)
 
     def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:

@@ -450,7 +450,7 @@ def _rows(problem: MatmulProblem, config: MatmulConfig) -> int:
 def _narrow_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Cycles to wait for inputs of an epilogue that are few elements: once per tile, or for each piece or pair of elements, from the first cache."""
     cycles, results = problem.target.products.narrow_side_cycles, problem.counts.results
-    if config.loads_whole(problem.narrow, problem.held_by_piece, results):
+    if config.loads_whole(problem.narrow, problem.held_by_piece, problem.wide, results):
         return cycles
     pieces = config.rows // WGMMA_ROWS * config.tile_n // config.columns
     return cycles / 3 * (pieces if config.holds(problem.held, results) else config.accumulators // 2)

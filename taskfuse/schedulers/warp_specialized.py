@@ -432,7 +432,8 @@ class WarpSpecialized:
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         # all loads of a piece before the first use of one, where there is room for that: a thread waits once for memory, not for each of them
         at_once = self.config.holds(self.product.held, len(self.accumulators))
-        is_whole = self.config.loads_whole(self.product.narrow, self.product.held_by_piece, len(self.accumulators))
+        wide = sum(side.is_wide for side in self.product.sides)
+        is_whole = self.config.loads_whole(self.product.narrow, self.product.held_by_piece, wide, len(self.accumulators))
         for (tv, paired), side in zip(self.sides, self.product.sides, strict=True):
             if is_whole and not side.is_wide:
                 script.on(tv).inline_at(p - self.splits_rows)
