@@ -12,26 +12,27 @@ import taskfuse as tf
 from taskfuse.errors import CallError, TaskfuseError
 from taskfuse.ir.signatures import checked
 
-ARRAY = np.ones((4, 4), np.float32)
+TF: Any = tf
+ARRAY: Any = np.ones((4, 4), np.float32)
 OUT = "help: results are new tensors: give out= to the call of what tf.compile returns"
 CHOOSE = "help: choose first: tf.sum(tf.where(condition, x, 0)); of an elementwise function, tf.where(condition, result, otherwise)"
 INPUT = "help: declare an input with tf.define_tensor, and give the array to the call"
 
 REFUSED: dict[str, tuple[Callable[[Any], object], str, str]] = {
-    "a result": (lambda x: tf.sum(x, 1, out=x), "sum: got an unexpected keyword argument 'out'", OUT),
+    "a result": (lambda x: TF.sum(x, 1, out=x), "sum: got an unexpected keyword argument 'out'", OUT),
     "a result of a method": (lambda x: x.sum(1, out=x), "sum: got an unexpected keyword argument 'out'", OUT),
     "a reduction of NumPy": (np.sum, "sum: got an unexpected keyword argument 'out'", OUT),
-    "a choice": (lambda x: tf.mean(x, 1, where=x > 0), "mean: got an unexpected keyword argument 'where'", CHOOSE),
-    "a choice of an operator": (lambda x: tf.add(x, x, where=x > 0), "add: got an unexpected keyword argument 'where'", CHOOSE),
-    "any other": (lambda x: tf.softmax(x, stable=True), "softmax: got an unexpected keyword argument 'stable'", "help: its parameters are x, axis"),
-    "too many": (lambda x: tf.exp(x, x), "exp: too many positional arguments", "help: its parameters are x"),
+    "a choice": (lambda x: TF.mean(x, 1, where=x > 0), "mean: got an unexpected keyword argument 'where'", CHOOSE),
+    "a choice of an operator": (lambda x: TF.add(x, x, where=x > 0), "add: got an unexpected keyword argument 'where'", CHOOSE),
+    "any other": (lambda x: TF.softmax(x, stable=True), "softmax: got an unexpected keyword argument 'stable'", "help: its parameters are x, axis"),
+    "too many": (lambda x: TF.exp(x, x), "exp: too many positional arguments", "help: its parameters are x"),
     "any other of a method": (lambda x: x.clip(nothing=1), "clip: got an unexpected keyword argument 'nothing'", "help: its parameters are min, max"),
     "a number as a matrix": (lambda x: 2 @ x, "matmul: takes a tensor, not int", "help: make constants with tf.full, inputs with tf.define_tensor"),
     "an array as a matrix": (lambda x: ARRAY @ x, "matmul: takes a tensor, not ndarray", INPUT),
     "an array on the left": (lambda x: ARRAY + x, "add: an array [4, 4] is not an operand", INPUT),
     "an array on the right": (lambda x: x**ARRAY, "pow: an array [4, 4] is not an operand", INPUT),
-    "a function of NumPy": (np.spacing, "np.spacing: it takes no tensors of taskfuse", "help: tensors have no such op"),
-    "a reduction by a function": (np.add.reduce, "np.add.reduce: it takes no tensors of taskfuse", "help: use tf.sum, tf.max or another reduction"),
+    "a function of NumPy": (lambda x: np.spacing(x), "np.spacing: it takes no tensors of taskfuse", "help: tensors have no such op"),
+    "a reduction by a function": (lambda x: np.add.reduce(x), "np.add.reduce: it takes no tensors of taskfuse", "help: use tf.sum, tf.max or another reduction"),
 }
 
 
