@@ -32,7 +32,11 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str, str]] = {
     "an array on the left": (lambda x: ARRAY + x, "add: an array [4, 4] is not an operand", INPUT),
     "an array on the right": (lambda x: x**ARRAY, "pow: an array [4, 4] is not an operand", INPUT),
     "a function of NumPy": (lambda x: np.spacing(x), "np.spacing: it takes no tensors of taskfuse", "help: tensors have no such op"),
-    "a reduction by a function": (lambda x: np.add.reduce(x), "np.add.reduce: it takes no tensors of taskfuse", "help: use tf.sum, tf.max or another reduction"),
+    "a reduction by a function": (
+        lambda x: np.add.reduce(x),
+        "np.add.reduce: it takes no tensors of taskfuse",
+        "help: use tf.sum, tf.max or another reduction",
+    ),
 }
 
 
