@@ -1,14 +1,17 @@
 """Graphs of ATen ops as text, and what taskfuse and torch make of one.
 
 A graph is what `torch.compile` hands to a backend, cut at ops that taskfuse has no form of (convolutions, embeddings, scatter): one line per tensor,
-``v2: float32[512, 1] = sum.dim_IntList(v1, [1], true)``, inputs as ``IN v0: bfloat16[512, 256]``, results as ``OUT v2``. ``benchmarks/graphs/`` holds them.
+``v2: float32[512, 1] = sum.dim_IntList(v1, [1], true)``, inputs as ``IN v0: bfloat16[512, 256]``, results as ``OUT v2``. Each result of an op of several has
+a line: ``v3: int64[512] = max.dim(v1, 1)[1]``. ``benchmarks/graphs/`` holds them.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +25,7 @@ Arguments = tuple[Argument, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One tensor: its dtype and shape, and the op that makes it; ``op`` is empty for an input."""
+    """One tensor: its dtype and shape, and the op that makes it; ``op`` is empty for an input. ``result`` is its number among several of the op."""
 
     name: str
     dtype: str
@@ -30,6 +33,7 @@ class Node:
     op: str = ""
     args: Arguments = ()
     options: tuple[tuple[str, Any], ...] = ()
+    result: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,11 @@ def parse(name: str, text: str) -> Graph:
                 continue
             op, _, rest = call.partition("(")
             made = ast.parse(f"op({rest}", mode="eval").body
+            result = int(ast.literal_eval(made.slice)) if isinstance(made, ast.Subscript) else None
+            made = made.value if isinstance(made, ast.Subscript) else made
             assert isinstance(made, ast.Call)
-            nodes.append(Node(own, dtype, shape, op, tuple(map(_value, made.args)), tuple((k.arg or "", _value(k.value)) for k in made.keywords)))
+            options = tuple((k.arg or "", _value(k.value)) for k in made.keywords)
+            nodes.append(Node(own, dtype, shape, op, tuple(map(_value, made.args)), options, result))
     return Graph(name, tuple(nodes), outputs)
 
 
@@ -131,6 +138,7 @@ class _Build:
     def __init__(self, graph: Graph) -> None:
         self.tensors: dict[str, tf.TensorView] = {}
         self.kinds = {n.name: n for n in graph.nodes}
+        self.several: dict[tuple[object, ...], Sequence[tf.TensorView]] = {}
 
     def of(self, arg: Any) -> Any:
         """An argument: a tensor, or what it is."""
@@ -285,7 +293,47 @@ def _into_diagonal(b: _Build, n: Node) -> tf.TensorView:
     return tf.where(here, tf.broadcast_to(tf.reshape(b.tensor(n.args[1]), [rows, 1]), [rows, columns]), b.tensor(n.args[0]))
 
 
+def _several(b: _Build, n: Node) -> Sequence[tf.TensorView]:
+    """The results of an op of several."""
+    name, a, options = n.op.split(".")[0], n.args, dict(n.options)
+    x = b.tensor(a[0])
+
+    def given(position: int, keyword: str, default: Any) -> Any:
+        return a[position] if len(a) > position else options.get(keyword, default)
+
+    match name:
+        case "max" | "min":
+            axis, keep = a[1], bool(given(2, "keepdim", False))
+            extreme, place = (tf.max, tf.argmax) if name == "max" else (tf.min, tf.argmin)
+            return extreme(x, axis, keepdims=keep), place(x, axis, keepdims=keep)
+        case "topk":
+            return tf.topk(x, a[1], given(2, "dim", -1), largest=bool(given(3, "largest", True)))
+        case "sort":
+            axis, down = given(1, "dim", -1), bool(given(2, "descending", False))
+            return tf.sort(x, axis, descending=down), tf.argsort(x, axis, descending=down)
+        case "var_mean":
+            dims = _axes(b, a[0], given(1, "dim", None))
+            return tf.var_mean(x, dims, keepdims=bool(given(3, "keepdim", False)), correction=int(options.get("correction", 1)))
+        case "split" | "split_with_sizes":
+            axis: int = given(2, "dim", 0)
+            each: int | tuple[int, ...] = a[1]
+            extent = b.shape(a[0])[axis]
+            sizes = tuple(min(each, extent - k) for k in range(0, extent, each)) if isinstance(each, int) else each
+            ends = [sum(sizes[:k]) for k in range(len(sizes) + 1)]
+            return [x[(*[slice(None)] * (axis % x.ndim), slice(i, j))] for i, j in itertools.pairwise(ends)]
+        case "unbind":
+            along: int = given(1, "dim", 0) % x.ndim
+            return [x[(*[slice(None)] * along, k)] for k in range(b.shape(a[0])[along])]
+        case _:
+            raise Unknown(n.op)
+
+
 def _made(b: _Build, n: Node) -> tf.TensorView:
+    if n.result is not None:
+        key = n.op, n.args, n.options
+        if key not in b.several:
+            b.several[key] = _several(b, n)
+        return b.several[key][n.result]
     name, a = n.op.split(".")[0], n.args
     if name in UNARY:
         kept = b.tensor(a[0]) if name in ("logical_not", "isnan", "isinf", "bitwise_not") else _cast(b.tensor(a[0]), n.dtype)
@@ -466,7 +514,8 @@ def torch_function(graph: Graph, *, exact: bool = False) -> Callable[..., Any]:
             elif name == "view":
                 made[n.name] = code.call_method("reshape", (args[0], args[1]))
             else:
-                made[n.name] = code.call_function(getattr(getattr(torch.ops.aten, name), overload or "default"), tuple(args), options)
+                found = code.call_function(getattr(getattr(torch.ops.aten, name), overload or "default"), tuple(args), options)
+                made[n.name] = found if n.result is None else code.call_function(operator.getitem, (found, n.result))
     code.output(tuple(made[name] for name in graph.outputs))
     return cast("Callable[..., Any]", fx.GraphModule(torch.nn.Module(), code))
 

@@ -98,6 +98,12 @@ class InputError(TaskfuseError):
     template = "input {index} of fusion '{fusion}': {reason}"
 
 
+class CallError(TaskfuseError, TypeError):
+    """The arguments of a call do not fit its parameters."""
+
+    template = "{call}: {reason}"
+
+
 class SymbolError(TaskfuseError, TypeError):
     """The value of a symbolic extent is needed, and known only at a call."""
 

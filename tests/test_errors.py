@@ -334,7 +334,10 @@ OPS: list[tuple[Callable[[tf.TensorView], object], str]] = [
     ),
     (lambda x: tf.sum(x, HALF), "sum: 2.5 is not an axis\nhelp: use an axis in [-2, 1]"),
     (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is not an axis\nhelp: use an axis in [-2, 1]"),
-    (lambda x: untyped(np.ones(32, np.float32)) + x, f"add: ndarray is not an operand\nhelp: {OPERANDS}"),
+    (
+        lambda x: untyped(np.ones(32, np.float32)) + x,
+        "add: an array [32] is not an operand\nhelp: declare an input with tf.define_tensor, and give the array to the call",
+    ),
     (lambda x: WRONG * x, f"mul: str is not an operand\nhelp: {OPERANDS}"),
 ]
 

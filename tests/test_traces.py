@@ -91,6 +91,27 @@ def test_an_op(call: str) -> None:
         np.testing.assert_allclose(evaluated(call, M, shape=OPS[call].shape), OPS[call], rtol=1e-5)
 
 
+SEVERAL: dict[str, tuple[np.ndarray, ...]] = {
+    "max.dim(v0, 1)": (M.max(1), M.argmax(1)),
+    "min.dim(v0, 0, true)": (M.min(0, keepdims=True), M.argmin(0, keepdims=True)),
+    "topk.default(v0, 2, 1)": (np.flip(M[:, -2:], 1), np.tile([4, 3], (4, 1))),
+    "sort.default(v0, 1, true)": (np.flip(M, 1), np.tile([4, 3, 2, 1, 0], (4, 1))),
+    "var_mean.correction(v0, [1], correction=0, keepdim=true)": (M.var(1, keepdims=True), M.mean(1, keepdims=True)),
+    "split.Tensor(v0, 2, 1)": (M[:, :2], M[:, 2:4], M[:, 4:]),
+    "split_with_sizes.default(v0, [1, 3])": (M[:1], M[1:]),
+    "unbind.int(v0)": tuple(M),
+}
+
+
+@pytest.mark.parametrize("call", SEVERAL)
+def test_an_op_of_several_results(call: str) -> None:
+    wanted = SEVERAL[call]
+    lines = [f"v{k + 1}: {w.dtype}[{', '.join(map(str, w.shape))}] = {call}[{k}]" for k, w in enumerate(wanted)]
+    graph = parse("g", "\n".join(["IN v0: float32[4, 5]", *lines, f"OUT {', '.join(f'v{k + 1}' for k in range(len(wanted)))}"]))
+    for found, exact in zip(built(graph).evaluate(M), wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
 @pytest.mark.parametrize("call", INTO)
 def test_an_op_that_puts_a_tensor_into_another(call: str) -> None:
     place, part = INTO[call]

@@ -7,12 +7,13 @@ members of sets; in a list or a tuple, :mod:`taskfuse.ir.identity` looks for one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ShapeError
 from taskfuse.ir.calls import operators
 from taskfuse.ir.scalar import IntLike
+from taskfuse.ir.signatures import checks_calls
 from taskfuse.location import caller
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ class Arithmetic:
         """Its name in errors."""
         raise NotImplementedError
 
-    # NumPy would take a tensor for an object without axes and apply its operators element by element; so it leaves them to the tensor.
-    __array_ufunc__: ClassVar[None] = None
+    # NumPy would take a tensor for an object without axes, and apply functions and its operators element by element.
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **kwargs: Any) -> Any:
+        return operators().numpy(ufunc.__name__, method, operands, kwargs)
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
@@ -170,6 +173,7 @@ class Arithmetic:
         return operators().unary("bitwise_not", self)
 
 
+@checks_calls
 class ArrayMethods(Arithmetic):
     """The methods that NumPy's arrays and torch's tensors both have, with the keywords of either (``axis=``, ``dim=``)."""
 
@@ -182,6 +186,9 @@ class ArrayMethods(Arithmetic):
 
     def __matmul__(self, other: TensorView) -> TensorView:
         return operators().call("matmul", self, other)
+
+    def __rmatmul__(self, other: object) -> TensorView:
+        return operators().call("matmul", other, self)  # no tensor, which the call refuses
 
     @property
     def T(self) -> TensorView:
@@ -240,13 +247,13 @@ class ArrayMethods(Arithmetic):
         """Whether an element over ``axis`` is not 0."""
         return operators().call("any", self, **_spelled("any", axis, dim, None, keepdims, keepdim))
 
-    def var(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
-        """The variance over ``axis``; ``correction`` is 0 by default, as in NumPy."""
-        return operators().call("var", self, **_spelled("var", axis, dim, None, keepdims, keepdim), correction=correction)
+    def var(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False, ddof: int = 0) -> TensorView:
+        """The variance over ``axis``; ``correction``, or ``ddof``, is 0 by default, as in NumPy."""
+        return operators().call("var", self, **_spelled("var", axis, dim, None, keepdims, keepdim), correction=correction or ddof)
 
-    def std(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False) -> TensorView:
+    def std(self, axis: Axes = None, keepdims: bool = False, correction: int = 0, *, dim: Axes = None, keepdim: bool = False, ddof: int = 0) -> TensorView:
         """The square root of :meth:`var`."""
-        return operators().call("std", self, **_spelled("std", axis, dim, None, keepdims, keepdim), correction=correction)
+        return operators().call("std", self, **_spelled("std", axis, dim, None, keepdims, keepdim), correction=correction or ddof)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False) -> TensorView:
         """The index of the first of the greatest elements."""

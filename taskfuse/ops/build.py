@@ -25,6 +25,8 @@ from taskfuse.ir.tensor import Scalar, TensorView, Value
 from taskfuse.location import caller
 
 Shape = tuple[Expr, ...]
+ARRAYS = "declare an input with tf.define_tensor, and give the array to the call"
+"""What to do with an array of NumPy."""
 
 
 def shape_error(op: str, reason: str, help: str | None = None) -> ShapeError:
@@ -61,7 +63,9 @@ def plain(x: object) -> object:
 def check_tensor(op: str, x: object) -> TensorView:
     """``x`` if it is a tensor. Raises :class:`DTypeError`."""
     if not isinstance(x, TensorView):
-        raise dtype_error(op, f"takes a tensor, not {type(x).__name__}", "make constants with tf.full, inputs with tf.define_tensor")
+        kind = type(x)
+        help = ARRAYS if issubclass(kind, np.ndarray) else "make constants with tf.full, inputs with tf.define_tensor"
+        raise dtype_error(op, f"takes a tensor, not {kind.__name__}", help)
     return x
 
 
@@ -90,6 +94,8 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
                 found = x
             case bool() | int() | float() | Expr() | np.generic():
                 pass
+            case np.ndarray():
+                raise dtype_error(op, f"an array {list(x.shape)} is not an operand", ARRAYS)
             case _:
                 raise dtype_error(op, f"{type(x).__name__} is not an operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
     if found is not None:

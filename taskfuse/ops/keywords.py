@@ -1,4 +1,4 @@
-"""Keywords in two spellings: ``axis=`` and ``keepdims=`` of NumPy, ``dim=`` and ``keepdim=`` of torch."""
+"""Keywords in two spellings: ``axis=``, ``keepdims=`` and ``ddof=`` of NumPy, ``dim=``, ``keepdim=`` and ``correction=`` of torch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+from taskfuse.ir.signatures import checked
 from taskfuse.ops.build import shape_error
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
-SPELLINGS = (("axis", "dim"), ("dim", "axis"), ("keepdims", "keepdim"))
+SPELLINGS = (("axis", "dim"), ("dim", "axis"), ("keepdims", "keepdim"), ("correction", "ddof"))
 
 
 class Axial(Protocol[P, R_co]):
@@ -31,6 +32,8 @@ def axial(function: Callable[P, R]) -> Axial[P, R]:
     """``function`` with both spellings of its keywords."""
     own = signature(function).parameters
     names = {other: mine for mine, other in SPELLINGS if mine in own and other not in own}
+
+    function = checked(function)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from taskfuse.errors import CallError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.location import caller
 from taskfuse.ops import indexing, views
 from taskfuse.ops.build import check_tensor, described, normalize_axis, pointwise, shape_error
 from taskfuse.ops.rearrange import swapaxes
@@ -39,6 +41,15 @@ class Operators:
 
     def call(self, op: str, *args: Any, **kwargs: Any) -> TensorView:
         return cast("TensorView", OPS[op].function(*args, **kwargs))
+
+    def numpy(self, name: str, method: str, operands: Sequence[object], kwargs: Mapping[str, object]) -> TensorView:
+        """What a universal function of NumPy is of tensors: the op of that name in NumPy. Raises :class:`CallError` if there is none, or with keywords."""
+        row = next((row for row in OPS.values() if row.numpy == name), None)
+        if row is None or method != "__call__":
+            is_call = method == "__call__"
+            help = "tensors have no such op" if is_call else "use tf.sum, tf.max or another reduction"
+            raise CallError(call=f"np.{name}" + f".{method}" * (not is_call), reason="it takes no tensors of taskfuse", help=help, location=caller())
+        return cast("TensorView", row.function(*operands, **kwargs))
 
     def instead(self, name: str) -> str:
         row = OPS.get(name) or by_torch(name)

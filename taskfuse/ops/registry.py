@@ -10,12 +10,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, float64, result_type, uint64
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule
+from taskfuse.ir.signatures import checked
 from taskfuse.location import caller
 from taskfuse.ops.build import promoted_dtype, refusal, result_dtype, total_dtype
 
@@ -91,6 +92,7 @@ def op(kind: OpKind, result: ResultRule, torch: str | None = None, numpy: str | 
     def add(function: F) -> F:
         name = function.__name__
         called = (name if torch is None else torch).split()
+        function = cast("F", checked(function))
         OPS[name] = Op(function, kind, result, tuple(called), (name if numpy is None else numpy) or None)
         return function
 
