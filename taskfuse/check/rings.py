@@ -260,7 +260,11 @@ class Rings:
         return ring
 
     def _lay(self, ring: Ring, consumer: Endpoint) -> int:
-        """Producer and consumer visit the same positions, in loops that can be laid on top of each other. Returns how many iterations later the consumer does."""
+        """Producer and consumer visit the same positions, in loops that can be laid on top of each other.
+
+        Returns:
+            How many iterations later the consumer visits one, at most.
+        """
         match = AlignedTraversals()
         match.align(ring.producer.traversal, consumer.traversal, {})
         ring.loops += match.loops

@@ -247,7 +247,7 @@ def clipped(part: Repeat) -> tuple[Expr, Expr, tuple[Part, ...]] | None:
     ``None`` for a loop whose step is not one.
     """
     match part:
-        case Repeat(node=Node(stmt=For(var=var, start=start, stop=stop, step=Const(value=1))), inner=(Choice(conditions=conditions, inner=inner),)):
+        case Repeat(node=Node(stmt=For(var=var, start=start, stop=stop, step=Const(value=1))) as loop, inner=(Choice(conditions=conditions, inner=inner),)):
             first, end = list[Expr](), list[Expr]()
             for c in conditions:
                 match c:
@@ -262,7 +262,7 @@ def clipped(part: Repeat) -> tuple[Expr, Expr, tuple[Part, ...]] | None:
                             return None
                     case _:
                         return None
-            facts = part.node.context.facts
+            facts = loop.context.facts
             low, high = maximum(*first) if first else start, minimum(*end) if end else stop
             begin = low if prove(ge(low, start), facts) else maximum(low, start)
             return begin, high if prove(le(high, stop), facts) else minimum(high, stop), inner

@@ -21,16 +21,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from taskfuse.ir.expr import Fold, Scan
 from taskfuse.ir.scalar import ONE, Facts, ge, lt, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir import map_stmts
+from taskfuse.kir import map_stmts, walk
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Queue
-from taskfuse.kir.synchronization import Advance, Commit, WaitGroup
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, Commit, WaitGroup
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.completion import issues_to
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.plan import PBind, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, moved, statements
+from taskfuse.lowering.insertion_points import leaves
+from taskfuse.lowering.plan import PBind, PGuard, PLoop, PNode, PScope, PStmt, PSync, moved, statements
 from taskfuse.lowering.prefetch import blocks
 
 STAGES = 2
@@ -38,24 +40,37 @@ STAGES = 2
 COMMIT = (Commit(Queue.WGMMA),)
 
 
-def pipeline(plan: list[PNode], channels: Channels) -> None:
-    """Pipeline the loops of the plan around tensors of stage 1.
+def pipeline(plan: list[PNode], channels: Channels) -> list[Pipelined]:
+    """Pipeline the loops of the plan around tensors of stage 1. Returns them.
 
     Raises:
         LoweringError: the two stages depend on each other in another way, or stand in no loop.
     """
     late = {tv for tv in channels.tree.place if tv.schedule.pipeline_stage}
     done: set[TensorView] = set()
+    found: list[Pipelined] = []
     for block in list(blocks(plan)):
         for loop in [n for n in block if is_shared(n)]:
             assert isinstance(loop, PLoop)
             deeper = {s.tv for inner in blocks(loop.body) for n in inner if is_shared(n) for s in statements([n])}
             mine = {s.tv for s in statements(loop.body)} & late - deeper
             if mine and loop.extent is not ONE:
-                _Pipelined(loop, mine, channels).skew()
+                found.append(Pipelined(loop, mine, channels))
+                found[-1].skew()
             done |= mine
     for tv in sorted(late - done, key=lambda tv: tv.id):
         raise refused(tv, "it is of stage 1, but its code shares no loop with other code", f"{tv.name}.pipeline_stage(0)")
+    return found
+
+
+def check_pipelines(pipelined: list[Pipelined]) -> None:
+    """No barrier of the whole grid lies within such a loop: blocks would meet under its conditions.
+
+    To be called when all barriers are inserted. Raises :class:`LoweringError`.
+    """
+    for p in pipelined:
+        if any(isinstance(s, Barrier) and s.scope is BarrierScope.GRID for leaf in leaves(p.loop.body) if isinstance(leaf, PSync) for s in walk(leaf.stmts)):
+            raise refused(p.of, "it is of stage 1, and blocks wait for each other in its loop", f"{p.of.name}.pipeline_stage(0)")
 
 
 def is_shared(node: PNode) -> bool:
@@ -74,16 +89,21 @@ def _inside(node: PNode) -> PNode:
 
 
 @dataclass(slots=True, eq=False)
-class _Pipelined:
+class Pipelined:
     """One loop. ``late``: its tensors of stage 1."""
 
     loop: PLoop
     late: set[TensorView]
     channels: Channels
 
+    @property
+    def of(self) -> TensorView:
+        """The first tensor of stage 1, which errors name."""
+        return min(self.late, key=lambda tv: tv.id)
+
     def skew(self) -> None:
         """Change the loop's body."""
-        loop, of = self.loop, min(self.late, key=lambda tv: tv.id)
+        loop, of = self.loop, self.of
         self._check_loop(of)
         nodes = pieces(loop.body)
         rings = self._rings()
@@ -123,7 +143,9 @@ class _Pipelined:
         """The loop counts trips, and moves no position but those of channels, each in one place. Raises :class:`LoweringError`."""
         cursors = {end.cursor for ch in self.channels.channels for end in (ch.producer, *ch.consumers)}
         reason = "it is of stage 1 in a loop over items of work" if self.loop.walk is not None else ""
-        for leaf in (leaf for n in self.loop.body for leaf in _leaves(n)):
+        if any(isinstance(tv.definition, Scan | Fold) for tv in self.late):
+            reason = "it is of stage 1, and its steps are taken in order, in each trip of its loop"
+        for leaf in leaves(self.loop.body):
             if isinstance(leaf, PStmt) and leaf.tv.schedule.in_flight:
                 reason = f"it is of stage 1, and {leaf.tv.name} in its loop leaves products in flight"
             if isinstance(leaf, PSync) and any(isinstance(s, Advance) and s.cursor not in cursors for s in leaf.stmts):
@@ -141,7 +163,7 @@ class _Pipelined:
             names = {tv.name for tv in ch.tensors}
             if names.isdisjoint(mine) or ch.loop is not self.loop.loop:
                 continue
-            tv = min(self.late, key=lambda tv: tv.id)
+            tv = self.of
             if not names.isdisjoint(theirs):
                 raise refused(tv, f"it is of stage 1, and code of stage 0 reads {ch.subject}, too", "give both one stage")
             if ch.stages < STAGES:
@@ -153,15 +175,15 @@ class _Pipelined:
 
     def _is_late(self, node: PNode, rings: set[TensorView]) -> bool:
         """True for a node of stage 1. Raises :class:`LoweringError` if it holds code of both stages."""
-        kinds = {n.tv in self.late if isinstance(n, PStmt) else n.of in self.late | rings for n in _leaves(node)}
+        kinds = {n.tv in self.late if isinstance(n, PStmt) else n.of in self.late | rings for n in leaves([node])}
         if len(kinds) > 1:
-            tv = min(self.late, key=lambda tv: tv.id)
+            tv = self.of
             raise refused(tv, "it is of stage 1, and code of stage 0 stands in the same inner loop", "give all code of that loop one stage")
         return kinds == {True}
 
     def _check(self, nodes: list[PNode], is_late: list[bool], first: list[PNode]) -> None:
         """The stages depend on each other as the module says. Raises :class:`LoweringError`."""
-        tv = min(self.late, key=lambda tv: tv.id)
+        tv = self.of
         stage_1 = [s for n, late in zip(nodes, is_late, strict=True) if late for s in statements([n])]
         written, read = {a.buffer for s in stage_1 for a in s.writes}, {a.buffer for s in stage_1 for a in s.reads}
         opening = set(map(id, statements(first)))
@@ -182,12 +204,6 @@ class _Pipelined:
         held = {a.buffer for s in statements(issue) if issues_to(s) is not None for a in s.reads}
         at = next((k for k, n in enumerate(nodes) if _is_commit(n) or any(a.buffer in held for s in statements([n]) for a in s.writes)), len(nodes))
         return nodes[:at], nodes[at:]
-
-
-def _leaves(node: PNode) -> list[PStmt | PSync]:
-    if isinstance(node, PStmt | PSync):
-        return [node]
-    return [leaf for block in children(node) for n in block for leaf in _leaves(n)]
 
 
 def _is_commit(node: PNode) -> bool:
@@ -222,4 +238,4 @@ def _pending(node: PNode, more: int) -> PNode:
 def _without_waits(node: PNode) -> PNode | None:
     """A node without its waits for products; ``None`` if nothing is left."""
     found = _on_waits(node, lambda s: None)
-    return found if any(not isinstance(leaf, PSync) or leaf.stmts for leaf in _leaves(found)) else None
+    return found if any(not isinstance(leaf, PSync) or leaf.stmts for leaf in leaves([found])) else None

@@ -17,6 +17,7 @@ from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import Needs, PNode
 from taskfuse.lowering.rings import RoleRings
+from taskfuse.lowering.software_pipeline import Pipelined
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.turns import Turn
@@ -63,6 +64,7 @@ class State:
         plan: the nest with its dispatch; empty before ``nest``.
         needs: the tensor maps, alignments and bytes that its statements require.
         endpoints: what the ends of channels have inserted into the plan.
+        pipelined: the loops of software pipelines.
         turns: those that instances of roles take.
         buffers: the storage.
         mbarriers: name, slots, arrivals per phase.
@@ -84,6 +86,7 @@ class State:
     indexer: Indexer = field(init=False)
     statements: Statements = field(init=False)
     endpoints: Endpoints = field(init=False)
+    pipelined: list[Pipelined] = field(init=False)
     turns: list[Turn] = field(init=False)
     plan: list[PNode] = field(default_factory=list[PNode])
     needs: Needs = field(default_factory=Needs)

@@ -42,7 +42,7 @@ from taskfuse.lowering.register_budgets import RegisterBudgets
 from taskfuse.lowering.register_fences import fence_registers
 from taskfuse.lowering.rings import RoleRings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
-from taskfuse.lowering.software_pipeline import pipeline
+from taskfuse.lowering.software_pipeline import check_pipelines, pipeline
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, check_room, lay_out, share, unroll_for_registers
@@ -226,7 +226,7 @@ def _pipeline(state: State) -> None:
 
     Requires: ``endpoints``, ``copies``: what waits for slots and products is there. Ensures: each loop around tensors of stage 1 has one trip more.
     """
-    pipeline(state.plan, state.channels)
+    state.pipelined = pipeline(state.plan, state.channels)
 
 
 def _turns(state: State) -> None:
@@ -284,6 +284,7 @@ def _barriers(state: State) -> None:
     fence_registers(state.plan)
     state.endpoints.check_pingpong(state.plan)
     check_turns(state.plan, state.turns)
+    check_pipelines(state.pipelined)
     turns = [(t.name, t.count, t.arrivals) for t in state.turns]
     state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *turns, *sync.barriers.mbarriers]
     state.counters = sync.barriers.counters

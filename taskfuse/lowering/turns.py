@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.scalar import ONE, Const, Expr, const, eq, is_multiple, select, simplify, xor
+from taskfuse.ir.scalar import ONE, Const, Expr, and_, const, eq, ge, is_multiple, lt, select, simplify, xor
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
+from taskfuse.kir import walk
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import BarrierSlot
 from taskfuse.kir.products import Shuffle
@@ -19,7 +20,7 @@ from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope,
 from taskfuse.lowering.completion import frame_of
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.insertion_points import leaves
-from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
+from taskfuse.lowering.plan import PLoop, PNode, PSync, statements
 from taskfuse.lowering.prefetch import blocks
 from taskfuse.lowering.software_pipeline import is_shared, pieces
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index, linear_thread
@@ -37,6 +38,7 @@ class Turn:
         ptype: the thread index type on which instances differ.
         count: of instances.
         arrivals: with which an instance passes the turn.
+        by_warp: a lane of each warp arrives; otherwise all threads.
         take, give: where it is taken and passed.
     """
 
@@ -45,6 +47,7 @@ class Turn:
     ptype: ParallelType
     count: int
     arrivals: Expr
+    by_warp: bool
     take: PSync
     give: PSync
 
@@ -90,8 +93,9 @@ def _insert(plan: list[PNode], loop: PLoop, mine: set[TensorView], tree: Tree, r
     cursor = f"{name}.c"
     parity = xor(Cursor(cursor).parity, select(eq(instance, 0), 1, 0))
     passing, arrivals = _arrive(task, ptype, BarrierSlot(name, simplify((instance + 1) % count, ranges.facts)), ranges)
-    take = PSync((Wait(BarrierSlot(name, instance), parity),), of)
-    give = PSync((*passing, Advance(cursor, ONE)), of)
+    mine_alone = _region(task, ranges)
+    take = PSync((If((Branch(mine_alone, (Wait(BarrierSlot(name, instance), parity),)),)),), of)
+    give = PSync((If((Branch(mine_alone, (*passing, Advance(cursor, ONE))),)),), of)
     loop.body[:] = pieces(loop.body)
     held = [k for k, n in enumerate(loop.body) if any(s.tv in mine for s in statements([n]))]
     first, last = held[0], held[-1] + 1
@@ -103,7 +107,13 @@ def _insert(plan: list[PNode], loop: PLoop, mine: set[TensorView], tree: Tree, r
     frame_of(plan, inside).insert(0, PSync((CursorInit(cursor, 1, 0, 0),), of))
     loop.body[last:last] = [give]
     loop.body[first:first] = [take]
-    return Turn(name, of, ptype, count.value, arrivals, take, give)
+    return Turn(name, of, ptype, count.value, arrivals, not isinstance(passing[0], Arrive), take, give)
+
+
+def _region(task: Task, ranges: ThreadRanges) -> Expr:
+    """The threads of a task; of what the scopes around it imply, nothing is left in the kernel."""
+    spans = [(hardware_index(p) - r.start, r.extent) for p in THREAD_TYPES for r in [ranges.range(task, p)]]
+    return and_(*(c for index, extent in spans for c in (ge(index, 0), lt(index, extent))))
 
 
 def _arrive(task: Task, ptype: ParallelType, slot: BarrierSlot, ranges: ThreadRanges) -> tuple[tuple[Stmt, ...], Expr]:
@@ -135,5 +145,12 @@ def check_turns(plan: list[PNode], turns: list[Turn]) -> None:
         inside = order[order.index(t.take) : order.index(t.give)]
         if any(isinstance(n, PSync) and n.is_barrier and t.ptype in n.types for n in inside):
             raise refused(t.of, f"it takes turns on {t.ptype.value}, but a barrier of all instances lies within a turn", "keep data within an instance there")
-        if isinstance(t.give.stmts[0], Arrive) and any(isinstance(n, PStmt) and isinstance(n.stmt, Shuffle) for n in inside):
-            raise refused(t.of, f"its instances on {t.ptype.value} share warps, but a shuffle lies within a turn", "let each instance have whole warps")
+        meets = any(_is_of_warps(s) for n in inside for s in walk(n.stmts if isinstance(n, PSync) else (n.stmt,)))
+        if meets and not t.by_warp:
+            reason = f"its instances on {t.ptype.value} may share warps, and all lanes of a warp meet within a turn"
+            raise refused(t.of, reason, "let each instance have whole warps")
+
+
+def _is_of_warps(stmt: Stmt) -> bool:
+    """True for what all lanes of a warp execute together."""
+    return isinstance(stmt, Shuffle) or (isinstance(stmt, Barrier) and stmt.scope is BarrierScope.WARP)

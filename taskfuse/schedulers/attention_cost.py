@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -92,8 +92,8 @@ class AttentionConfig(Parameters):
     query_stages: int = 1
     staged: int = 0
     residents: int = 1
-    is_pipelined: bool = False
-    in_turn: bool = False
+    is_pipelined: bool = field(default=False, kw_only=True)
+    in_turn: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self.check_fields()

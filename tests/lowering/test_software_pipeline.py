@@ -84,29 +84,51 @@ def test_ring_of_the_later_stage() -> None:
     assert one.verdict is not Verdict.PROVED
 
 
-def test_refused() -> None:
-    def of(change: str) -> tf.Fusion:
-        with tf.Fusion("refused") as f:
-            x = tf.define_tensor([6, 32], name="x")
-            a = tf.exp(x)
-            b = tf.sin(a)
-            y = tf.neg(b)
-            f.add_output(y)
-            f.add_output(tf.cos(b if change == "behind" else a))
-        z = f.outputs[1]
-        for tv in (a, b, y, z):
-            tv.axis(1).parallelize(P.TIDx)
-        if change != "alone":
-            for tv in (b, a):
-                tv.inline_at(1)
-        {"read": b, "alone": y, "inside": b, "behind": y}[change].pipeline_stage(1)
-        if change == "inside":
-            b.inline_at(2)
-        return f
+def chain(rows: int = 6) -> tuple[tf.Fusion, list[tf.TensorView]]:
+    """Elementwise functions of rows, which share the loop over them, and two results."""
+    with tf.Fusion("chain") as f:
+        x = tf.define_tensor([rows, 32], name="x")
+        a = tf.exp(x)
+        b = tf.sin(a)
+        y, z = tf.neg(b), tf.cos(a)
+        f.add_output(y)
+        f.add_output(z)
+    for tv in (a, b, y, z):
+        tv.axis(1).parallelize(P.TIDx)
+    for tv in (b, a):
+        tv.inline_at(1)
+    return f, [a, b, y, z]
 
-    assert "tv3 of stage 0 accesses tv2, which stage 1 writes" in refused(lambda: tf.lower(of("read")))
-    assert "its code shares no loop with other code" in refused(lambda: tf.lower(of("alone")))
-    tf.lower(of("behind"))
+
+def test_stages_that_depend_on_each_other_otherwise_are_refused() -> None:
+    f, (_, b, *_) = chain()
+    b.pipeline_stage(1)
+    assert "tv3 of stage 0 accesses tv2, which stage 1 writes" in refused(lambda: tf.lower(f))
+    f, (_, _, y, z) = chain()
+    for tv in (y, z):
+        tv.pipeline_stage(1)
+    agree(proved(tf.lower(f)), f, numbers(6, 32), interleavings=SOME)
+
+
+def test_code_without_a_loop_is_refused() -> None:
+    f, (a, b, y, _) = chain()
+    for tv in (b, a):
+        tv.inline_at(0)
+    y.pipeline_stage(1)
+    assert "its code shares no loop with other code" in refused(lambda: tf.lower(f))
+
+
+def test_steps_in_order_are_refused() -> None:
+    with tf.Fusion("scanned") as f:
+        x = tf.define_tensor([4, 6, 32], name="x")
+        a = tf.exp(x)
+        y = tf.cumsum(a, 1)
+        f.add_output(y)
+    for tv in (a, y):
+        tv.axis(2).parallelize(P.TIDx)
+    a.inline_at(1)
+    y.pipeline_stage(1)
+    assert "its steps are taken in order" in refused(lambda: tf.lower(f))
 
 
 @pytest.mark.parametrize(

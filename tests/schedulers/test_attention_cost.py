@@ -68,6 +68,14 @@ def test_parameters(fields: tuple[int, ...], reason: str) -> None:
         AttentionConfig(*fields)
 
 
+def test_products_ahead_and_turns_need_two() -> None:
+    with pytest.raises(UnsupportedError, match="turns of 1 warpgroup"):
+        AttentionConfig(1, in_turn=True)
+    with pytest.raises(UnsupportedError, match="values are released one chunk late, with 1 stage"):
+        AttentionConfig(stages=1, is_pipelined=True)
+    assert AttentionConfig(2, is_pipelined=True, in_turn=True).words.endswith(", products ahead, in turn")
+
+
 @pytest.mark.parametrize(
     ("config", "reason", "help"),
     [
@@ -101,8 +109,16 @@ def test_blocks_of_a_multiprocessor_share_what_it_has() -> None:
 
 @pytest.mark.parametrize(("keys", "is_staged"), [(512, True), (1024, True), (4096, False)])
 def test_the_copy_engine_stores_results_of_short_walks(keys: int, is_staged: bool) -> None:
-    chosen = tf.schedulers.attention(attention(128, heads=(8, 16)), sizes={"M": keys, "N": keys})
-    assert bool(chosen.config.staged) == is_staged
+    options = tf.schedulers.attention(attention(128, heads=(8, 16)), sizes={"M": keys, "N": keys}).alternatives
+    assert bool(next(o.config for o in options if not o.config.is_pipelined).staged) == is_staged
+
+
+@pytest.mark.parametrize(("d", "is_causal", "is_tried"), [(128, False, True), (256, False, True), (64, False, False), (128, True, False)])
+def test_products_ahead_are_tried_where_they_were_measured(d: int, is_causal: bool, is_tried: bool) -> None:
+    options = tf.schedulers.attention(attention(d, is_causal=is_causal)).alternatives
+    tried = [o.config for o in options if o.config.is_pipelined or o.config.in_turn]
+    assert bool(tried) == is_tried
+    assert all(c.is_pipelined and c.in_turn and c.warpgroups == 2 for c in tried)
 
 
 def test_wide_keys_may_be_loaded_once_for_two_blocks() -> None:
