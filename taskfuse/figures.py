@@ -251,8 +251,8 @@ class AttentionFigures:
             ``piece_cycles`` fitted to three cases with heads of 128: 42.5 us without and 35.4 with such stores for 8 x 16 heads of 512 keys, 133.7 and 130.8
             for 1024 keys, 899 and 1012 for 4 x 16 heads of 4096 keys. For 1 x 16 heads of 16384 keys it gives 4377 with such stores, which took
             3691.
-        ahead_in_turn: share of the time of a chunk, without ``staged_chunk_cycles``, that it takes if products are issued ahead, in turn:
-            ``benchmarks/attention_turns.py``, 873 us for 899 with 4 x 16 heads of 128 and 4096 keys.
+        ahead: share of the time of a chunk, without ``staged_chunk_cycles``, that it takes if products are issued ahead: from eight cases of
+            ``benchmarks/results/attention_turns.txt``, of 0.89 to 1.03 by the other figures.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -265,7 +265,7 @@ class AttentionFigures:
     shared_chunk: float = 0.95
     piece_cycles: float = 2680
     staged_chunk_cycles: float = 590
-    ahead_in_turn: float = 0.96
+    ahead: float = 0.96
 
 
 @dataclass(frozen=True, slots=True)

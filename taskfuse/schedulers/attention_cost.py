@@ -45,7 +45,7 @@ MASK = 8
 PIPELINED = 28
 """Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas spilled."""
 GAINING = frozenset({(128, 128), (256, 64)})
-"""Columns, and keys of a chunk, for which two warpgroups were measured to be faster with products ahead, issued in turn."""
+"""Columns, and keys of a chunk, for which two warpgroups were measured to be faster with products ahead (H200); turns besides gained nothing."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
 LOADING = 24
@@ -272,8 +272,8 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     if found.end is None and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
-    gaining = [c for c in every if found.end is None and c.warpgroups == c.stages == 2 and (found.columns, c.chunk) in GAINING]
-    return every + [replace(c, is_pipelined=True, in_turn=True) for c in gaining]
+    gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in GAINING]
+    return every + [replace(c, is_pipelined=True) for c in gaining]
 
 
 def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, extent: Sizes, *, is_whole: bool = False) -> tuple[str, str] | None:
@@ -337,7 +337,7 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
         products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
     exposed = figures.exposed[beside] * config.chunk / KEYS
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
-    cycles *= figures.ahead_in_turn if config.is_pipelined and config.in_turn else 1
+    cycles *= figures.ahead if config.is_pipelined else 1
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += 0 if found.end is None else figures.masked_cycles
     cycles += figures.staged_chunk_cycles if config.staged and not config.is_pipelined else 0

@@ -38,8 +38,8 @@ CONFIGS = {
     "two blocks share keys": (256, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2)),
     "products ahead": (128, AttentionConfig(2, 128, 2, is_pipelined=True)),
     "in turn": (128, AttentionConfig(3, 64, 2, in_turn=True)),
-    "products ahead, in turn": (128, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, staged=2, is_pipelined=True, in_turn=True)),
-    "products ahead, in turn, of two blocks": (256, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2, is_pipelined=True, in_turn=True)),
+    "products ahead, in turn": (128, AttentionConfig(2, 128, 2, is_pipelined=True, in_turn=True)),
+    "products ahead, of persistent blocks": (128, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, is_pipelined=True)),
 }
 
 
@@ -51,6 +51,19 @@ def test_parameters(name: str, sizes: tuple[int, int]) -> None:
     args = arrays(fusion, *sizes)
     (wanted,) = fusion.evaluate(*args)
     tf.schedulers.attention(fusion, config)
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
+    np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(("depth", "is_causal"), [(128, False), (128, True), (256, False)])
+def test_products_ahead_at_constant_lengths(depth: int, is_causal: bool) -> None:
+    """As the planner takes them."""
+    fusion, same = (attention(depth, heads=(2, 9), sizes=(1024, 1024), is_causal=is_causal) for _ in range(2))
+    args = arrays(fusion, 1024, 1024)
+    (wanted,) = fusion.evaluate(*args)
+    chosen = next(o.config for o in tf.schedulers.attention(same).alternatives if o.config.is_pipelined)
+    tf.schedulers.attention(fusion, chosen)
     out = poisoned(wanted.shape, fusion.outputs[0].dtype)
     tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
     np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
