@@ -79,7 +79,11 @@ class ProductFigures:
         access_cycles: cycles per access of each thread of a copying role; fitted to 4096 x 4096 x (4092, 4090, 4089) in bfloat16 on an H200, with accesses of
             8, 4 and 2 bytes (``benchmarks/results/product_figures.txt``).
         fragment_cycles: cycles from the arrival of a slot to the first product of a factor that is computed in registers, without the instructions per
-            element. Fitted to ``relu(a) @ b`` of 23 random sizes on an H200 (``benchmarks/results/product_figures.txt``).
+            element.
+        fragment_part_cycles: the same for each of several parts of a step, whose products are in flight while the next part is computed.
+        fragment_gap_cycles: cycles of such a step in which the tensor cores wait.
+        fragment_sharing: how much longer these take for each warpgroup of a block after the second. The four from ``relu(a) @ b`` of seven sizes in
+            seven tiles, with 0, 1 and 3 batches in flight, on an H200 (``benchmarks/results/computed_factor.txt``).
         converted_instructions: instructions per 16-bit element that passes through registers: its conversions to float32 and back, and its share of a load.
         busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
@@ -132,7 +136,10 @@ class ProductFigures:
     column_part_cycles: float = 250
     finish_us: float = 5.0
     access_cycles: float = 40
-    fragment_cycles: float = 330
+    fragment_cycles: float = 140
+    fragment_part_cycles: float = 215
+    fragment_gap_cycles: float = 100
+    fragment_sharing: float = 0.25
     converted_instructions: float = 2.5
     busy_share: float = 0.35
     residents_factor: float = 1.15
@@ -253,6 +260,7 @@ class AttentionFigures:
             3691.
         ahead: share of the time of a chunk, without ``staged_chunk_cycles``, that it takes if products are issued ahead: from eight cases of
             ``benchmarks/results/attention_turns.txt``, of 0.89 to 1.03 by the other figures.
+        ahead_gains: columns, and keys of a chunk, for which two warpgroups were faster so; turns besides gained nothing.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -266,6 +274,7 @@ class AttentionFigures:
     piece_cycles: float = 2680
     staged_chunk_cycles: float = 590
     ahead: float = 0.96
+    ahead_gains: frozenset[tuple[int, int]] = frozenset({(128, 128), (256, 64)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,6 @@ MASK = 8
 """Registers of a thread for the indices that a mask, or the end of the keys, compares."""
 PIPELINED = 28
 """Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas spilled."""
-GAINING = frozenset({(128, 128), (256, 64)})
-"""Columns, and keys of a chunk, for which two warpgroups were measured to be faster with products ahead (H200); turns besides gained nothing."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
 LOADING = 24
@@ -272,7 +270,8 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     if found.end is None and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
-    gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in GAINING]
+    gains = target.attention.ahead_gains
+    gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
     return every + [replace(c, is_pipelined=True) for c in gaining]
 
 

@@ -98,8 +98,6 @@ rows in bfloat16 and float32, four functions, and extents that tiles divide, tha
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
-COMPUTED_PARTS = 4
-"""Parts of a step of a computed factor, if not two: each is one product of 16-bit factors and 128 bytes of k."""
 FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
@@ -339,10 +337,12 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
-        # while a warpgroup computes a part of its factor, the tensor cores multiply the parts before it, and the factors of the others that share the tile
+        # what a warpgroup loads and computes; with batches in flight, the tensor cores multiply the part before it meanwhile
         computed = config.rows * config.tile_k // WARPGROUP * (figures.converted_instructions + problem.prologue)
-        waiting = figures.fragment_cycles + (cycles["tensor cores"] / config.sharing + computed) / (config.in_flight + 1)
-        cycles["prologue"] = max(waiting, config.sharing * computed)
+        slower = 1 + figures.fragment_sharing * (config.warpgroups - 2)
+        waiting = figures.fragment_gap_cycles if config.in_flight else figures.fragment_cycles + computed
+        parts = ((config.in_flight + 1) * figures.fragment_part_cycles + computed) if config.in_flight else 0
+        cycles["prologue"] = max(cycles["tensor cores"] + slower * waiting, slower * parts, config.sharing * computed)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -508,8 +508,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
             for half in orders:
                 yield replace(made, half=half)
-            if problem.prologue is not None and stages >= COMPUTED_PARTS:
-                yield replace(made, in_flight=COMPUTED_PARTS - 1)
+            if problem.prologue is not None:
+                yield replace(made, in_flight=0)
         if cluster == 1 and kind is MatmulKind.COOPERATIVE and tiles > blocks and problem.steps(config.tile_k) <= FEW_STEPS:
             yield from _shared(problem, config, tiles)
 
