@@ -432,7 +432,7 @@ class Reductions:
         return found
 
     def _nearby(self, e: Expr, facts: Facts, before: Facts) -> Facts:
-        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which such a condition says little.
+        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which these say little.
 
         The same object wherever that is the same.
         """
