@@ -99,8 +99,12 @@ def varlen_attention(
     if window is None:
         begin, begins, walked = ZERO, [], _walked(keys)
     else:
-        begin = maximum(0, behind - count(name, "number of keys of a window", window, 1))
-        begins, walked = [behind + i - window - begin], _walked(minimum(keys, size + window - 1))
+        reach = size + count(name, "number of keys of a window", window, 1) - 1  # of the windows of a tile together
+        if not is_causal:
+            reason, help = "a window ends at the key of its query", "give is_causal=True"
+            raise FusionError(fusion=fusion.name, reason=reason, help=help, location=caller())
+        begin = maximum(0, behind - window)
+        begins, walked = [behind + i - window - begin], _walked(wrap(min(keys.value, reach) if isinstance(keys, Const) else reach))
     ends = [length - begin, *([behind + i - begin] if is_causal else [])]
     with fusion.call():
         rows = view(query, "row_tiles", (query.shape[1], tiles.count, wrap(size), query.shape[2]), (tiles.start(t) + i, h, j))
