@@ -14,8 +14,8 @@ group, and
 - *Inside*: a tile holds the d rows from ``s = min(f, M - d)`` on. If s is not f, it is less, and ``s + d = M`` is no less than the end.
 
 So the map from (w, i) to the row ``s(w) + i``, restricted to rows that belong to w, hits each of the M rows once. Its inverse: the search finds the group g of
-a row r, the greatest with ``t[g] <= r``; w is c if c is less than ``n(g + 1)``, else ``Q + g``, and ``f(w) = t[g] + d*((r - t[g])//d)`` in both cases, so i is
-``r - min(t[g] + d*((r - t[g])//d), M - d)``. Both are in range: bounds put on them change nothing. The caller promises that the table rises, and
+a row r, the greatest with ``t[g] <= r``; w is c if c is less than ``n(g + 1)``, else ``Q + g``, and ``f(w) = t[g] + d*((r - t[g])//d)`` in both cases, so i
+is ``r - min(t[g] + d*((r - t[g])//d), M - d)``. Both are in range: bounds put on them change nothing. The caller promises that the table rises, and
 the certificate names this promise; otherwise two tiles could share a row, and another row could have no tile.
 """
 

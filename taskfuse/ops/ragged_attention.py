@@ -15,7 +15,7 @@ from taskfuse.ir.axes import axis, iteration_point, iteration_symbol
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
 from taskfuse.ir.row_tiles import RowTiles
-from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, and_, ceildiv, element, ge, lt, minimum, prove, select, sym, wrap
+from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, and_, ceildiv, element, ge, le, lt, maximum, minimum, prove, select, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.attention import LOG2_E, MOST_ROWS, positive_scale
@@ -46,6 +46,7 @@ def varlen_attention(
     is_causal: bool = False,
     scale: float | None = None,
     *,
+    window: int | None = None,
     tile: int | None = None,
 ) -> TensorView:
     """Attention of packed sequences: each query attends to the keys of its own sequence.
@@ -62,6 +63,8 @@ def varlen_attention(
         offsets_k: the same of ``key``; it may be ``offsets_q``.
         is_causal: the last query of a sequence is at its last key, and a query attends to the keys up to its own position.
         scale: a positive number; by default ``1 / sqrt(E)``.
+        window: with ``is_causal``, a query attends to so many keys, the last of which is at its own position: ``window_size=(window - 1, 0)`` of
+            ``flash_attn_varlen_func``. Keys in front of the first window of a tile are not loaded.
         tile: queries of a tile; by default 128.
 
     Returns:
@@ -92,16 +95,25 @@ def varlen_attention(
     sequence = tiles.group(t)
     first, end = offset_of(offsets_k, sequence), offset_of(offsets_k, sequence + 1)
     length = select(lt(tiles.first(t), tiles.end(t)), end - first, 0)  # a tile without queries needs no keys
-    ends = [length, *([end - first + tiles.start(t) + i - offset_of(offsets_q, sequence + 1) + 1] if is_causal else [])]  # the last query is at the last key
-    walked = _walked(keys)
+    behind = end - first + tiles.start(t) - offset_of(offsets_q, sequence + 1) + 1  # the key of the first query: the last query is at the last key
+    if window is None:
+        begin, begins, walked = ZERO, [], _walked(keys)
+    else:
+        reach = size + count(name, "number of keys of a window", window, 1) - 1  # of the windows of a tile together
+        if not is_causal:
+            reason, help = "a window ends at the key of its query", "give is_causal=True"
+            raise FusionError(fusion=fusion.name, reason=reason, help=help, location=caller())
+        begin = maximum(0, behind - window)
+        begins, walked = [behind + i - window - begin], _walked(wrap(min(keys.value, reach) if isinstance(keys, Const) else reach))
+    ends = [length - begin, *([behind + i - begin] if is_causal else [])]
     with fusion.call():
         rows = view(query, "row_tiles", (query.shape[1], tiles.count, wrap(size), query.shape[2]), (tiles.start(t) + i, h, j))
 
         def of_tiles(tv: TensorView) -> TensorView:
-            there = Read(tv, (first + i, h // group, j), lt(first + i, keys))
+            there = Read(tv, (first + begin + i, h // group, j), lt(first + begin + i, keys))
             return _choice("keys_of_tiles", there, (query.shape[1], tiles.count, walked, tv.shape[2]), 0.0)
 
-        found = _attended(rows, of_tiles(key), of_tiles(value), ends, factor)
+        found = _attended(rows, of_tiles(key), of_tiles(value), ends, factor, begins)
         r, of_head, c = map(iteration_symbol, range(3))
         result = permute(cast_tensor(found, query.dtype), (1, 2, 0, 3))
         return view(result, "rows_of_tiles", (total, query.shape[1], value.shape[2]), (tiles.tile(r), tiles.place(r), of_head, c))
@@ -196,13 +208,14 @@ def _table(name: str, table: TensorView) -> tuple[Expr, Expr]:
     return known.low, known.high
 
 
-def _attended(query: TensorView, key: TensorView, value: TensorView, ends: Sequence[Expr], factor: float) -> TensorView:
-    """``softmax(query @ key.T * factor) @ value`` of the keys before the first of ``ends``, expressions over the axes of the query; 0 where there are none."""
+def _attended(query: TensorView, key: TensorView, value: TensorView, ends: Sequence[Expr], factor: float, begins: Sequence[Expr] = ()) -> TensorView:
+    """``softmax(query @ key.T * factor) @ value`` of the keys before the first of ``ends``, expressions over the axes of the query, from the last of ``begins``
+    on; 0 where there are none."""
     wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32
     axes = tuple(range(key.ndim - 2))
     scores = matmul(query, permute(key, (*axes, key.ndim - 1, key.ndim - 2)), dtype=wide)
     here = iteration_point(scores.ndim)
-    scores = _choice("keys", Read(scores, here, and_(*(lt(here[-1], e) for e in ends))), scores.shape, -math.inf)
+    scores = _choice("keys", Read(scores, here, and_(*(lt(here[-1], e) for e in ends), *(le(e, here[-1]) for e in begins))), scores.shape, -math.inf)
     most = reduce_axes(scores, (scores.ndim - 1,), COMBINES["maximum"], wide, keepdims=True)
     p = exp2(sub(mul(scores, factor * LOG2_E), mul(most, factor * LOG2_E)))
     total = reduce_axes(p, (p.ndim - 1,), COMBINES["add"], wide, keepdims=True)

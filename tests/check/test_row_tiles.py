@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.check import Verdict, verify
+from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import Expr, and_, le, lt, minimum, parse_expr, sym
 from taskfuse.kir import parse_kernel
@@ -242,3 +243,58 @@ def product(rows: int | tf.Dim, config: tf.schedulers.MatmulConfig | None = None
 def test_products_of_groups(rows: int | tf.Dim, kind: tf.schedulers.MatmulKind) -> None:
     found = product(rows, tf.schedulers.MatmulConfig(128 if kind is tf.schedulers.MatmulKind.COOPERATIVE else 64, 64, stages=3, blocks=4, kind=kind))
     assert gaps(found.text(witness=True)) == []
+
+
+# -- rows of tiles, as they were written ---------------------------------------------------------------------------------------------------
+
+
+def written(of: RowTiles, tile: Expr, place: Expr, text: str | None = None) -> tf.Kernel:
+    """The kernel of some tiles, in whose original math row m was element ``place`` of tile ``tile``, over ``i0``."""
+    shape = f"float32[{of.count}, {of.size}, 32]"
+    lines = [
+        f"  WRITTEN p: {shape} = copy(x[{of.group(sym('i0'))}, {of.start(sym('i0')) + sym('i1')}, i2])",
+        f"  WRITTEN y: float32[{of.rows}, 32] = copy(p[{tile}, {place}, i1])",
+    ]
+    head, body = (kernel(of, rising=f" rising 0..{of.rows}") if text is None else text).split("\n\n", 1)
+    return parse_kernel("\n".join([head, *lines]) + "\n\n" + body)
+
+
+@pytest.mark.parametrize("of", [tiles("9", "3"), tiles(), tiles("M", "2", 8)])
+def test_rows_are_those_of_their_tiles(of: RowTiles) -> None:
+    m = sym("i0")
+    certificate = verify(written(of, of.tile(m), of.place(m)))
+    assert certificate.verdict is Verdict.PROVED
+    assert not any("what was written" in a for a in certificate.assumptions)
+
+
+def test_rows_of_others_are_refuted() -> None:
+    """The next row or tile, places in tiles of other sizes; the tiles of another table are not proved (a run may draw two equal tables)."""
+    of, m = tiles("9", "3"), sym("i0")
+    others, larger = tiles("9", "3", table="u"), tiles("9", "3", 5)
+    faults = [
+        (of.tile(m), minimum(of.place(m) + 1, 3)),
+        (minimum(of.tile(m) + 1, of.count - 1), of.place(m)),
+        (of.tile(m), minimum(larger.place(m), 3)),
+        (of.tile(m), of.tile(m) % 4),
+    ]
+    found = [rewritings(written(of, *fault)) for fault in faults]
+    assert [[o.verdict for o in f.obligations] for f in found] == [[Verdict.REFUTED]] * len(faults)
+    for fault in ((others.tile(m), of.place(m)), (of.tile(m), others.place(m))):
+        assert not any(o.verdict is Verdict.PROVED for o in rewritings(written(of, *fault)).obligations)
+
+
+def test_parts_of_other_rows_are_refuted() -> None:
+    of, m, w0, i0 = tiles("9", "3"), sym("i0"), sym("i0"), sym("i1")
+    here = of.start(w0) + i0
+    for old, new in ((f"{here}, i2]", f"{minimum(here + 1, 8)}, i2]"), (f"x[{of.group(w0)}", f"x[{minimum(of.group(w0) + 1, 2)}")):
+        text = kernel(of, rising=" rising 0..9")
+        line = next(line for line in text.split("\n") if "DEFINE p" in line)
+        assert old in line
+        found = rewritings(written(of, of.tile(m), of.place(m), text.replace(line, line.replace(old, new))))
+        assert [o.verdict for o in found.obligations] == [Verdict.REFUTED]
+
+
+def test_rows_of_tables_that_do_not_rise_are_not_proved() -> None:
+    of, m = tiles("9", "3"), sym("i0")
+    found = rewritings(written(of, of.tile(m), of.place(m), kernel(of, rising="")))
+    assert not any(o.verdict is Verdict.PROVED for o in found.obligations)

@@ -18,13 +18,15 @@ def cuts(lengths: Sequence[int]) -> NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def attended(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], of_q: NDArray[Any], of_k: NDArray[Any], is_causal: bool) -> NDArray[np.float64]:
+def attended(
+    q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], of_q: NDArray[Any], of_k: NDArray[Any], is_causal: bool, window: int | None = None
+) -> NDArray[np.float64]:
     """Of rows ``[total, heads, columns]``, one sequence after another."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     group, out = q.shape[1] // k.shape[1], np.zeros((*q.shape[:2], v.shape[2]))
     for rows, keys in zip(map(slice, of_q, of_q[1:]), map(slice, of_k, of_k[1:]), strict=False):
         for head in range(q.shape[1]):
-            out[rows, head] = _head(q[rows, head], k[keys, head // group], v[keys, head // group], is_causal)
+            out[rows, head] = _head(q[rows, head], k[keys, head // group], v[keys, head // group], is_causal, window)
     return out
 
 
@@ -40,10 +42,11 @@ def paged(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], pages: NDArray[Any]
     return out
 
 
-def _head(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], is_causal: bool) -> NDArray[np.float64]:
+def _head(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], is_causal: bool, window: int | None = None) -> NDArray[np.float64]:
     there = np.ones((len(q), len(k)), bool)
     if is_causal:  # the last query is at the last key
-        there = np.arange(len(k)) <= np.arange(len(q))[:, None] + len(k) - len(q)
+        last = np.arange(len(q))[:, None] + len(k) - len(q)
+        there = (np.arange(len(k)) <= last) & (window is None or np.arange(len(k)) > last - (window or 0))
     scores = np.where(there, q @ k.T * q.shape[1] ** -0.5, -np.inf)
     found = np.zeros((len(q), v.shape[1]))
     for i in np.flatnonzero(there.any(axis=1)):

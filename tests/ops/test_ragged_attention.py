@@ -38,6 +38,15 @@ def test_each_sequence_attends_to_its_own_keys(of_q: list[int], of_k: list[int],
     np.testing.assert_allclose(varlen(arrays, tables, lengths=True, is_causal=is_causal, tile=tile), wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(("of_q", "of_k"), LENGTHS)
+@pytest.mark.parametrize("window", [1, 5, 40])
+def test_windows_end_at_the_key_of_their_query(of_q: list[int], of_k: list[int], window: int) -> None:
+    arrays = random((sum(of_q), 4, 8)), random((sum(of_k), 2, 8)), random((sum(of_k), 2, 6))
+    wanted = attended(*arrays, cuts(of_q), cuts(of_k), True, window)
+    found = varlen(arrays, (cuts(of_q), cuts(of_k)), is_causal=True, window=window, tile=4)
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
 def test_scores_of_other_sequences_do_not_count() -> None:
     """Keys of others may be anything, also infinite."""
     arrays = random((6, 2, 8)), random((9, 2, 8)), random((9, 2, 8))
@@ -86,6 +95,11 @@ def test_what_does_not_fit() -> None:
         for tile in (0, -8, 2.0, "a", True):
             with pytest.raises(ShapeError, match="is not a number of queries of a tile"):
                 tf.varlen_attention(q, k, v, of_q, of_k, tile=cast("Any", tile))
+        for window in (0, -1, 2.5, True):
+            with pytest.raises(ShapeError, match="is not a number of keys of a window"):
+                tf.varlen_attention(q, k, v, of_q, of_k, True, window=cast("Any", window))
+        with pytest.raises(FusionError, match="a window ends at the key of its query"):
+            tf.varlen_attention(q, k, v, of_q, of_k, window=4)
         x = tf.define_tensor(["T", 4, 8], name="x")
         with pytest.raises(ShapeError, match=r"fewer than 128 queries"):
             tf.varlen_attention(x, k, v, tf.table("of_x", 4, high="T", rising=True), of_k)

@@ -84,6 +84,21 @@ def test_walks_end_with_their_sequence(blocks: int) -> None:
         assert "ceildiv(" in walks[0]
 
 
+def test_windows() -> None:
+    """A tile walks over the keys of its windows alone; that this is what was written is shown too."""
+    window = 40
+    fusion = varlen_attention(sum(OF_Q), sum(OF_K), 7, tile=64, is_causal=True, window=window)
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
+    kernel = tf.lower(fusion)
+    certificate = kernel.verify()
+    certificate.require()
+    assert not any("what was written" in a for a in certificate.assumptions)
+    of_q, of_k = [3, 0, sum(OF_Q) - 3, *[0] * 4], [20, 0, sum(OF_K) - 20, *[0] * 4]
+    q, k, v = rows(of_q, of_k)
+    (found,) = kernel.simulate(q, k, v, cuts(of_q), cuts(of_k), seed=2)
+    close(found, attended(q, k, v, cuts(of_q), cuts(of_k), True, window))
+
+
 def finding(kernel: tf.Kernel, *args: NDArray[Any]) -> str | None:
     """What the simulator says of a run; ``None`` if all its results are finite."""
     try:

@@ -2,14 +2,18 @@
 
 The first row of a tile of ragged rows, the length of its sequence, and such, are long expressions of elements of tables, which occur in every condition and
 end of a definition, on both sides. Here each of them, if it depends on one index, becomes element x of an unknown table, for index x: one table for one
-expression, whatever that index is called. What is proved for any contents of these tables holds for the expressions that they stand for. What rests on the
-form of such an expression, or on how two of them are related, is lost; so where a comparison fails, the expressions themselves are compared.
+expression, whatever that index is called; the terms of a sum that depend on one index are one expression. What is proved for any contents of these tables
+holds for the expressions that they stand for. What rests on the form of such an expression, or on how two of them are related, is lost; so where a
+comparison fails, the expressions themselves are compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from taskfuse.ir.scalar import (
     ONE,
+    ZERO,
     And,
     Compare,
     Element,
@@ -52,18 +56,46 @@ class UnknownFunctions:
             return e
         found = self._done.get(e)
         if found is None:
-            of_table = self._of_table(e)
-            found = self._done[e] = rebuild(e, self) if of_table is None else of_table
+            found = self._done[e] = self._changed(e)
         return found
 
-    def _of_table(self, e: Expr) -> Expr | None:
-        """The element of an unknown table that an expression is; ``None``: it depends on several indices, is a sum or a condition, or has no known bounds."""
-        if isinstance(e, Sum | Compare | And | Or | Not):
-            return None
+    def _changed(self, e: Expr) -> Expr:
+        match e:
+            case Sum(terms, constant):
+                return _total(self._grouped(terms)) + constant
+            case Compare() | And() | Or() | Not():
+                return rebuild(e, self)
+            case _:
+                of_table = self._of_table(e)
+                return rebuild(e, self) if of_table is None else of_table
+
+    def _grouped(self, terms: Sequence[tuple[Expr, int]]) -> Iterator[tuple[Expr, int]]:
+        """The terms of a sum; those that tables decide by one index are one, up to its sign."""
+        by_index: dict[str, list[tuple[Expr, int]]] = {}
+        for term, k in terms:
+            index = self._index_of(term) if lookups_of(term) else None
+            if index is None:
+                yield self(term), k
+            else:
+                by_index.setdefault(index, []).append((term, k))
+        for group in by_index.values():
+            sign = 1 if group[0][1] > 0 else -1
+            of_table = self._of_table(_total((term, sign * k) for term, k in group)) if len(group) > 1 else None
+            if of_table is None:
+                yield from ((self(term), k) for term, k in group)
+            else:
+                yield of_table, sign
+
+    def _index_of(self, e: Expr) -> str | None:
+        """The only index on which an expression depends."""
         indices = integers_of(e) - self._extents
-        if len(indices) != 1:
+        return next(iter(indices)) if len(indices) == 1 else None
+
+    def _of_table(self, e: Expr) -> Expr | None:
+        """The element of an unknown table that an expression is; ``None``: it depends on several indices, or has no known bounds."""
+        index = self._index_of(e)
+        if index is None:
             return None
-        (index,) = indices
         form = substitute(e, {index: ANY})
         if form not in self._tables:
             self._tables[form] = self._table(form, sym(f"unknown.{len(self._tables)}"))
@@ -75,3 +107,10 @@ class UnknownFunctions:
             return element(name, ANY, ONE, form.low, form.high)
         lo, hi = interval(form, self._facts)
         return None if lo is None or hi is None or lo == hi else element(name, ANY, ONE, const(lo), const(hi))
+
+
+def _total(terms: Iterable[tuple[Expr, int]]) -> Expr:
+    total: Expr = ZERO
+    for term, k in terms:
+        total = total + term * k
+    return total

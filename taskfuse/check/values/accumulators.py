@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+
+import numpy as np
 
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import known_at
-from taskfuse.ir.scalar import FALSE, Expr, Sym, conjuncts, const, substitute
+from taskfuse.ir.scalar import FALSE, Const, Expr, Sym, conjuncts, const, evaluate, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
+
+MOST = 4096
+"""The most values of an index that are listed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +50,20 @@ def is_read(want: Place, index: tuple[int, ...]) -> bool:
     at = {e.name: const(i) for e, i in zip(want.index, index, strict=True) if isinstance(e, Sym)}
     around = want.node.conditions if want.known is None else [a for a in want.known.assumptions if isinstance(a, Expr)]
     return not any(substitute(part, at) is FALSE for c in around for part in conjuncts(c) if not part.free.isdisjoint(at))
+
+
+def read_places(want: Place) -> frozenset[tuple[int, ...]] | None:
+    """The elements that an access may read, one by one; ``None`` if they may be any, are too many, or its indices are symbols, so that intervals say it."""
+    if all(isinstance(e, Sym | Const) for e in want.index):
+        return None
+    ranges, names = known_at(want).ranges, sorted({name for e in want.index for name in e.free})
+    spans = [(lo, hi) for lo, hi in (ranges.of(sym(n)) for n in names) if lo is not None and hi is not None and lo <= hi]
+    if len(spans) < len(names) or prod(hi - lo + 1 for lo, hi in spans) > MOST:
+        return None
+    at = dict(zip(names, (axis.reshape(-1) for axis in np.meshgrid(*(np.arange(lo, hi + 1) for lo, hi in spans), indexing="ij")), strict=True))
+    count = prod(hi - lo + 1 for lo, hi in spans)
+    columns = [np.broadcast_to(np.asarray(evaluate(e, at), np.int64), count) for e in want.index]
+    return frozenset(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def touches(node: Node, place: Place) -> bool:

@@ -20,7 +20,7 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, StatementBlock
 from taskfuse.check.tables import ValueTable
-from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
+from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, read_places, touches
 from taskfuse.check.values.arms import in_concurrent_arm
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
@@ -370,7 +370,8 @@ class Reductions:
                     spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
                     values = [substitute(e, joined.blocks) for e in values]
                 near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
-                point, extents = residues(definition, axes, values, near.facts if joined is None else constraints.facts, ends, there.facts)
+                known = near.facts if joined is None else _with_ranges_of(values, near.facts, constraints.facts)
+                point, extents = residues(definition, axes, values, known, ends, there.facts)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             return covered(visits, tuple(extents), there)
@@ -445,7 +446,7 @@ class Reductions:
         return found
 
     def _nearby(self, e: Expr, facts: Facts, before: Facts) -> Facts:
-        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which such a condition says little.
+        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which these say little.
 
         The same object wherever that is the same.
         """
@@ -532,7 +533,8 @@ class Reductions:
         joined_threads.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joined_threads)
-            places = sorted(i for b, i in joined_threads.registers if b == want.buffer and is_read(want, i))
+            read = read_places(want)
+            places = sorted(i for b, i in joined_threads.registers if b == want.buffer and is_read(want, i) and (read is None or i in read))
             results = [joined_threads.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
             if not results or any((r.members != results[0].members).any() or (r.blocks, r.spans) != (results[0].blocks, results[0].spans) for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
