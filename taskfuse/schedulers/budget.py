@@ -27,7 +27,7 @@ class Work(Enum):
     """What is counted: seconds for each, and seconds for each tensor of it."""
 
     PAIR = 0.1e-3, 0.02e-3
-    OFFERED = 0.5e-3, 0.12e-3
+    OFFERED = 0.25e-3, 0.06e-3
     SCHEDULED = 0.3e-3, 0.2e-3
     COUNTED = 2e-3, 2e-3
     MADE = 5e-3, 4e-3

@@ -20,7 +20,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.parts import Parts
-from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back import find
 from taskfuse.schedulers.back_to_back_cost import WIDEST, has_room
 from taskfuse.schedulers.script import Script
@@ -102,6 +101,10 @@ class _Behind:
         """Whether a tensor is one of some products, or computed of one."""
         return among(tv, products) or not self._every[tv].isdisjoint(products)
 
+    def follows(self, tv: TensorView, product: TensorView) -> bool:
+        """Whether a tensor is computed of one of the products."""
+        return product in self._every[tv]
+
     def ancestors(self, tensors: Sequence[TensorView]) -> set[TensorView]:
         """Some tensors, and all that they are computed of."""
         found = set[TensorView]()
@@ -133,13 +136,24 @@ def walks_apart(fusion: Fusion, target: Target) -> Script | None:
     return script if script.lines else None
 
 
+def _computed_of(fusion: Fusion, sources: Collection[TensorView]) -> set[TensorView]:
+    """Some tensors, and all that is computed of them."""
+    found = set(sources)
+    for e in fusion.exprs():
+        if any(isinstance(o, Read) and o.tensor in found for o in e.operands):
+            found.add(e.output)
+    return found
+
+
 def _separate(script: Script, parts: Sequence[tuple[TensorView, ...]]) -> None:
     """Let each of several sets of tensors have no tensor that is computed in an earlier one."""
     taken = set[TensorView]()
     for tensors in parts:
-        shared = [tv for tv in tensors if tv in taken and depends(script.fusion, tv, script.fusion.inputs)]
-        made = [e.output for e in script.fusion.exprs()]
-        between = [tv for tv in made if among(tv, shared) or (script.fusion.is_view(tv) and depends(script.fusion, tv, shared))]
+        again = [tv for tv in tensors if tv in taken]
+        of_inputs = _computed_of(script.fusion, script.fusion.inputs) if again else set[TensorView]()
+        shared = [tv for tv in again if tv in of_inputs]
+        behind = _computed_of(script.fusion, shared) if shared else set[TensorView]()
+        between = [e.output for e in script.fusion.exprs() if e.output in behind and (among(e.output, shared) or script.fusion.is_view(e.output))]
         mine = {tv for tv in tensors if tv not in taken}
         for tv in reversed(between) if shared else ():  # readers first
             readers = [use.output for use in tv.uses if use.output in mine]
@@ -150,7 +164,8 @@ def _separate(script: Script, parts: Sequence[tuple[TensorView, ...]]) -> None:
 
 def _fitting(fusion: Fusion, tensors: tuple[TensorView, ...], target: Target) -> Iterator[tuple[TensorView, ...]]:
     """The tensors of a walk; of products of functions of products, where no kernel takes them all, those of each of the last ones."""
-    last = [tv for tv in tensors if isinstance(tv.definition, Reduction) and not any(depends(fusion, t, (tv,)) for t in tensors if t is not tv)]
+    behind = _Behind(fusion, {tv for tv in tensors if isinstance(tv.definition, Reduction)})
+    last = [tv for tv in tensors if isinstance(tv.definition, Reduction) and not any(behind.follows(t, tv) for t in tensors if t is not tv)]
     try:
         is_one = len(last) == 1 or has_room(find(Parts(fusion).extract(tensors, fusion.name, RowViews(fusion).of(tensors))), target)
     except UnsupportedError:
@@ -158,7 +173,9 @@ def _fitting(fusion: Fusion, tensors: tuple[TensorView, ...], target: Target) ->
     if is_one:
         yield tensors
     else:
-        yield from (tuple(tv for tv in tensors if depends(fusion, one, (tv,))) for one in last)
+        for one in last:
+            before = behind.ancestors([one])
+            yield tuple(tv for tv in tensors if tv in before)
 
 
 def _is_padding(fusion: Fusion, expr: MathExpr) -> bool:

@@ -1,5 +1,7 @@
 """The tensors of walks: products with reductions, or functions, between them, whatever else a fusion computes."""
 
+import pytest
+
 import taskfuse as tf
 from taskfuse.ir.expr import Reduction
 from taskfuse.schedule.parts import Parts
@@ -101,3 +103,25 @@ def test_padded_keys_belong_to_it() -> None:
     part = Parts(fusion).extract(found, "walk")
     assert [tv.name for tv in part.inputs] == [tv.name for tv in fusion.inputs]
     assert find(part).is_padded
+
+
+def test_walks_of_many_layers_are_found_in_little_more_than_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No walk looks at all that is computed before it."""
+    looked, definition = [0], tf.Fusion.definition
+
+    def counted(fusion: tf.Fusion, tv: tf.TensorView) -> object:
+        looked[0] += 1
+        return definition(fusion, tv)
+
+    monkeypatch.setattr(tf.Fusion, "definition", counted)
+    counts: list[int] = []
+    for layers in (3, 12):
+        with tf.Fusion("layers") as fusion:
+            x, k, v = (tf.define_tensor([256, 64], dtype=tf.bfloat16) for _ in range(3))
+            for _ in range(layers):
+                x = tf.scaled_dot_product_attention(x, k, v)
+            fusion.add_output(x)
+        looked[0] = 0
+        walks_apart(fusion, DEFAULT)
+        counts.append(looked[0])
+    assert counts[1] < 20 * counts[0]
