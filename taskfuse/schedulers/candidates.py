@@ -111,7 +111,7 @@ class Candidates:
         self._is_asked = False
         self._aside: list[Candidate] = []
         self._done: set[str] = set()
-        self._dropped: set[str] = set()  # code
+        self._tried_code: set[str] = set()  # of what was dropped or put aside
         self.is_last = False
         self._first: Candidate | Offer | None = None
 
@@ -163,6 +163,7 @@ class Candidates:
         assert self.best is not None
         self._aside.append(self.best._replace(schedule=schedule))
         self._done.add(schedule.scheduler)
+        self._tried_code.add(schedule.code)
         self._next()
 
     def _next(self) -> None:
@@ -179,7 +180,7 @@ class Candidates:
         """Go on to the next candidate: :attr:`best` has no proved kernel."""
         assert self.best is not None
         schedule = self.best.schedule
-        self._dropped.add(schedule.code)
+        self._tried_code.add(schedule.code)
         self.refused.append((schedule.scheduler, f"with {schedule.config.words}: {reason}"))
         self._next()
 
@@ -268,8 +269,8 @@ class Candidates:
         if found is None:
             self._spare = copy if len(copy.tensors()) == size and not copy.has_schedule else None
             return None
-        if found.code in self._dropped:
-            self.refused.append((scheduler.__name__, f"with {found.config.words}: the same calls were refused before"))
+        if found.code in self._tried_code:
+            self.refused.append((scheduler.__name__, f"with {found.config.words}: the same calls were tried before"))
             return None
         return Candidate(copy, found.after(self.refused), scheduler)
 

@@ -80,7 +80,7 @@ def estimate(problem: RowProblem, walks: int, config: OnlineConfig) -> OnlineEst
 def _walked(problem: RowProblem, walks: int) -> RowProblem:
     """The problem of rows with so many phases: an element is a term of all reductions at once."""
     repeated = dict(problem.repeated).get(Keep.NOTHING, 0) if walks > 1 else 0
-    return replace(problem, phases=walks, repeated=((Keep.NOTHING, repeated),), reductions=2 * problem.reductions)
+    return replace(problem, phases=walks, again=None, repeated=((Keep.NOTHING, repeated),), reductions=2 * problem.reductions)
 
 
 def _as_rows(config: OnlineConfig) -> RowConfig:

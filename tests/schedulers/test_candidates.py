@@ -28,14 +28,14 @@ class Numbered:
         return f"number {self.number}"
 
 
-def scheduler(name: str, us: float, others: int = 0) -> Scheduler:
-    """One that marks its fusion and has some more parameters to offer."""
+def scheduler(name: str, us: float, others: int = 0, code: str | None = None) -> Scheduler:
+    """One that marks its fusion and has some more parameters to offer. ``code``: of what it does with some parameters; by default its own."""
     options: list[Option[Any]] = [Option(Numbered(k), us + k) for k in range(others + 1)]
 
     def schedule(fusion: tf.Fusion, config: Any = None, **_: Any) -> Chosen[Any]:
         fusion.outputs[0].axis(0).parallelize(tf.ParallelType.BIDx)
         option = options[0 if config is None else config.number]
-        return Chosen(name, "of it", option, tuple(options), config is not None, "")
+        return Chosen(name, "of it", option, tuple(options), config is not None, f"by {code or name} with {option.config.words}")
 
     schedule.__name__ = name
     return schedule
@@ -67,6 +67,16 @@ def test_the_first_that_takes_it() -> None:
     assert found.best.schedule.refused == (("refusing", "not its kind"),)
     assert not asked.has_schedule
     assert found.best.fusion.has_schedule
+
+
+def test_the_same_calls_are_tried_once() -> None:
+    """Whoever proposes them: a reduction is a normalization of one phase."""
+    found = candidates(scheduler("a", 2.0, others=1), scheduler("b", 1.0, others=2, code="a"))
+    for k in range(2):
+        assert here(found) == ("a", k)
+        found.drop("a gap")
+    assert found.best is None
+    assert found.refused[-1] == ("b", "with number 0: the same calls were tried before")
 
 
 def test_dropped_ones_are_followed_by_other_parameters_then_by_other_schedulers() -> None:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from taskfuse.schedulers.online_cost import OnlineConfig, estimate, rank
 from taskfuse.schedulers.row_cost import RowProblem
 
 LONG = RowProblem(8192, 32768, 4, phases=2, loads=(4,), store_bytes=0, functions=1)
+
+
+def test_each_walk_reads_all_inputs() -> None:
+    """What the phases of kernels that are no cascade load again does not matter."""
+    config = OnlineConfig(64, 1, 4)
+    for walks in (1, 2):
+        assert estimate(replace(LONG, again=0.0), walks, config).us == estimate(LONG, walks, config).us
 
 
 def test_a_second_walk_and_more_repairs_cost_time() -> None:

@@ -10,6 +10,8 @@ from taskfuse.kir.nodes import AsyncCopy
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
+from taskfuse.schedulers.persistent_buffers import Phases
+from taskfuse.schedulers.space import find
 from tests.proofs import proved
 from tests.schedulers.normalized import SHARED
 from tests.schedulers.rows import barriers, check, make, rms_norm, softmax
@@ -71,3 +73,11 @@ def test_the_view_of_a_result_is_no_second_phase() -> None:
     X = np.linspace(-1, 0, 64 * 32, dtype=np.float32).reshape(64, 32)
     for found, wanted in zip(proved(tf.lower(fusion)).simulate(X), fusion.evaluate(X), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_the_phases_that_need_an_input() -> None:
+    """A sum of what is computed of ``y`` alone needs no element of ``x``; what is stored needs both."""
+    with tf.Fusion("two") as fusion:
+        x, y = (tf.define_tensor([8, 64], name=name) for name in "xy")
+        fusion.add_output(tf.exp(x) * tf.sum(y * 2.0, 1, keepdims=True) - y)
+    assert Phases(fusion, find(fusion)).passes() == {x: {1}, y: {0, 1}}

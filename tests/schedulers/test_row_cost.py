@@ -6,6 +6,7 @@ import pytest
 
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank, registers, residents
+from taskfuse.target import H200
 
 
 def test_few_long_rows_are_shared_and_many_are_not() -> None:
@@ -72,6 +73,15 @@ def test_float32_rows_are_held_once() -> None:
     narrow = replace(wide, columns=512, width=8, loads=(2,))
     assert registers(narrow, RowConfig(64, 8, 8, keep=Keep.REGISTERS)) > registers(wide, RowConfig(64, 8, 16, keep=Keep.REGISTERS))
     assert rank(wide)[0].config.keep is Keep.REGISTERS
+
+
+def test_what_one_phase_needs_is_loaded_once() -> None:
+    """As scores in the gradients of a cross-entropy, whose first phase sums what it computes of classes alone."""
+    config = RowConfig(128, 1, 8)
+    once, twice = RowProblem(8184, 50257, 1, phases=2, loads=(4,), again=0.0), RowProblem(8184, 50257, 1, phases=2, loads=(4,))
+    more = H200.dram_us(8184 * 50257 * 4.0)
+    assert estimate(twice, config).us - estimate(once, config).us > 0.5 * more
+    assert estimate(replace(twice, again=8184 * 50257 * 4.0), config).us == estimate(twice, config).us
 
 
 def test_what_is_computed_of_narrow_inputs_is_held_beside_wide_ones() -> None:
