@@ -168,7 +168,7 @@ def _find(fusion: Fusion) -> NestedSums:
     twice = next((tv for k, some in enumerate(inputs) for more in inputs[k + 1 :] for tv in some & more), None)
     if twice is not None:
         raise refuse(fusion, NAME, f"{twice.name} is read before one of the reductions and after it")
-    early = next((tv for tv in (inner, outer, *terms, *between) if tv.is_output), None)
+    early = next((tv for tv in (inner, *([outer] if behind else []), *terms, *between) if tv.is_output), None)
     if early is not None:
         raise refuse(fusion, NAME, f"{early.name} is an output before the last reduction")
     return NestedSums(outer, inner, length.value, tuple(terms), tuple(between), tuple(behind))
@@ -224,7 +224,7 @@ def _schedule(script: Script, config: NestedSumConfig) -> None:
         script.on(tv).inline_at(5)
     for tv in (*early, *problem.between, problem.inner):
         script.on(tv).inline_at(4)
-    for tv in (*late, *(tv for tv in problem.behind if not tv.is_output), problem.outer):
+    for tv in (*late, *(tv for tv in (*problem.behind, problem.outer) if not tv.is_output)):
         script.on(tv).inline_at(2)
 
 

@@ -31,6 +31,13 @@ def plain() -> tf.Fusion:
     return fusion
 
 
+def alone() -> tf.Fusion:
+    """The last reduction is the output."""
+    with tf.Fusion("alone") as fusion:
+        fusion.add_output(tf.sum(tf.sum(tf.define_tensor([5, 9, 16], name="x"), 2) * tf.define_tensor([5, 9], name="scales"), 1))
+    return fusion
+
+
 def numbers(fusion: tf.Fusion, rows: int) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = [tuple(rows if isinstance(n, str) else n for n in (int(str(e)) if str(e).isdigit() else str(e) for e in tv.shape)) for tv in fusion.inputs]
@@ -47,8 +54,9 @@ def numbers(fusion: tf.Fusion, rows: int) -> list[np.ndarray]:
         (lambda: bits("N", 3), NestedSumConfig(8, 4, stages=2), 7),
         (lambda: bits(5, 9, 32), NestedSumConfig(4, 2, stages=1), 5),
         (plain, NestedSumConfig(4, 4), 9),
+        (alone, NestedSumConfig(4, 4), 5),
     ],
-    ids=["groups that steps do not divide", "symbolic rows", "no ring", "maximum"],
+    ids=["groups that steps do not divide", "symbolic rows", "no ring", "maximum", "no epilogue"],
 )
 def test_right_and_proved(make: Callable[[], tf.Fusion], config: NestedSumConfig, rows: int) -> None:
     fusion = make()
