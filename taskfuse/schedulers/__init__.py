@@ -11,6 +11,7 @@ from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.mma_gemm import MmaGemmConfig, mma_gemm
+from taskfuse.schedulers.nested_sums import NestedSumConfig, nested_sums
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.online import online
 from taskfuse.schedulers.online_cost import OnlineConfig
@@ -41,6 +42,7 @@ __all__ = [
     "MatmulConfig",
     "MatmulKind",
     "MmaGemmConfig",
+    "NestedSumConfig",
     "OnlineConfig",
     "Option",
     "PointwiseConfig",
@@ -61,6 +63,7 @@ __all__ = [
     "fallback",
     "matmul",
     "mma_gemm",
+    "nested_sums",
     "normalization",
     "online",
     "pointwise",

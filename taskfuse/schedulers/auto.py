@@ -22,6 +22,8 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.mma_gemm import mma_gemm
 from taskfuse.schedulers.mma_gemm import offer as mma_gemm_offer
+from taskfuse.schedulers.nested_sums import nested_sums
+from taskfuse.schedulers.nested_sums import offer as nested_sums_offer
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.normalization import offer as normalization_offer
 from taskfuse.schedulers.online import offer as online_offer
@@ -47,7 +49,10 @@ PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, produ
 
 _NAMES_OF_PRODUCTS: Final = frozenset(s.__name__ for s in PRODUCTS)
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, windows, reduction, online, normalization, scan, cat, transpose, pointwise, scatter, fallback)
+ROWS: Final[tuple[Scheduler, ...]] = (nested_sums, reduction, online, normalization, scan)
+"""Schedulers of reductions and scans along rows."""
+
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (*PRODUCTS, windows, *ROWS, cat, transpose, pointwise, scatter, fallback)
 """The most specialized first; the last takes what the others refuse."""
 
 
@@ -114,6 +119,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
         online: partial(online_offer, memo=memo, lowers=lowers),
         normalization: partial(normalization_offer, memo=memo, lowers=lowers),
         windows: windows_offer,
+        nested_sums: nested_sums_offer,
         pointwise: pointwise_offer,
         fallback: fallback_offer,
     }
