@@ -20,7 +20,7 @@ from taskfuse.lowering.rings import RoleRings
 from taskfuse.lowering.software_pipeline import Pipelined
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
-from taskfuse.lowering.turns import Turn
+from taskfuse.lowering.turns import LoopTurns
 from taskfuse.schedule.order import Item, Tree
 from taskfuse.schedule.shared_loops import SharedLoops
 from taskfuse.target import DEFAULT, PLAIN_SHARED, Target
@@ -87,7 +87,7 @@ class State:
     statements: Statements = field(init=False)
     endpoints: Endpoints = field(init=False)
     pipelined: list[Pipelined] = field(init=False)
-    turns: list[Turn] = field(init=False)
+    turns: list[LoopTurns] = field(init=False)
     plan: list[PNode] = field(default_factory=list[PNode])
     needs: Needs = field(default_factory=Needs)
     buffers: list[Buffer] = field(default_factory=list[Buffer])

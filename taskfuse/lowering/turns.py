@@ -29,7 +29,7 @@ from taskfuse.target import WARP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
+class LoopTurns:
     """The turns of one loop.
 
     Attributes:
@@ -52,14 +52,14 @@ class Turn:
     give: PSync
 
 
-def insert_turns(plan: list[PNode], tree: Tree, ranges: ThreadRanges) -> list[Turn]:
+def insert_turns(plan: list[PNode], tree: Tree, ranges: ThreadRanges) -> list[LoopTurns]:
     """Insert the turns of a plan.
 
     Raises:
         LoweringError: tensors of one loop take turns on different types, or are no instances of a constant number there, or share no loop with other code.
     """
     taking = {tv for tv in tree.place if tv.schedule.turns is not None}
-    found: list[Turn] = []
+    found: list[LoopTurns] = []
     for block in list(blocks(plan)):
         for loop in [n for n in block if is_shared(n)]:
             assert isinstance(loop, PLoop)
@@ -73,7 +73,7 @@ def insert_turns(plan: list[PNode], tree: Tree, ranges: ThreadRanges) -> list[Tu
     return found
 
 
-def _insert(plan: list[PNode], loop: PLoop, mine: set[TensorView], tree: Tree, ranges: ThreadRanges, name: str) -> Turn:
+def _insert(plan: list[PNode], loop: PLoop, mine: set[TensorView], tree: Tree, ranges: ThreadRanges, name: str) -> LoopTurns:
     of = min(mine, key=lambda tv: tv.id)
     ptype = of.schedule.turns
     assert ptype is not None
@@ -107,7 +107,7 @@ def _insert(plan: list[PNode], loop: PLoop, mine: set[TensorView], tree: Tree, r
     frame_of(plan, inside).insert(0, PSync((CursorInit(cursor, 1, 0, 0),), of))
     loop.body[last:last] = [give]
     loop.body[first:first] = [take]
-    return Turn(name, of, ptype, count.value, arrivals, not isinstance(passing[0], Arrive), take, give)
+    return LoopTurns(name, of, ptype, count.value, arrivals, not isinstance(passing[0], Arrive), take, give)
 
 
 def _region(task: Task, ranges: ThreadRanges) -> Expr:
@@ -135,7 +135,7 @@ def _synchronization(node: PNode) -> list[Stmt]:
     return [s for leaf in found for s in (leaf.stmts if isinstance(leaf, PSync) else (leaf.stmt,))]
 
 
-def check_turns(plan: list[PNode], turns: list[Turn]) -> None:
+def check_turns(plan: list[PNode], turns: list[LoopTurns]) -> None:
     """No barrier of several instances, and no shuffle of warps that they share, lies within a turn: the others wait for it.
 
     To be called when all barriers are inserted. Raises :class:`LoweringError`.

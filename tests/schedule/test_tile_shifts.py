@@ -1,4 +1,4 @@
-"""tile_shifts and clamp_read: the math stays, whatever is padded; each element once for a tile, loaded at a place that exists; refused with a reason."""
+"""tile_shifts: the math stays, whatever is padded; each element once for a tile; refused with a reason."""
 
 from __future__ import annotations
 
@@ -49,12 +49,6 @@ def test_tiles_of_shifts(form: tuple[int, int], tile: int) -> None:
     assert all(fusion.is_view(tv) for tv in (first, *others))
 
 
-@pytest.mark.parametrize("size", [9, "S"])
-def test_a_clamped_read_is_of_a_place_that_exists(size: int | str) -> None:
-    fusion, tensors = shifted(1, 1, size=size)
-    same(fusion, lambda: [tv.clamp_read() for tv in tensors])
-
-
 def test_a_tile_loads_what_exists() -> None:
     fusion, (first, *others) = shifted(1, 1)
     same(fusion, lambda: first.tile_shifts(others, 1, 4).clamp_read())
@@ -92,7 +86,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "it is an output": lambda: shifted(1, 1)[0].outputs[0].tile_shifts([], 1, 2),
     "are not the axes of its math": _bound,
     "tv.* has nothing at some points where x has elements": _apart,
-    "it is no choice between an element and a constant": lambda: shifted(0, 0)[1][0].clamp_read(),
 }
 
 

@@ -57,7 +57,7 @@ NOT_DRAWN = {
     "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",
     "TensorView.split_reduction": "a rewrite that schedulers try where a plan is refused; tests/schedule/test_split_reduction.py compares fusions with it",
     "TensorView.tile_windows": "a rewrite of windows, which are not drawn; tests/schedule/test_tile_windows.py compares fusions with it",
-    "TensorView.tile_shifts": "a rewrite of stencils, which are not drawn; tests/schedule/test_tile_shifts.py compares fusions with it",
+    "TensorView.tile_shifts": "a rewrite of stencils, which are not drawn; tests/schedule/test_clamp_read.py compares fusions with it",
     "TensorView.clamp_read": "a rewrite of padded slices, which are not drawn; tests/schedule/test_tile_shifts.py compares fusions with it",
     "tf.schedulers.windows": "takes convolutions and pooling, which are not drawn; tests/schedulers/test_windows.py simulates and proves its kernels",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
