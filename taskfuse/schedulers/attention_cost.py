@@ -43,7 +43,14 @@ STAGING = 6
 MASK = 8
 """Registers of a thread for the indices that a mask, or the end of the keys, compares."""
 PIPELINED = 28
+<<<<<<< HEAD
 """Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas spilled."""
+=======
+"""Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas of CUDA 13.0
+and 13.5 spilled, with ``fast_math``. Without, staged results take some more; ``tf.compile`` then takes other parameters."""
+GAINING = frozenset({(128, 128), (256, 64)})
+"""Columns, and keys of a chunk, for which two warpgroups were measured to be faster with products ahead, issued in turn."""
+>>>>>>> r-att
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
 LOADING = 24
@@ -152,7 +159,8 @@ class AttentionConfig(Parameters):
             columns: of the sums.
             masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
         """
-        more = MASK * masks + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
+        compared = 2 * MASK * min(masks, 1) if self.is_pipelined else MASK * masks
+        more = compared + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         rounded = self.chunk // 4 + PIPELINED if self.is_pipelined else self.chunk // ROUNDED
         return self.chunk // 2 + rounded + columns // 2 + OTHERS + more
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskfuse.errors import ScheduleError
-from tests.schedule.test_tile_shifts import same, shifted
+from tests.schedule.shifts import same, shifted
 
 
 @pytest.mark.parametrize("size", [9, "S"])

@@ -115,7 +115,7 @@ def test_the_copy_engine_stores_results_of_short_walks(keys: int, is_staged: boo
 
 @pytest.mark.parametrize(("d", "is_causal", "is_tried"), [(128, False, True), (256, False, True), (64, False, False), (128, True, True)])
 def test_products_ahead_are_tried_where_they_were_measured(d: int, is_causal: bool, is_tried: bool) -> None:
-    options = tf.schedulers.attention(attention(d, is_causal=is_causal)).alternatives
+    options = tf.schedulers.attention(attention(d, sizes=(4096, 4096), is_causal=is_causal)).alternatives
     tried = [o.config for o in options if o.config.is_pipelined or o.config.in_turn]
     assert bool(tried) == is_tried
     assert all(c.is_pipelined and c.cluster == 1 and c.warpgroups == 2 for c in tried)

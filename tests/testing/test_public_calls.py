@@ -35,6 +35,8 @@ NOT_DRAWN = {
     "TensorView.pack_factors": "a form of products that tf.compile makes; tests/schedulers/test_packed_products.py draws it",
     **dict.fromkeys(("tf.tiles.stream_k", "tf.tiles.split_k"), "orders of chunk_product, which is not drawn; tests/tiles/ compares them with what they mean"),
     "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
+    "TensorView.pipeline_stage": "few random loops have two stages; tests/lowering/test_software_pipeline.py proves kernels of it, and plants mistakes",
+    "TensorView.take_turns": "few random loops are shared by instances; tests/lowering/test_turns.py and tests/check/test_pingpong.py do so for kernels of it",
     "TensorView.drop_axes": "few random fusions reduce what is expanded; tests/schedule/test_drop_axes.py compares, simulates and proves what it makes",
     "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
     "tf.schedulers.back_to_back": "takes products of functions of products; tests/schedulers/test_back_to_back.py simulates and proves its kernels",
