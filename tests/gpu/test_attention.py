@@ -38,13 +38,8 @@ CONFIGS = {
     "two blocks share keys": (256, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2)),
     "products ahead": (128, AttentionConfig(2, 128, 2, is_pipelined=True)),
     "in turn": (128, AttentionConfig(3, 64, 2, in_turn=True)),
-<<<<<<< HEAD
     "products ahead, in turn": (128, AttentionConfig(2, 128, 2, is_pipelined=True, in_turn=True)),
     "products ahead, of persistent blocks": (128, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, is_pipelined=True)),
-=======
-    "products ahead, in turn": (128, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, is_pipelined=True, in_turn=True)),
-    "products ahead, in turn, of two blocks": (128, AttentionConfig(2, 64, 2, cluster=2, blocks=132, staged=2, is_pipelined=True, in_turn=True)),
->>>>>>> r-att
 }
 
 
