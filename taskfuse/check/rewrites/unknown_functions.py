@@ -9,18 +9,22 @@ comparison fails, the expressions themselves are compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from taskfuse.ir.scalar import (
     ONE,
-    ZERO,
     And,
     Compare,
+    Const,
     Element,
     Expr,
     Facts,
+    FloorDiv,
+    Max,
+    Min,
     Not,
     Or,
+    Select,
     Sum,
     Sym,
     const,
@@ -28,6 +32,8 @@ from taskfuse.ir.scalar import (
     integers_of,
     interval,
     lookups_of,
+    maximum,
+    minimum,
     rebuild,
     substitute,
     sym,
@@ -62,7 +68,9 @@ class UnknownFunctions:
     def _changed(self, e: Expr) -> Expr:
         match e:
             case Sum(terms, constant):
-                return _total(self._grouped(terms)) + constant
+                total = _sum_of(self._grouped(terms), constant)
+                assert total is not None
+                return total
             case Compare() | And() | Or() | Not():
                 return rebuild(e, self)
             case _:
@@ -80,7 +88,8 @@ class UnknownFunctions:
                 by_index.setdefault(index, []).append((term, k))
         for group in by_index.values():
             sign = 1 if group[0][1] > 0 else -1
-            of_table = self._of_table(_total((term, sign * k) for term, k in group)) if len(group) > 1 else None
+            together = _sum_of(((term, sign * k) for term, k in group), 0) if len(group) > 1 else None
+            of_table = None if together is None else self._of_table(together)
             if of_table is None:
                 yield from ((self(term), k) for term, k in group)
             else:
@@ -103,14 +112,50 @@ class UnknownFunctions:
         return None if table is None else substitute(table, {ANY.name: sym(index)})
 
     def _table(self, form: Expr, name: Sym) -> Expr | None:
-        if isinstance(form, Element) and ANY.name not in integers_of(form.low) | integers_of(form.high):
-            return element(name, ANY, ONE, form.low, form.high)
-        lo, hi = interval(form, self._facts)
-        return None if lo is None or hi is None or lo == hi else element(name, ANY, ONE, const(lo), const(hi))
+        lo, hi = self._bounds(form)
+        return None if lo is None or hi is None or lo is hi else element(name, ANY, ONE, lo, hi)
+
+    def _bounds(self, e: Expr) -> tuple[Expr | None, Expr | None]:
+        """The least and the greatest value, over the extents; ``None`` where none was found."""
+        least, greatest = interval(e, self._facts)
+        lo, hi = (None if x is None else const(x) for x in (least, greatest))
+        if lo is not None and hi is not None:
+            return lo, hi
+        if integers_of(e) <= self._extents and not lookups_of(e):
+            return e, e
+        match e:
+            case Sum(terms, constant):
+                spans = [(self._bounds(term)[:: 1 if k > 0 else -1], k) for term, k in terms]
+                low, high = (_sum_of(((span[end], k) for span, k in spans), constant) for end in (0, 1))
+            case Min(args):
+                spans = [self._bounds(x) for x in args]
+                low, high = _extreme(minimum, [a for a, _ in spans]), _extreme(minimum, [b for _, b in spans if b is not None])
+            case Max(args):
+                spans = [self._bounds(x) for x in args]
+                low, high = _extreme(maximum, [a for a, _ in spans if a is not None]), _extreme(maximum, [b for _, b in spans])
+            case Select(_, a, b):
+                spans = [self._bounds(a), self._bounds(b)]
+                low, high = _extreme(minimum, [x for x, _ in spans]), _extreme(maximum, [x for _, x in spans])
+            case FloorDiv(a, Const(value=d)) if d > 0:
+                low, high = (None if x is None else x // d for x in self._bounds(a))
+            case Element(low=low, high=high) if ANY.name not in low.free | high.free and not lookups_of(low) + lookups_of(high):
+                pass
+            case _:
+                low, high = None, None
+        return low if lo is None else lo, high if hi is None else hi
 
 
-def _total(terms: Iterable[tuple[Expr, int]]) -> Expr:
-    total: Expr = ZERO
+def _extreme(of: Callable[..., Expr], values: Sequence[Expr | None]) -> Expr | None:
+    """The least or greatest of some values; ``None`` if there is none, or one is unknown."""
+    known = [x for x in values if x is not None]
+    return of(*known) if known and len(known) == len(values) else None
+
+
+def _sum_of(terms: Iterable[tuple[Expr | None, int]], constant: int) -> Expr | None:
+    """A sum; ``None`` if a term is unknown."""
+    total: Expr = const(constant)
     for term, k in terms:
+        if term is None:
+            return None
         total = total + term * k
     return total

@@ -51,3 +51,25 @@ def test_a_length_of_a_symbol_stays_an_element_in_its_bounds() -> None:
     found = functions()(parse_expr("clamp(t[i0 + 1 of 4], 0, N)"))
     assert isinstance(found, Element)
     assert (found.low, found.high) == (parse_expr("0"), parse_expr("N"))
+
+
+def test_terms_of_one_index_are_one_up_to_their_sign() -> None:
+    f = functions()
+    one, other = (
+        f(parse_expr("i0 + clamp(t[i1 + 1 of 4], 0, 9) - clamp(t[i1 of 4], 0, 9)")),
+        f(parse_expr("clamp(t[i2 of 4], 0, 9) - clamp(t[i2 + 1 of 4], 0, 9)")),
+    )
+    (length,), (negative,) = elements_of(one), elements_of(other)
+    assert one - parse_expr("i0") in (length, -1 * length)
+    assert length.tensor is negative.tensor
+    assert interval(length, NO_FACTS) == (-9, 9)
+
+
+def test_bounds_over_extents() -> None:
+    f = UnknownFunctions(NO_FACTS.with_range("N", 4, None), frozenset(("N",)))
+    row = f(parse_expr("min(4*min(clamp(t[i0 + 1 of 4], 0, N)//4, i0) + clamp(t[i0 of 4], 0, N) % 4, N - 4)"))
+    assert isinstance(row, Element)
+    assert (row.low, row.high) == (parse_expr("0"), parse_expr("min(4*(N//4) + 3, N - 4)"))
+    chosen = f(parse_expr("select(i0 < 3, clamp(t[i0 of 4], 0, N), 0)"))
+    assert isinstance(chosen, Element)
+    assert (chosen.low, chosen.high) == (parse_expr("0"), parse_expr("max(N, 0)"))

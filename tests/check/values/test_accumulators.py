@@ -3,7 +3,7 @@
 import pytest
 
 from taskfuse.check.statement_tree import Node, StatementTree
-from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, touches
+from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, read_places, touches
 from taskfuse.check.values.claims import Place
 from taskfuse.ir.scalar import Expr, parse_expr
 from taskfuse.kir import parse_kernel
@@ -39,6 +39,12 @@ def test_loops_that_the_place_says() -> None:
 @pytest.mark.parametrize(("index", "found"), [((2, 1), True), ((3, 1), False), ((3, 0), False)])
 def test_elements_that_a_condition_keeps_from_a_reader(index: tuple[int, int], found: bool) -> None:
     assert is_read(place(READS, "b", "1"), index) is found
+
+
+def test_elements_that_an_index_names_are_listed() -> None:
+    assert read_places(place(READS, "b//2", "b % 2")) == {(0, 0), (0, 1), (1, 0)}
+    assert read_places(place(READS, "b", "1")) is None
+    assert read_places(place(READS, "unknown//2", "1")) is None
 
 
 def test_a_sum_of_symbols_says_of_no_symbol_what_it_is() -> None:

@@ -515,3 +515,48 @@ def test_partial_results_of_blocks(name: str) -> None:
     if right:
         for n in (1, 2, 5):
             assert difference(kernel, {"N": n}, 1) is None
+
+
+SHUFFLES = "".join(f"    SHUFFLE peer <- lane xor {m}  ~ part y\n    lane = add(lane, peer)  ~ part y\n" for m in (16, 8, 4, 2, 1))
+REGISTERS = f"""\
+KERNEL k(x: float32[6, 32]) -> (y: float32[6])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL acc: float32[2, 4]
+  LOCAL lane: float32[]
+  LOCAL peer: float32[]
+  DEFINE y: float32[6] over (6, 32) at (i0) = reduce add of copy(x[i0, i1]) from 0.0
+
+FOR a in 0..2 UNROLL:
+  FOR b in 0..4 UNROLL:
+    IF 4*a + b < 6:
+      acc[a, b] = copy(0.0)  ~ start y
+      acc[a, b] = add(acc[a, b], x[4*a + b, threadIdx.x])  ~ term y[4*a + b, threadIdx.x]
+    lane = copy(0.0)  ~ part y
+    IF 4*a + b < 6:
+      lane = copy(acc[a, b])  ~ part y
+{SHUFFLES}    IF 4*a + b < 6:
+      acc[a, b] = copy(lane)  ~ part y
+FOR r in 0..6 UNROLL:
+  IF threadIdx.x == 0:
+    y[r] = copy(acc[r//4, r % 4])  ~ value y[r]
+"""
+
+
+def test_registers_that_nobody_reads_need_no_joined_result() -> None:
+    """Six of eight: the index says which. Without a run of the launch."""
+    obligations = list(parse_kernel(REGISTERS).verify().argument)
+    assert all(o.verdict is Verdict.PROVED for o in obligations)
+    assert not [o for o in obligations if o.subject == "launch"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("acc[a, b] = copy(lane)", "acc[a, b] = copy(peer)"),
+        ("acc[r//4, r % 4]", "acc[r//4, (r + 1) % 4]"),
+        ("IF 4*a + b < 6:\n      acc[a, b] = copy(lane)", "IF 4*a + b < 5:\n      acc[a, b] = copy(lane)"),
+    ],
+)
+def test_registers_that_are_read_need_one(old: str, new: str) -> None:
+    assert old in REGISTERS
+    assert parse_kernel(REGISTERS.replace(old, new)).verify().verdict is Verdict.REFUTED
