@@ -168,13 +168,18 @@ class Candidates:
 
     def _next(self) -> None:
         """Go on to the next candidate that is expected to be faster than those put aside; else to the fastest of these."""
-        least = min(self._aside, key=lambda candidate: candidate.schedule.us, default=None)
+        least = self.least_aside
         self._head = None if len(self._aside) >= MOST_ASIDE else next(self._rest, None)
         while least is not None and self._head is not None and self.us >= least.schedule.us:
             self._head = next(self._rest, None)
         if self.best is None and least is not None:
             self._head = least
             self.is_last = True
+
+    @property
+    def least_aside(self) -> Candidate | None:
+        """The fastest of those put aside, by what was counted."""
+        return min(self._aside, key=lambda candidate: candidate.schedule.us, default=None)
 
     def drop(self, reason: str) -> None:
         """Go on to the next candidate: :attr:`best` has no proved kernel."""

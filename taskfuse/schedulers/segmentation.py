@@ -104,6 +104,11 @@ class Segmentation:
         return sum(step.schedule.us for step in self.steps)
 
     @property
+    def counted_us(self) -> float:
+        """Microseconds by the counted work of the kernels, as far as they were made."""
+        return sum(step.schedule.us if step.schedule.count is None else step.schedule.count.us for step in self.steps)
+
+    @property
     def is_hurried(self) -> bool:
         """Whether the search was ended by its budget."""
         return self.ended is not None

@@ -81,6 +81,9 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
                     raise several
             elif one is None or several.us < one.schedule.us:
                 # what was counted is compared with what is counted: the model of the whole may say more than the count of the same kernel in a segment
+                aside = found.least_aside
+                if aside is not None and aside.schedule.us <= several.counted_us:
+                    return _whole(fusion, aside, faults, budget.ended)
                 came = None if one is None or not several.is_far else _alternative(trial, one, bound, budget)
                 if one is None or came is None or came.refused or came.schedule.us >= several.us:
                     return several

@@ -1,6 +1,8 @@
 """Which kernels compute a fusion: where it is cut, and where not."""
 
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,3 +101,17 @@ def test_a_kernel_whose_count_is_worse_than_several_kernels_is_not_taken(monkeyp
         schedule = SimpleNamespace(us=us, is_far=us > 1e3)
         monkeypatch.setattr(segmenter, "tried", always(SimpleNamespace(refused="", schedule=schedule)))
         assert len(choose_segments(fusion, budget=Budget(0.0)).steps) == kernels
+
+
+@pytest.mark.parametrize(("counted", "kernels"), [(20.0, 2), (50.0, 1)])
+def test_a_kernel_put_aside_is_taken_if_several_count_no_less(monkeypatch: pytest.MonkeyPatch, counted: float, kernels: int) -> None:
+    """Its count is far from its roofline; the estimate of several is less than that, and says nothing about their counts."""
+    with tf.Fusion("f") as fusion:
+        fusion.add_output(tf.exp(tf.define_tensor([4096, 4096], name="x")))
+    step: Any = replace(choose_segments(fusion).steps[0], schedule=SimpleNamespace(us=20.0, is_far=False, count=SimpleNamespace(us=counted)))
+    several = Segmentation("f", (step, step))
+    far = SimpleNamespace(us=60.0, is_far=True, scheduler="pointwise", bound=1.0, count=SimpleNamespace(us=60.0))
+    monkeypatch.setattr(segmenter, "Forms", always(SimpleNamespace(segmentation=always(several))))
+    monkeypatch.setattr(segmenter, "_least", always(0.0))
+    monkeypatch.setattr(segmenter, "tried", always(SimpleNamespace(refused="", schedule=far)))
+    assert len(choose_segments(fusion).steps) == kernels
