@@ -1,6 +1,6 @@
 """Models through ``torch.compile(backend="taskfuse")``: right, how much of them, how fast, against eager and Inductor.
 
-    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--dynamic] [--plan] [--options '{"products": true}']
+    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--dynamic] [--plan [--compile]] [--options JSON]
 
 Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
 a factor. Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU.
@@ -25,13 +25,18 @@ from typing import Any, cast
 import torch
 from models import Case, cases
 
-from taskfuse.torch.compilation import GraphReport, listeners, ops_of
+import taskfuse as tf
+from taskfuse.schedulers.roofline import roofline
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import H200
+from taskfuse.torch.compilation import GraphReport, copied, listeners, ops_of, planned_regions
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.dynamo import backend
 from taskfuse.torch.fates import NUMBER, NodeKind
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.reports import Report
+from taskfuse.torch.settings import Settings
 
 
 def step(model: Any, inputs: tuple[Any, ...], train: bool) -> list[Any]:
@@ -197,6 +202,8 @@ def plan(name: str, case: Case, given: Any) -> None:
             nonlocal fusions
             made = planned(gm.graph, PartitionLimits("cpu", **{k: v for k, v in json.loads(given.options).items() if k in ("products", "least", "most")}))
             fusions += len(made.regions)
+            if given.compile:
+                print(f"  {kind}: {compiled(gm)}", flush=True)
             found.append(GraphReport(kind, ops_of(gm, made), frozenset(n.name for n in made.able), {}, 0.0, GraphProgram("", {})))
             return make_boxed_func(gm.forward)
 
@@ -233,6 +240,24 @@ def plan(name: str, case: Case, given: Any) -> None:
             print(f"  {n:3} {kind} {op}: {reason}")
 
 
+def compiled(gm: Any) -> str:
+    """Compile the fusions of a graph for an H200 in this process, machine code included, each once and without a cache: how long that takes."""
+    known: dict[str, Any] = {}
+    seconds: list[tuple[float, str]] = []
+    us, bound = 0.0, 0.0
+    for region in planned_regions(copied(gm), Settings(run="reference"))[1].values():
+        text = str(region.fusion)
+        start = time.process_time()
+        if text not in known:
+            known[text] = tf.compile(region.fusion, "cuda", target="H200", cache=False).schedule
+            seconds.append((time.process_time() - start, ", ".join(tv.name for tv in region.fusion.outputs)))
+        us += known[text].us
+        bound += roofline(region.fusion, Sizes(region.fusion, None, H200))
+    longest = max(seconds, default=(0.0, ""))
+    whole = f"{len(seconds)} different fusions in {sum(s for s, _ in seconds):.1f} s of a processor, the longest in {longest[0]:.1f} s"
+    return f"{whole} ({longest[1]}); all fusions {us:.0f} us expected, rooflines {bound:.0f} us"
+
+
 ANY_LENGTH = ("bert", "vit", "encoder", "dit")
 """Models whose weights do not say how long a sequence is."""
 
@@ -252,6 +277,7 @@ def main() -> int:
     parser.add_argument("--mode", default="")
     parser.add_argument("--dynamic", action="store_true", help="several sizes of batch and sequence, in one compilation")
     parser.add_argument("--plan", action="store_true", help="which ops are in fusions, at real widths, on any machine: nothing runs")
+    parser.add_argument("--compile", action="store_true", help="with --plan: also compile the fusions, for an H200")
     given = parser.parse_args()
     ratios: list[float] = []
     for name, case in cases(given.small).items():

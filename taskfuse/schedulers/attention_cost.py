@@ -43,8 +43,8 @@ STAGING = 6
 MASK = 8
 """Registers of a thread for the indices that a mask, or the end of the keys, compares."""
 PIPELINED = 28
-"""Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas of CUDA 13.0
-and 13.5 spilled, with ``fast_math``. Without, staged results take some more; ``tf.compile`` then takes other parameters."""
+"""Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas of CUDA
+13.0 and 13.5 spilled, with ``fast_math``. Without, staged results take some more; ``tf.compile`` then takes other parameters."""
 REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
 LOADING = 24

@@ -73,11 +73,11 @@ def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphM
     """
     start = time.perf_counter()
     graph = gm.graph
-    plan, regions = _planned(gm, settings)
+    plan, regions = planned_regions(gm, settings)
     _ask(regions, settings, is_last=following is None)
     if following is not None and settings.run == "kernels":
         with suppress(Exception):  # whatever is wrong with it is said when it is compiled
-            _ask(_planned(copied(following), settings)[1], settings, is_last=False)
+            _ask(planned_regions(copied(following), settings)[1], settings, is_last=False)
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
@@ -103,7 +103,7 @@ def copied(gm: GraphModule) -> GraphModule:
     return GraphModule(gm, graph)
 
 
-def _planned(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
+def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
     """The partition of a graph, in which products may be padded for it, and the fusion of each region."""
     limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
     plan = planned(gm.graph, limits)
