@@ -5,8 +5,9 @@
     loads  [the same, with further axes of their own]: vectors
 
 A warp computes a row, or several, which share the loads of what does not depend on the row. Its lanes are digits of the groups and of the elements of a group,
-so that neighbors read neighbors; shuffles join the lanes of a group, then those of the groups. All that the reductions are computed of stays in registers. A view with further axes than the terms have is loaded whole: pairs of
-a vector's elements, of which one is multiplied by the low bits of a byte and the other by the high bits.
+so that neighbors read neighbors; shuffles join the lanes of a group, then those of the groups. All that the reductions are computed of stays in registers. A
+view with further axes than the terms have is loaded whole: pairs of a vector's elements, of which one is multiplied by the low bits of a byte and the other
+by the high bits.
 """
 
 from __future__ import annotations
