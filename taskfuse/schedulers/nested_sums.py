@@ -4,9 +4,10 @@
     inner  [the same | lanes of a group | elements of a lane]
     loads  [the same, with further axes of their own]: vectors
 
-A warp computes a row. Its lanes are digits of the groups and of the elements of a group, so that neighbors read neighbors; shuffles join the lanes of a group,
-then those of the groups. All that the reductions are computed of stays in registers. A view with further axes than the terms have is loaded whole: pairs of
-a vector's elements, of which one is multiplied by the low bits of a byte and the other by the high bits.
+A warp computes a row, or several, which share the loads of what does not depend on the row. Its lanes are digits of the groups and of the elements of a group,
+so that neighbors read neighbors; shuffles join the lanes of a group, then those of the groups. All that the reductions are computed of stays in registers. A
+view with further axes than the terms have is loaded whole: pairs of a vector's elements, of which one is multiplied by the low bits of a byte and the other
+by the high bits.
 """
 
 from __future__ import annotations
@@ -30,15 +31,19 @@ from taskfuse.schedulers.elementwise import ancestors, cost
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, VECTOR_BYTES, WARP, Target
+from taskfuse.target import DEFAULT, REGISTERS, VECTOR_BYTES, WARP, Target
 
 NAME = "nested_sums"
 VECTORS = (16, 8, 4)
 """Elements of an inner sum that a lane takes together."""
 ROWS = (4, 8)
 """Rows of a block: its warps."""
-RESIDENT_THREADS = 896
-"""Of a multiprocessor, with the 66 registers of a thread that dequantizes 4-bit weights."""
+REUSED = ((1, 4), (2, 2), (4, 2))
+"""Rows of a warp, and steps in registers."""
+REGISTERS_LEAST, REGISTERS_OF_ROW = 48, 16
+"""Registers of a thread: without those of a row, and those of one. 62, 72 and 109 for 4-bit weights with one, two and four rows."""
+LOOKUP_FACTOR = 4
+"""Cycles of the first-level cache for what all rows read, whose vectors are several apart in neighboring lanes, relative to neighbors."""
 INSIDE, VECTOR = sym("inside"), sym("vector")
 
 
@@ -48,13 +53,15 @@ class NestedSumConfig(Parameters):
 
     Attributes:
         vector: consecutive elements of a short reduction that a lane takes: as many lanes as that leaves share one.
-        rows: rows of a block, a warp for each.
+        rows: warps of a block, each with a row or several.
         stages: steps of groups in registers: those of the next steps are loaded while one is computed.
+        each: rows of a warp, which share what does not depend on the row.
     """
 
     vector: int = 16
     rows: int = 4
     stages: int = 4
+    each: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -63,7 +70,7 @@ class NestedSumConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"{self.vector} elements of a short sum in a lane, {self.rows} rows in a block, {self.stages} steps in registers"
+        return f"{self.vector} elements of a short sum in a lane, {self.rows} warps with {self.each} rows, {self.stages} steps in registers"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +134,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 def _options(fusion: Fusion, problem: NestedSums, extent: Sizes) -> tuple[Option[NestedSumConfig], ...]:
     """All parameters with their estimates, the fastest first."""
-    configs = (NestedSumConfig(vector, rows) for vector in VECTORS for rows in ROWS if _divides(problem, vector))
+    configs = (NestedSumConfig(vector, rows, stages, each) for vector in VECTORS for rows in ROWS for each, stages in REUSED if _divides(problem, vector))
     return tuple(sorted((_option(fusion, problem, config, extent) for config in configs), key=lambda option: option.us))
 
 
@@ -183,11 +190,17 @@ def _option(fusion: Fusion, problem: NestedSums, config: NestedSumConfig, extent
     work = 1 + sum(cost(e) for tv in problem.terms if (e := fusion.definition(tv)) is not None)
     joined = 4 * WARP.bit_length() / config.vector  # shuffles, sums and loads of scales, for each element
     rows, groups = (extent(a.extent) for a in problem.inner.root[:2])
-    threads = min(rows * WARP, target.sms * RESIDENT_THREADS)
+    own = {
+        r.tensor for tv in (*problem.terms, problem.inner) if (e := fusion.definition(tv)) is not None for r in storage_reads(fusion, e) if r.tensor.is_input
+    }
+    common = sum(extent.elements(tv) * tv.dtype.itemsize for tv in own if extent.elements(tv) < each)
+    looked_up = rows / config.each * common * LOOKUP_FACTOR / (target.sms * target.shared_bytes_per_cycle * target.clock_mhz)
+    threads = min(ceil(rows / config.each) * WARP, target.sms * REGISTERS // (REGISTERS_LEAST + REGISTERS_OF_ROW * config.each))
     steps = min(config.stages, ceil(groups * (problem.length // config.vector) / WARP))
-    share = target.fill(threads * steps * config.vector / VECTOR_BYTES)
-    busy = target.issue_us(each * (work + joined)) / min(1.0, rows / target.sms)
-    return Option(config, target.kernel_us(target.dram_us(moved, share), busy))
+    share = target.fill(threads * steps * config.each * config.vector / VECTOR_BYTES)
+    few = min(1.0, rows / config.each / target.sms)
+    busy = target.issue_us(each * (work + joined)) / few
+    return Option(config, target.kernel_us(target.dram_us(moved, share), busy, looked_up / few))
 
 
 def _schedule(script: Script, config: NestedSumConfig) -> None:
@@ -203,29 +216,46 @@ def _schedule(script: Script, config: NestedSumConfig) -> None:
     lanes = problem.length // config.vector
     script.comment("[rows: blocks, warps | groups one after another, of a warp | lanes of a group, elements of a lane]")
     outer, inner = script.on(problem.outer), script.on(problem.inner)
-    outer.split(1, WARP // lanes).split(0, config.rows)
-    outer.propagate([*problem.between, *early, problem.inner], 4)
+    outer.split(1, WARP // lanes).split(0, config.each).split(0, config.rows).reorder({2: 4})
+    outer.propagate([*problem.between, *early, problem.inner], 5)
     if problem.behind or late:
         outer.propagate([*problem.behind, *late], 2)
-    inner.split(4, config.vector).propagate([*problem.terms, *loads], 6)
+    inner.split(5, config.vector).reorder({5: 4})
+    of_rows, common = ([tv for tv in loads if _has_rows(problem, tv) is has] for has in (True, False))
+    inner.propagate([*problem.terms, *of_rows], 7)
+    if common:
+        inner.propagate(common, 5)
     outer.bind(0, P.BIDx).bind(1, P.TIDz).bind(3, P.TIDy)
     inner.bind(4, P.TIDx)
     script.parallelize_like(problem.outer, [*problem.between, *early, *late, problem.inner, *problem.terms, *loads, *problem.behind])
     script.parallelize_like(problem.inner, [*problem.terms, *loads])
-    inner.bind(5, P.Unroll)
+    for tv in (problem.outer, *problem.between, *early):
+        script.on(tv).bind(4, P.Unroll)
+    for tv in (*problem.behind, *late):
+        script.on(tv).bind(2, P.Unroll)
+    for tv in (problem.inner, *of_rows):
+        script.on(tv).bind(5, P.Unroll)
+    inner.bind(6, P.Unroll)
     for tv in loads:
-        _vectors(script, tv, config.vector)
-        if config.stages > 1 and tv.root[0].extent is problem.inner.root[0].extent and len(tv.root) >= len(problem.inner.root):
+        _vectors(script, tv, config.vector, 6 if among(tv, of_rows) else 5)
+        if config.stages > 1 and among(tv, of_rows):
             script.on(tv).circular_buffer(config.stages)
     script.comment("shared loops")
     for tv in problem.terms:
-        script.on(tv).inline_at(6)
+        script.on(tv).inline_at(7)
     for tv in loads:
         script.on(tv).inline_at(5)
-    for tv in (*early, *problem.between, problem.inner):
+    for tv in problem.between:
+        script.on(tv).inline_at(5)
+    for tv in (*early, problem.inner):
         script.on(tv).inline_at(4)
     for tv in (*late, *(tv for tv in (*problem.behind, problem.outer) if not tv.is_output)):
         script.on(tv).inline_at(2)
+
+
+def _has_rows(problem: NestedSums, tv: TensorView) -> bool:
+    """Whether a tensor of the terms has the axes of these, not those of a group alone."""
+    return len(tv.root) >= len(problem.inner.root) and tv.root[0].extent is problem.inner.root[0].extent
 
 
 def _casts_behind_views(script: Script) -> None:
@@ -271,15 +301,15 @@ def _loads(script: Script, readers: tuple[TensorView, ...]) -> list[TensorView]:
     return loads
 
 
-def _vectors(script: Script, tv: TensorView, vector: int) -> None:
-    """Let a lane load its elements of a tensor in the widest vectors of neighbors in memory."""
+def _vectors(script: Script, tv: TensorView, vector: int, at: int) -> None:
+    """Let a lane load its elements of a tensor, at its axes from ``at`` on, in the widest vectors of neighbors in memory."""
     call, fusion = script.on(tv), script.fusion
-    own = tv.root[-1].extent if len(tv.loop) > 6 else const(1)
-    for _ in range(len(tv.loop) - 6):
-        call.merge(5)
+    own = tv.root[-1].extent if len(tv.loop) > at + 1 else const(1)
+    for _ in range(len(tv.loop) - at - 1):
+        call.merge(at)
     elements = vector * (own.value if isinstance(own, Const) else 1)
     width = next(w for w in (16, 8, 4, 2, 1) if w * tv.dtype.itemsize <= VECTOR_BYTES and elements % w == 0 and _is_contiguous(fusion, tv, w, own))
-    call.split(5, width).bind(6, P.Vectorize if width > 1 else P.Unroll).bind(5, P.Unroll)
+    call.split(at, width).bind(at + 1, P.Vectorize if width > 1 else P.Unroll).bind(at, P.Unroll)
 
 
 def _is_contiguous(fusion: Fusion, tv: TensorView, width: int, own: Expr) -> bool:

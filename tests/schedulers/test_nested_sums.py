@@ -53,10 +53,11 @@ def numbers(fusion: tf.Fusion, rows: int) -> list[np.ndarray]:
         (bits, NestedSumConfig(16, 4), 12),
         (lambda: bits("N", 3), NestedSumConfig(8, 4, stages=2), 7),
         (lambda: bits(5, 9, 32), NestedSumConfig(4, 2, stages=1), 5),
-        (plain, NestedSumConfig(4, 4), 9),
+        (lambda: bits("N", 5, 32), NestedSumConfig(8, 2, stages=2, each=2), 11),
+        (plain, NestedSumConfig(4, 4, each=2), 9),
         (alone, NestedSumConfig(4, 4), 5),
     ],
-    ids=["groups that steps do not divide", "symbolic rows", "no ring", "maximum", "no epilogue"],
+    ids=["groups that steps do not divide", "symbolic rows", "no ring", "two rows of a warp", "maximum", "no epilogue"],
 )
 def test_right_and_proved(make: Callable[[], tf.Fusion], config: NestedSumConfig, rows: int) -> None:
     fusion = make()
