@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -66,8 +67,7 @@ WAYS = {"inference": (torch.bfloat16, False), "training": (torch.float32, True)}
 
 def text_model(kind: str) -> tuple[Any, dict[str, Any]]:
     """A model of ``transformers`` and its inputs."""
-    import transformers
-
+    transformers: Any = import_module("transformers")
     own = OWN.get(kind, {})
     if kind in NAMES["images"]:  # their sizes are lists of stages
         config = transformers.AutoConfig.for_model(kind, **own)
@@ -107,7 +107,7 @@ class First(torch.nn.Module):
     """The first tensor of a model's result, of inputs that have names."""
 
     def __init__(self, model: Any, names: Sequence[str]) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self.model, self.names = model, tuple(names)
 
     def forward(self, *args: Any) -> Any:
@@ -119,8 +119,7 @@ def built(name: str) -> tuple[Any, tuple[Any, ...]]:
     """A model and its arguments, on the host, in float32."""
     torch.manual_seed(0)
     if name.startswith("timm/"):
-        import timm
-
+        timm: Any = import_module("timm")
         model = timm.create_model(name.removeprefix("timm/"), num_classes=10)
         _, height, width = model.default_cfg["input_size"]
         return First(model.eval(), ()), (torch.randn(2, 3, height, width),)
