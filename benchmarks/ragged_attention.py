@@ -49,12 +49,13 @@ def random(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
-def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, window: int | None = None) -> torch.Tensor:
     """One head of one sequence in float64; the last query is at the last key."""
     scores = q.double() @ k.double().T * q.shape[1] ** -0.5
     if is_causal:
         rows, columns = (torch.arange(n, device="cuda") for n in scores.shape)
-        scores = scores.masked_fill(columns > rows[:, None] + len(columns) - len(rows), -torch.inf)
+        last = rows[:, None] + len(columns) - len(rows)
+        scores = scores.masked_fill((columns > last) | (columns <= last - (window or len(columns))), -torch.inf)
     return torch.softmax(scores, 1) @ v.double()
 
 
@@ -64,6 +65,7 @@ class Varlen:
 
     Attributes:
         keys: of each sequence; those of queries unless given.
+        window: keys of a query, with ``is_causal``; all unless given.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Varlen:
     groups: int = 1
     depth: int = 128
     is_causal: bool = False
+    window: int | None = None
 
     @property
     def of_k(self) -> tuple[int, ...]:
@@ -83,6 +86,8 @@ class Varlen:
     def work(self) -> float:
         """Operations of both products."""
         pairs = sum(q * k - (q * (q - 1) // 2 if self.is_causal else 0) for q, k in zip(self.lengths, self.of_k, strict=True))
+        if self.window is not None:  # of those, the queries with more keys than a window have as many as that
+            pairs = sum(sum(min(i, self.window) for i in range(k - q + 1, k + 1)) for q, k in zip(self.lengths, self.of_k, strict=True))
         return 4.0 * self.heads * self.depth * pairs
 
     def fusion(self) -> tf.Fusion:
@@ -91,7 +96,7 @@ class Varlen:
             q = tf.define_tensor([sum(self.lengths), self.heads, self.depth], tf.bfloat16, name="q")
             k, v = (tf.define_tensor([sum(self.of_k), self.heads // self.groups, self.depth], tf.bfloat16, name=name) for name in "kv")
             tables = [tf.table(name, len(self.lengths) + 1, high=tv.shape[0], rising=True) for name, tv in (("of_q", q), ("of_k", k))]
-            found.add_output(tf.varlen_attention(q, k, v, *tables, is_causal=self.is_causal))
+            found.add_output(tf.varlen_attention(q, k, v, *tables, is_causal=self.is_causal, window=self.window))
         return found
 
     def arguments(self) -> list[torch.Tensor]:
@@ -105,14 +110,15 @@ class Varlen:
         q, k, v, of_q, of_k = args
         flash: Any = torch.ops.aten._flash_attention_forward
         most = max(self.lengths), max(self.of_k)
-        return {"flash": lambda: flash(q, k, v, of_q, of_k, *most, 0.0, self.is_causal, False)[0]}
+        window = {} if self.window is None else {"window_size_left": self.window - 1, "window_size_right": 0}
+        return {"flash": lambda: flash(q, k, v, of_q, of_k, *most, 0.0, self.is_causal, False, **window)[0]}
 
     def error(self, args: list[torch.Tensor], out: torch.Tensor) -> float:
         """The greatest of the first head of the longest sequence; infinite if anything is not a number."""
         q, k, v, of_q, of_k = args
         b = max(range(len(self.lengths)), key=lambda b: self.lengths[b])
         rows, keys = slice(int(of_q[b]), int(of_q[b + 1])), slice(int(of_k[b]), int(of_k[b + 1]))
-        found = (out[rows, 0].double() - exact(q[rows, 0], k[keys, 0], v[keys, 0], self.is_causal)).abs().max()
+        found = (out[rows, 0].double() - exact(q[rows, 0], k[keys, 0], v[keys, 0], self.is_causal, self.window)).abs().max()
         return float(found) if bool(out.isfinite().all()) else torch.inf
 
     def line(self, us: float) -> str:
@@ -206,6 +212,8 @@ CASES: tuple[Varlen | Paged, ...] = (
     Varlen("equal_causal", (4096,) * 8, is_causal=True),
     Varlen("mixed", MIXED),
     Varlen("mixed_causal", MIXED, is_causal=True),
+    Varlen("mixed_window", MIXED, is_causal=True, window=512),
+    Varlen("equal_window", (4096,) * 8, is_causal=True, window=1024),
     Varlen("mixed_d64", MIXED, depth=64),
     Varlen("mixed_gqa_causal", MIXED, heads=32, groups=4, is_causal=True),
     Varlen("short", (512,) * 64),

@@ -73,9 +73,16 @@ class UnknownFunctions:
                 return total
             case Compare() | And() | Or() | Not():
                 return rebuild(e, self)
+            case Min(args) | Max(args) if any(isinstance(x, FloorDiv) for x in args):
+                return rebuild(e, self)
+            case FloorDiv(_, Const()):  # a number of chunks: of what, is said elsewhere, too
+                return rebuild(e, self._in_quotient)
             case _:
                 of_table = self._of_table(e)
                 return rebuild(e, self) if of_table is None else of_table
+
+    def _in_quotient(self, e: Expr) -> Expr:
+        return rebuild(e, self) if isinstance(e, Min | Max) else rebuild(e, self._in_quotient) if isinstance(e, Sum) else self(e)
 
     def _grouped(self, terms: Sequence[tuple[Expr, int]]) -> Iterator[tuple[Expr, int]]:
         """The terms of a sum; those that tables decide by one index are one, up to its sign."""
