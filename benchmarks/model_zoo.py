@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -67,7 +66,8 @@ WAYS = {"inference": (torch.bfloat16, False), "training": (torch.float32, True)}
 
 def text_model(kind: str) -> tuple[Any, dict[str, Any]]:
     """A model of ``transformers`` and its inputs."""
-    transformers: Any = import_module("transformers")
+    import transformers
+
     own = OWN.get(kind, {})
     if kind in NAMES["images"]:  # their sizes are lists of stages
         config = transformers.AutoConfig.for_model(kind, **own)
@@ -119,7 +119,8 @@ def built(name: str) -> tuple[Any, tuple[Any, ...]]:
     """A model and its arguments, on the host, in float32."""
     torch.manual_seed(0)
     if name.startswith("timm/"):
-        timm: Any = import_module("timm")
+        import timm
+
         model = timm.create_model(name.removeprefix("timm/"), num_classes=10)
         _, height, width = model.default_cfg["input_size"]
         return First(model.eval(), ()), (torch.randn(2, 3, height, width),)

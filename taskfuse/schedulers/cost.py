@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, hypot, prod
+from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_COLUMNS, WGMMA_ROWS
@@ -98,6 +98,8 @@ rows in bfloat16 and float32, four functions, and extents that tiles divide, tha
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
+BEHIND_NORM = 2.5
+"""Exponent of the norm that combines the times of memory and of rows behind the end of a factor: with seven of them behind one row no time was lost."""
 FEW_STEPS = 4
 WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
@@ -411,7 +413,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
     dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
     # the engine that loads also makes the zeros of rows behind the end: 1 x 14336 x 4096 in tiles of 64 x 128 takes 35.4 us, 29.0 without these (H200)
-    dram = hypot(dram, waves * problem.steps(config.tile_k) * _copies_behind(problem, config) / target.clock_mhz)
+    behind = waves * problem.steps(config.tile_k) * _copies_behind(problem, config) / target.clock_mhz
+    dram = (dram**BEHIND_NORM + behind**BEHIND_NORM) ** (1 / BEHIND_NORM)
     rest = problem.used(config) % config.blocks / problem.used(config)
     if rest and waves > 1 and problem.ragged is None and not config.is_pingpong:
         dram = dram * (1 - rest) + max(dram * rest, us / waves)  # the few blocks of a last wave wait for their steps, not for memory
