@@ -1,4 +1,4 @@
-"""What benchmarks use of transformers."""
+# Optional: what a benchmark uses.
 
 from typing import Any
 
