@@ -23,7 +23,7 @@ from taskfuse.kir.operands import Queue
 from taskfuse.lowering.completion import close_batch, issues_to, queue_of, wait_for_reads
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PBind, PLoop, PNode, PSync, statements
-from taskfuse.lowering.prefetch import rename
+from taskfuse.lowering.prefetch import own_ring, rename
 from taskfuse.lowering.statements import Statements
 
 
@@ -49,7 +49,7 @@ class HeldRing:
     @property
     def slot(self) -> str:
         """The symbol of its slot, until the loop is unrolled."""
-        return f"{self.tensor.name}.ring.slot"
+        return own_ring(self.tensor).slot.name
 
 
 def is_held(tv: TensorView, st: Statements) -> bool:

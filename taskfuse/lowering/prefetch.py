@@ -38,6 +38,11 @@ from taskfuse.schedule.shared_loops import Loop
 from taskfuse.target import MAX_PENDING
 
 
+def own_ring(tv: TensorView) -> Cursor:
+    """The cursor of the ring of a tensor inside one role."""
+    return Cursor(f"{tv.name}.ring")
+
+
 @dataclass(slots=True, eq=False)
 class Prefetch:
     """The rings in Shared memory, or in registers, that one loop fills ahead.
@@ -56,7 +61,7 @@ class Prefetch:
     @property
     def cursor(self) -> str:
         """The name of the cursor that counts the loop's trips."""
-        return f"{self.tensors[0].name}.ring"
+        return own_ring(self.tensors[0]).name
 
     @property
     def full(self) -> str | None:
@@ -66,7 +71,7 @@ class Prefetch:
     @property
     def slot(self) -> str:
         """The symbol of its slot; of that in registers until the loop is unrolled (:mod:`taskfuse.lowering.rings`)."""
-        return f"{self.cursor}.slot"
+        return own_ring(self.tensors[0]).slot.name
 
 
 def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Prefetch]:
@@ -151,7 +156,7 @@ def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Stat
     var, first, slot = sym(loop.var), sym(f"{loop.var}.p"), sym(ahead.slot)
 
     def at(trip: Expr, slot: Expr) -> dict[str, Expr]:
-        return {loop.var: trip, **{f"{tv.name}.ring.slot": slot for tv in ahead.tensors}}
+        return {loop.var: trip, **{own_ring(tv).slot.name: slot for tv in ahead.tensors}}
 
     def later(facts: Facts) -> Facts:
         return facts.with_range(loop.var, 0, loop.extent - 1).with_assumption(lt(var + distance, loop.extent))
@@ -165,9 +170,9 @@ def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Stat
     if ahead.full is not None:
         loading = _where_loads_begin(fills)
         loading[0].insert(loading[1], _expected(ahead, ahead.full, list(statements(fills)), st))
-        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), Cursor(ahead.cursor).parity),), of)]
+        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), own_ring(of).parity),), of)]
     for s in statements(loop.body):
-        rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
+        rename(s, {own_ring(tv).slot.name: slot for tv in ahead.tensors})
     fill = PGuard(lt(var + distance, loop.extent), moved(fills, at(var + distance, (slot + distance) % stages), later))
     start = PGuard(lt(first, loop.extent), moved(fills, at(first, first if ahead.in_registers else (slot + first) % stages), before))
     copies = any(has_copies_of_threads(tv) for tv in ahead.tensors)
@@ -197,7 +202,7 @@ def _expected(ahead: Prefetch, full: str, fills: list[PStmt], st: Statements) ->
         assert isinstance(s.stmt, TmaLoad)
         s.stmt = replace(s.stmt, barrier=BarrierSlot(full, s.stmt.barrier.slot))
     total = sum(fill_bytes(st, tv, ahead.loop.loop, loads) for tv in ahead.tensors if is_transfer(tv))
-    expect = Expect(BarrierSlot(full, Cursor(f"{first.tv.name}.ring").slot), const(total))
+    expect = Expect(BarrierSlot(full, own_ring(first.tv).slot), const(total))
     return PStmt(first.tv, first.task, expect, first.guards, first.facts, (), ())
 
 

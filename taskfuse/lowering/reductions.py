@@ -144,7 +144,7 @@ class _JoinSteps:
         if not warps.is_local:
             slot, leads = self._slot(warps)
             nodes.append(self._compute(self.partials.of_slot(index_map, slot), COPY, (mine,), index_map, (*index_map.guards, *leads)))
-            var = "part.slot"
+            var = "part.k"
             inner = IndexMap(index_map.values, index_map.facts.with_range(var, 0, warps.slots - 1), index_map.guards)
             step = self._compute(acc, op, (acc, self.partials.of_slot(inner, sym(var))), inner, index_map.guards)
             steps.append(JoinStep([self._compute(acc, COPY, (self.neutral,), index_map, index_map.guards)], PLoop(var, warps.slots, False, [step])))

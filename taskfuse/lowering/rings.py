@@ -25,12 +25,12 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
+from taskfuse.kir.synchronization import Advance, CursorInit
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.held_rings import HeldRing, held_rings, is_held
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PSync, children, moved, selected, statements
-from taskfuse.lowering.prefetch import Prefetch, blocks, copy_of, prefetch, rename
+from taskfuse.lowering.prefetch import Prefetch, blocks, copy_of, own_ring, prefetch, rename
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.shared_loops import Loop
 
@@ -97,11 +97,11 @@ class RoleRings:
 
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
         """The slot that code of ``task`` uses; ``None`` if ``tv`` has no ring."""
-        return Cursor(f"{tv.name}.ring").slot if tv in self._ring else self._channels.slot(tv, task)
+        return own_ring(tv).slot if tv in self._ring else self._channels.slot(tv, task)
 
     def full(self, tv: TensorView) -> str | None:
         """The mbarriers at which a fill of the ring of ``tv`` is complete, until rings share them."""
-        return f"{tv.name}.ring.full" if tv in self._ring else self._channels.full(tv)
+        return f"{own_ring(tv).name}.full" if tv in self._ring else self._channels.full(tv)
 
     def barriers(self) -> list[tuple[str, int, Expr]]:
         """The mbarrier arrays: name, slots, arrivals per phase: one, by the thread that starts the copies."""
@@ -116,7 +116,7 @@ class RoleRings:
         placed = {*(tv for a in self.prefetches for tv in a.tensors), *(ring.tensor for ring in self.held)}
         for tv, loop in self._ring.items():
             if tv not in placed:
-                cursor = f"{tv.name}.ring"
+                cursor = own_ring(tv).name
                 _advance(plan, loop, tv, PSync((Advance(cursor, const(1)),), tv))
                 plan.insert(0, PSync((CursorInit(cursor, tv.schedule.stages, 0, 0),), tv))
 

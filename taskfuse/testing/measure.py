@@ -195,7 +195,7 @@ def _features(case: Case) -> dict[str, bool]:
         "several digits reduced across threads": any(sum(a.is_reduction and tv.schedule.ptype(a).is_thread for a in tv.loop) > 1 for tv in tensors),
         "a reduction by shuffles": bool(shuffled),
         "a reduction by shuffles in a horizontal group": any(tv.name in shuffled and _in_horizontal(case, tv) for tv in tensors),
-        "partial results of several warps": bool(shuffled) and any(isinstance(s, For) and s.var == "part.slot" for s in statements),
+        "partial results of several warps": bool(shuffled) and any(isinstance(s, For) and s.var == "part.k" for s in statements),
         "a grid-stride loop": any(isinstance(s, For) and any(name.startswith("blockIdx") for name in s.stop.free) for s in statements),
         "a bulk load": any(isinstance(s, TmaLoad) for s in statements),
         "a bulk store": any(isinstance(s, TmaStore) for s in statements),

@@ -312,7 +312,7 @@ def test_a_round_over_partial_results_goes_around_the_elements_of_a_thread() -> 
     """The sums of the elements wait for their own loads alone: as many are under way as a thread has elements."""
     fusion, _, _ = reduction((256, 4), (0,), (TX, P.Unroll))
     kernel = agrees(fusion, numbers(256, 4))
-    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and s.var == "part.slot")
+    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and s.var == "part.k")
     (elements,) = loop.body
     assert isinstance(elements, For)
     assert elements.unroll

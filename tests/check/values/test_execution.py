@@ -303,9 +303,9 @@ def test_another_combine() -> None:
 
 def test_a_slot_of_a_warp_that_is_stale() -> None:
     kernel = total()
-    slots = [s for s in str(kernel).split("\n") if "FOR part.slot" in s]
+    slots = [s for s in str(kernel).split("\n") if "FOR part.k" in s]
     assert slots
-    finding = found(edited(kernel, "FOR part.slot", lambda s: replace(s, start=const(1))))
+    finding = found(edited(kernel, "FOR part.k", lambda s: replace(s, start=const(1))))
     assert "lacks" in finding.reason
 
 
