@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from reporting import parser, publish
+from torch import nn
 from torch_models import step
 
 
@@ -103,11 +104,11 @@ def text_model(kind: str) -> tuple[Any, dict[str, Any]]:
     return model, inputs
 
 
-class First(torch.nn.Module):
+class First(nn.Module):
     """The first tensor of a model's result, of inputs that have names."""
 
     def __init__(self, model: Any, names: Sequence[str]) -> None:
-        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        super().__init__()
         self.model, self.names = model, tuple(names)
 
     def forward(self, *args: Any) -> Any:

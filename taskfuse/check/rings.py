@@ -35,6 +35,10 @@ Shot = tuple[str, int]
 """An mbarrier that completes once: its array and its index."""
 
 
+NEITHER = "it is neither a ring, nor a barrier of a fixed set of threads, nor used once"
+"""Of an mbarrier that has no known form."""
+
+
 class Rings:
     """The rings of a kernel.
 
@@ -183,7 +187,10 @@ class Rings:
 
     def _turn(self, name: str) -> None:
         """Turns of instances that share no ring."""
-        found = turn(self, name)
+        try:
+            found = turn(self, name)
+        except NotRing as e:
+            raise NotRing(f"{NEITHER}; and no turn: {e.reason}", *e.nodes) from e
         self.turns.append(found)
         text = f"{found.count} instances take turns, each once in an iteration"
         self.obligations.append(Obligation(Layer.STRUCTURE, f"turn {name}", Verdict.PROVED, text))
@@ -408,7 +415,7 @@ class Rings:
         strange = [n for n, slot in found.items() if slot is None]
         given = [n for n in found if not isinstance(n.stmt, Wait)]
         if not given or (strange and (moving or self.slots[name] != 1)):
-            raise NotRing("it is neither a ring, nor a barrier of a fixed set of threads, nor used once", *(strange or list(found))[:1])
+            raise NotRing(NEITHER, *(strange or list(found))[:1])
         if strange:
             raise NotRing("it is used more than once, but not as a ring", *strange[:1])
         for k in sorted({slot for slot in found.values() if slot is not None}):

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse.schedulers import NestedSumConfig
 from tests.gpu.device import poisoned
-from tests.schedulers.test_nested_sums import bits
+from tests.schedulers.weights import bits
 
 
 @pytest.mark.parametrize("config", [None, NestedSumConfig(16, 4), NestedSumConfig(8, 8, stages=2, each=4)], ids=str)

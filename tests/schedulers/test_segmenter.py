@@ -110,7 +110,7 @@ def test_a_kernel_put_aside_is_taken_if_several_count_no_less(monkeypatch: pytes
         fusion.add_output(tf.exp(tf.define_tensor([4096, 4096], name="x")))
     step: Any = replace(choose_segments(fusion).steps[0], schedule=SimpleNamespace(us=20.0, is_far=False, count=SimpleNamespace(us=counted)))
     several = Segmentation("f", (step, step))
-    far = SimpleNamespace(us=60.0, is_far=True, scheduler="pointwise", bound=1.0, count=SimpleNamespace(us=60.0))
+    far = SimpleNamespace(us=60.0, is_far=True, scheduler="pointwise", code="", bound=1.0, count=SimpleNamespace(us=60.0))
     monkeypatch.setattr(segmenter, "Forms", always(SimpleNamespace(segmentation=always(several))))
     monkeypatch.setattr(segmenter, "_least", always(0.0))
     monkeypatch.setattr(segmenter, "tried", always(SimpleNamespace(refused="", schedule=far)))

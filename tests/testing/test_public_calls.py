@@ -61,6 +61,7 @@ NOT_DRAWN = {
     "TensorView.tile_windows": "a rewrite of windows, which are not drawn; tests/schedule/test_tile_windows.py compares fusions with it",
     "TensorView.tile_shifts": "a rewrite of stencils, which are not drawn; tests/schedule/test_clamp_read.py compares fusions with it",
     "TensorView.clamp_read": "a rewrite of padded slices, which are not drawn; tests/schedule/test_tile_shifts.py compares fusions with it",
+    "tf.schedulers.nested_sums": "takes sums of short sums, which are not drawn; tests/schedulers/test_nested_sums.py simulates and proves its kernels",
     "tf.schedulers.windows": "takes convolutions and pooling, which are not drawn; tests/schedulers/test_windows.py simulates and proves its kernels",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
     "tf.schedulers.tune": "measures what the other schedulers make",
