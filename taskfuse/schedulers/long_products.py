@@ -23,7 +23,8 @@ from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.canonical import operands
-from taskfuse.schedulers.cost import MatmulProblem, rank
+from taskfuse.schedulers.cost import MatmulProblem
+from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script

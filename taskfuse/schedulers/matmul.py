@@ -20,10 +20,11 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
-from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate, rank
+from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.loads import told
+from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Sizes, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script

@@ -22,8 +22,9 @@ from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
-from taskfuse.schedulers.cost import MatmulProblem, rank
+from taskfuse.schedulers.cost import MatmulProblem
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
+from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script

@@ -19,8 +19,9 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.contraction import MatrixProduct, apart, find
-from taskfuse.schedulers.cost import MatmulProblem, group_of
+from taskfuse.schedulers.cost import MatmulProblem
 from taskfuse.schedulers.matmul import check_step, check_types, problem_of, size_of
+from taskfuse.schedulers.matmul_candidates import group_of
 from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
 from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script

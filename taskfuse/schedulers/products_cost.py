@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import ROOMY_ACCUMULATORS, SPAN, MatmulConfig
-from taskfuse.schedulers.cost import MAX_STAGES, MOST_SIDES, SHARED_TILES, MatmulProblem, rings, tile_time
+from taskfuse.schedulers.cost import MatmulProblem, tile_time
+from taskfuse.schedulers.matmul_candidates import MAX_STAGES, MOST_SIDES, SHARED_TILES, rings
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT

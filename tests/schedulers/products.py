@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig
+from taskfuse.schedulers.cost import MatmulProblem
+from taskfuse.schedulers.ragged_tiles import RaggedTiles
 
 Array = npt.NDArray[Any]
 SMALL = MatmulConfig(64, 64, 64, warpgroups=1, stages=3, blocks=3)
@@ -151,3 +153,9 @@ def simulated(product: Product, config: MatmulConfig, *sizes: dict[str, int], se
         args = operands(fusion, extents, seed)
         product.check(fusion, kernel.simulate(*args, seed=seed), args)
     return kernel
+
+
+def ragged(groups: int, rows: int, n: int, k: int, size: int = 128) -> MatmulProblem:
+    """Of ``groups`` groups of rows, each times a matrix with n contiguous, in tiles of ``size`` rows; threads store them."""
+    tiles = RaggedTiles(groups, rows, size)
+    return MatmulProblem(size, n, k, rows // size + groups, columns_contiguous=True, matrices=groups, by_threads=1, ragged=tiles)
