@@ -139,7 +139,7 @@ class ProductFigures:
     fragment_cycles: float = 140
     fragment_part_cycles: float = 215
     fragment_gap_cycles: float = 100
-    fragment_sharing: float = 0.25
+    fragment_sharing: float = 0.12
     converted_instructions: float = 2.5
     busy_share: float = 0.35
     residents_factor: float = 1.15
