@@ -45,7 +45,7 @@ def shared(kernel: tf.Kernel) -> int:
 
 def slots(kernel: tf.Kernel) -> list[str]:
     """The trip counts of the loops that combine the partial results of warps."""
-    return [str(s.stop) for s in walk(kernel) if isinstance(s, For) and s.var.endswith(".slot")]
+    return [str(s.stop) for s in walk(kernel) if isinstance(s, For) and s.var == "part.k"]
 
 
 WARP = [16, 8, 4, 2, 1]
