@@ -7,6 +7,7 @@ outputs are poisoned before, and checked after against torch in float64. Medians
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -345,8 +346,8 @@ def check(name: str, found: Sequence[Any], exact: Sequence[Any]) -> None:
             sys.exit(f"{name}: differs by {error:g}")
 
 
-def row(program: Program, bandwidth: float) -> str:
-    """Measure one program."""
+def row(program: Program, bandwidth: float) -> tuple[str, float]:
+    """Measure one program: its line, and torch's time compiled over ours."""
     name, fusion = program.build.__name__, program.fusion(program.large)
     math, run = MATH[name], tf.compile(fusion, backend="cuda")
     first = arguments(program, fusion)
@@ -368,7 +369,7 @@ def row(program: Program, bandwidth: float) -> str:
     return (
         f"  {name:20} {len(run.kernels)} {size / 1e6:8.1f} {ours:9.1f} {schedule.us:9.1f} {bound:8.1f} {bound / ours:6.0%} "
         f"{eager:9.1f} {inductor:9.1f} {eager / ours:6.2f} {inductor / ours:6.2f}  {chosen}"
-    )
+    ), inductor / ours
 
 
 def copy_bandwidth() -> float:
@@ -390,14 +391,19 @@ def main() -> None:
         f"  {'program':20} {'n':1} {'MB':>8} {'time':>9} {'expected':>9} {'bound':>8} {'share':>6} {'torch':>9} {'compiled':>9} {'x':>6} {'x':>6}  schedulers",
     ]
     print("\n".join(lines), file=sys.stderr, flush=True)
+    ratios: list[float] = []
     for program in (*ALIKE, *BIG):
         if program.build.__name__.startswith(tuple(options.only)):
             try:
-                lines.append(row(program, bandwidth))
+                line, ratio = row(program, bandwidth)
+                lines.append(line)
+                ratios.append(ratio)
             except (TaskfuseError, torch.OutOfMemoryError) as error:
                 lines.append(f"  {program.build.__name__:20} {str(error).splitlines()[0]}")
             print(lines[-1], file=sys.stderr, flush=True)
             torch.cuda.empty_cache()
+    if ratios:
+        lines.append(f"  {len(ratios)} programs beside torch.compile: geometric mean {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
     publish("programs", lines, options)
 
 

@@ -1,12 +1,16 @@
 """Loops whose first and last iteration are printed by themselves: those with products under conditions that hold in all others, and no others."""
 
+import numpy as np
 import pytest
 
+import taskfuse as tf
 from taskfuse.cuda.peeling import peeled
 from taskfuse.kir import Kernel, parse_kernel, walk
 from taskfuse.kir.nodes import For, If
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Commit, WaitGroup
+from taskfuse.schedulers import AttentionConfig
+from tests.schedulers.attentions import arrays, attention
 
 PRODUCT = "WGMMA.m64n8k16.bfloat16 {0}[0], desc(s[0, 0], swizzle 32, lbo 0, sbo 256, major K), desc(s[0, 0], swizzle 32, lbo 0, sbo 256, major K), accumulate 1"
 HEAD = """\
@@ -73,3 +77,15 @@ def test_other_loops_stay(old: str, new: str) -> None:
 def test_a_loop_without_such_conditions_stays() -> None:
     kernel = made("FOR i in 0..N:\n  FENCE wgmma\n  PRODUCT_A\n  COMMIT wgmma\n  WAIT_GROUP wgmma <= 0\n")
     assert peeled(kernel) is kernel
+
+
+@pytest.mark.parametrize(("keys", "is_changed"), [(192, True), (64, False)])
+def test_what_is_printed_computes_the_same(keys: int, is_changed: bool) -> None:
+    """A loop of one chunk has no iteration without conditions."""
+    fusion = attention(32, sizes=(64, keys))
+    tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2, is_pipelined=True))
+    kernel = tf.lower(fusion)
+    printed = peeled(kernel)
+    assert (printed is not kernel) == is_changed
+    given = arrays(fusion, 64, keys)
+    assert np.array_equal(printed.simulate(*given), kernel.simulate(*given))

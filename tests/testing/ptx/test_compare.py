@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+import taskfuse as tf
 from taskfuse.cuda.source import emit
 from taskfuse.kir import parse_kernel
+from taskfuse.schedulers import AttentionConfig
 from taskfuse.testing.ptx.compare import Comparison, compare
+from tests.schedulers.attentions import attention
+from tests.testing.ptx import compiled
 
 KERNEL = parse_kernel("""\
 KERNEL k(x: float32[32]) -> (y: float32[32])
@@ -143,3 +147,10 @@ def test_arrays_of_mbarriers_may_lie_anywhere_apart(second: str, check: Callable
     place = "1032" if second == "shared_b" else second
     found = compare(kernel, emit(kernel), head + "	griddepcontrol.wait;\n	mov.u32 %r1, shared;\n" + INITS.format(place) + "	ret;\n}\n")
     assert check(found.difference), found.difference
+
+
+@pytest.mark.parametrize("config", [AttentionConfig(1, 64, 2, is_pipelined=True), AttentionConfig(2, 64, 2, is_pipelined=True, in_turn=True)], ids=str)
+def test_iterations_that_are_printed_by_themselves(config: AttentionConfig) -> None:
+    fusion = attention(32, sizes=(128, 192))
+    tf.schedulers.attention(fusion, config)
+    assert compiled.compared(tf.lower(fusion)).difference is None
