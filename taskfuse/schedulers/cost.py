@@ -1,4 +1,4 @@
-"""The cost model of the warp-specialized matmul: its tile, its stages, and its time.
+"""The cost model of the warp-specialized matmul: the time of a tile, of its steps and of a kernel.
 
 For each step of k a wave of blocks takes the greatest of four times: of the tensor cores, of their reads of operands from
 Shared memory, of the operands' traffic from the L2 cache, and a minimum per step; of the first and the third a little more than the greater, as

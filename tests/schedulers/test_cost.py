@@ -1,4 +1,4 @@
-"""The cost model: what it chooses, and that it counts right."""
+"""The cost model: that it counts right."""
 
 from dataclasses import replace
 
