@@ -255,7 +255,7 @@ class Figures:
         lines = ["program, kernels, MB, time, expected, bound, share, torch, compiled, ratios"]
         for program in (*programs.ALIKE, *programs.BIG):
             if program.build.__name__ in PROGRAMS:
-                lines.append(_shown(programs.row(program, self.copies())))
+                lines.append(_shown(programs.row(program, self.copies())[0]))
                 torch.cuda.empty_cache()
         return lines
 
