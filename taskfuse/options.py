@@ -119,7 +119,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
             raise OptionError(name=name, reason="there is no such variable", help=_instead(name, VARIABLES, PREFIX))
     dump_dir = env.get("TASKFUSE_DUMP_DIR")
     return Options(
-        dump=frozenset(_choice("TASKFUSE_DUMP", word, STAGES) for word in _dumped(env) if not word.startswith(PLAN)),
+        dump=frozenset(_choice("TASKFUSE_DUMP", word, (*STAGES, f"{PLAN}STEP")) for word in _dumped(env) if not word.startswith(PLAN)),
         dump_steps=frozenset(word.removeprefix(PLAN) for word in _dumped(env) if word.startswith(PLAN)),
         dump_dir=None if dump_dir is None else _folder("TASKFUSE_DUMP_DIR", dump_dir, env),
         cache_dir=_cache_dir(env),

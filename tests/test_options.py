@@ -86,7 +86,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         ("TASKFUSE_dump", "cuda", "there is no such variable\nhelp: did you mean TASKFUSE_DUMP?"),
         ("TASKFUSE_Q", "1", f"there is no such variable\nhelp: use one of {', '.join(VARIABLES)}"),
         ("TASKFUSE_DUMP", "cuda,kernl", "'kernl' is not a value of it\nhelp: did you mean kernel?"),
-        ("TASKFUSE_DUMP", "1", "'1' is not a value of it\nhelp: use one of fusion, kernel, cuda, ptx, sass"),
+        ("TASKFUSE_DUMP", "1", "'1' is not a value of it\nhelp: use one of fusion, kernel, cuda, ptx, sass, plan:STEP"),
         ("TASKFUSE_BACKEND", "gpu", "'gpu' is not a value of it\nhelp: use one of auto, cuda, sim"),
         ("TASKFUSE_BACKEND", "CUDA", "'CUDA' is not a value of it\nhelp: did you mean cuda?"),
         ("TASKFUSE_ALWAYS_COMPILE", "yes", "'yes' is not a value of it\nhelp: use 0 or 1"),

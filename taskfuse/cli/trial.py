@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.cli.load import Loaded
-from taskfuse.cuda.stages import check_extents
 from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import check_extents
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.sim import Exploration, Interleaving, Timeline
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.disassembly import sass as disassembled
@@ -17,6 +16,7 @@ from taskfuse.cuda.source import emit
 from taskfuse.errors import LaunchError, UnsupportedError
 from taskfuse.ir.scalar import Const, const, evaluate, simplify, substitute
 from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import check_extents
 from taskfuse.kir.variant import Variant
 from taskfuse.options import read_options
 from taskfuse.reports.resources import KernelResources, LaunchShape
@@ -107,23 +107,3 @@ def launch_shape(kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape:
         raise LaunchError(kernel=kernel.name, reason=f"its launch shape depends on {names}", help=f"give the extents {', '.join(f'{n}=...' for n in missing)}")
     gx, gy, gz, bx, by, bz, cx, cy, cz, shared = (int(evaluate(e, extents)) for e in values)
     return LaunchShape((gx, gy, gz), (bx, by, bz), (cx, cy, cz), shared)
-
-
-def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
-    """Check the names and values of extents.
-
-    Raises:
-        LaunchError: the kernel has no such extent, or its declaration excludes the value.
-    """
-    declared = {e.name: e for e in kernel.extents}
-    for name, value in extents.items():
-        if name not in declared:
-            raise LaunchError(kernel=kernel.name, reason=f"it has no extent {name}", help=_instead(name, declared))
-        extent = declared[name]
-        if not extent.admits(value, extents):
-            raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {extent.allowed}")
-
-
-def _instead(name: str, declared: Iterable[str]) -> str:
-    near = get_close_matches(name, declared, n=1)
-    return f"did you mean {near[0]}?" if near else f"its extents are {', '.join(declared) or 'none'}"

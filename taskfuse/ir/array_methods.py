@@ -37,6 +37,11 @@ class Arithmetic:
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **kwargs: Any) -> Any:
         return operators().numpy(ufunc.__name__, method, operands, kwargs)
 
+    # Parameters of NumPy's other functions stand in other orders than those of the ops: the error says which op to call.
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        path = function.__module__.partition(".")[2]
+        operators().no_function(f"{path}.{function.__name__}" if path else function.__name__)
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:

@@ -4,7 +4,7 @@ texts and pictures, the reference, proposals of tasks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -61,6 +61,7 @@ class OperatorCalls(Protocol):
     def call(self, op: str, *args: Any, **kwargs: Any) -> TensorView: ...
     def instead(self, name: str) -> str: ...
     def numpy(self, name: str, method: str, operands: Sequence[object], kwargs: Mapping[str, object]) -> TensorView: ...
+    def no_function(self, name: str) -> NoReturn: ...
 
 
 class SchedulingCalls(Protocol):

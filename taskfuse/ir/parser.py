@@ -30,6 +30,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import Const, Expr, Token, integers_of, lookups_of, shape_text
+from taskfuse.ir.signatures import checks_types
 from taskfuse.ir.syntax import (
     AssembleText,
     BoundAxis,
@@ -60,6 +61,7 @@ from taskfuse.location import Location
 _FILE = "<fusion text>"
 
 
+@checks_types
 def parse_fusion(text: str, file: str = _FILE) -> Fusion:
     """The fusion in ``text``: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
 

@@ -9,7 +9,7 @@ and of NumPy for integers (division by zero gives 0).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from taskfuse.ir.modular import WORD, embed, hash_words
 Scalar = bool | int | float
 
 
+@runtime_checkable
 class Values(Protocol):
     """A value mode. Its functions take and return arrays of :meth:`storage` dtype."""
 

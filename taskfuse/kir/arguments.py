@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
+from numbers import Integral
 from typing import cast
 
-from taskfuse.errors import InputError
+from taskfuse.errors import InputError, LaunchError, shown
 from taskfuse.ir.arguments import integer_argument, is_solvable, solve_extent
 from taskfuse.ir.scalar import Expr, Sym, UpperBound, const, evaluate, substitute
 from taskfuse.kir.declarations import Argument, Dim3, IntegerParam, ScalarParam, TensorParam
@@ -26,6 +28,35 @@ def check_count(kernel: Kernel, given: int) -> None:
         takes = ", ".join(p.name for p in params) or "none"
         reason = f"{given} arguments given, {len(params)} expected"
         raise InputError(index=min(given, len(params)), fusion=kernel.name, reason=reason, help=f"the arguments are: {takes}")
+
+
+def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
+    """Check the names and values of extents.
+
+    Raises:
+        LaunchError: the kernel has no such extent, or its declaration excludes the value.
+    """
+    check_names(kernel, extents)
+    declared = {e.name: e for e in kernel.extents}
+    for name, value in extents.items():
+        if not declared[name].admits(value, extents):
+            raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {declared[name].allowed}")
+
+
+def check_names(kernel: Kernel, extents: Mapping[str, int]) -> None:
+    """Check what stands for extents: their names, and that the values are integers.
+
+    Raises:
+        LaunchError: the kernel has no such extent, or a value is no integer.
+    """
+    declared = [e.name for e in kernel.extents]
+    for name, value in extents.items():
+        if name not in declared:
+            near = get_close_matches(name, declared, n=1)
+            help = f"did you mean {near[0]}?" if near else f"its extents are {', '.join(declared) or 'none'}"
+            raise LaunchError(kernel=kernel.name, reason=f"it has no extent {name}", help=help)
+        if isinstance(value, bool) or not isinstance(cast("object", value), Integral):
+            raise LaunchError(kernel=kernel.name, reason=f"{name} is {shown(value)}, which is no integer")
 
 
 def check_rank(kernel: Kernel, index: int, param: TensorParam, ndim: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from taskfuse.errors import CallError
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.signatures import parameters
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.location import caller
 from taskfuse.ops import indexing, views
@@ -46,10 +47,20 @@ class Operators:
         """What a universal function of NumPy is of tensors: the op of that name in NumPy. Raises :class:`CallError` if there is none, or with keywords."""
         row = next((row for row in OPS.values() if row.numpy == name), None)
         if row is None or method != "__call__":
-            is_call = method == "__call__"
-            help = "tensors have no such op" if is_call else "use tf.sum, tf.max or another reduction"
-            raise CallError(call=f"np.{name}" + f".{method}" * (not is_call), reason="it takes no tensors of taskfuse", help=help, location=caller())
+            self.no_function(name if method == "__call__" else f"{name}.{method}")
         return cast("TensorView", row.function(*operands, **kwargs))
+
+    def no_function(self, name: str) -> NoReturn:
+        """Raise :class:`CallError`: a function of NumPy takes no tensors, but perhaps an op does what it does."""
+        last = name.rpartition(".")[2]
+        row = next((row for row in OPS.values() if row.numpy == name), None) or OPS.get(last)
+        if last in _INSTEAD_OF_NUMPY and (row is None or row.numpy != name):
+            help = _INSTEAD_OF_NUMPY[last]
+        elif row is None:
+            help = "tensors have no such op"
+        else:
+            help = row.instead or f"call tf.{row.name}; {parameters(row.function)}"
+        raise CallError(call=f"np.{name}", reason="it takes no tensors of taskfuse", help=help, location=caller())
 
     def instead(self, name: str) -> str:
         row = OPS.get(name) or by_torch(name)
@@ -58,6 +69,13 @@ class Operators:
         return f": {row.instead}" if row.instead else f": write tf.{row.name}(x)"
 
 
+_INSTEAD_OF_NUMPY = {
+    **dict.fromkeys(("shape", "ndim", "size"), "ask x.shape and x.ndim"),
+    "reduce": "use tf.sum, tf.max or another reduction",
+    "accumulate": "use tf.cumsum, tf.cummax or another scan",
+    "outer": "add axes: x[:, None] and y[None, :]",
+    "at": "use tf.scatter_add, or scatter with another reduction",
+}
 _UNKNOWN = ": its elements are not known before a call; evaluate the fusion, or compile and call it"
 _ELSEWHERE = {
     **dict.fromkeys(("item", "tolist", "numpy", "cpu", "cuda", "detach", "data"), _UNKNOWN),

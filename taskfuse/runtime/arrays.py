@@ -30,6 +30,11 @@ def has_views(array: object) -> bool:
     return isinstance(array, np.ndarray) or _is_torch(array) or _is_cupy(array)
 
 
+def is_row_major(array: Any) -> bool:
+    """True for an array of NumPy, torch or CuPy that is row-major without gaps."""
+    return bool(array.is_contiguous() if _is_torch(array) else array.flags.c_contiguous)
+
+
 def has_dtype(array: Any, dtype: DType) -> bool:
     """True if the elements of an array of NumPy, torch or CuPy have a dtype."""
     return str(array.dtype) == f"torch.{dtype}" if _is_torch(array) else array.dtype == dtype.numpy
@@ -51,8 +56,9 @@ def part(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -
     if isinstance(array, np.ndarray) or _is_cupy(array):
         whole = cast(Any, array)
         as_strided: Callable[..., Any] = np.lib.stride_tricks.as_strided if isinstance(array, np.ndarray) else sys.modules["cupy"].lib.stride_tricks.as_strided
-        flat = as_strided(whole, (start + _reach(shape, strides),), (whole.itemsize,))
-        made = as_strided(flat[start:], tuple(shape), tuple(s * whole.itemsize for s in strides))
+        words = whole.view(f"u{whole.itemsize}")  # NumPy's as_strided does not know all dtypes of ml_dtypes
+        flat = as_strided(words, (start + _reach(shape, strides),), (whole.itemsize,))
+        made = as_strided(flat[start:], tuple(shape), tuple(s * whole.itemsize for s in strides)).view(whole.dtype)
         if isinstance(array, np.ndarray) and any(s == 0 and n > 1 for s, n in zip(strides, shape, strict=True)):
             made.flags.writeable = False  # as that of NumPy's broadcast_to
         return made

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError, shown
 from taskfuse.ir.fusion import Fusion, as_fusion
+from taskfuse.ir.signatures import at_least, checks_types
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
+from taskfuse.lowering.plan_text import dumper
 from taskfuse.options import Backend, read_options
 from taskfuse.runtime.admission import admitted
 from taskfuse.runtime.automatic import as_scheduled
@@ -31,6 +34,7 @@ from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import Target, as_target
 
 
+@partial(checks_types, but=("fusion", "backend", "schedule", "numerics", "float32_products", "sizes", "target", "options"))
 def compile(
     fusion: Fusion | SegmentedFusion | Kernel,
     backend: Backend = "auto",
@@ -83,6 +87,7 @@ def compile(
         options: options of lowering.
 
     Raises:
+        CallError: an argument of another type, or a negative budget.
         ProofError: the kernel is not proved; the notes give a counterexample, or the obligations outside the model.
         UnsupportedError: ``fusion`` is not a fusion, a segmented fusion or a kernel; the backend, target or ``schedule`` does not exist; ``sizes`` names an
             unknown dimension or gives an impossible extent; there are no outputs; or an op has no automatic schedule.
@@ -99,7 +104,8 @@ def compile(
         fusion = widened(fusion)
     if float32_products != EXACT and isinstance(fusion, Fusion):
         fusion = split_products(fusion, float32_products)
-    read_options()
+    at_least("compile", 0, budget=budget)
+    dumper(read_options())  # the search would take an error about settings for a reason against a schedule
     machine = present() if target is None else as_target(target)
     options = options or LoweringOptions(target=machine)
     check_backend(backend)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from taskfuse import ops
 from taskfuse.cuda.layout import row_major
@@ -16,7 +13,7 @@ from taskfuse.ir.expr import Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.storage import Strided, strided
-from taskfuse.runtime.arrays import strides_of
+from taskfuse.runtime.arrays import has_views, is_row_major, part, strides_of
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion
@@ -140,16 +137,4 @@ def number(e: Expr, sizes: Mapping[str, int]) -> int:
 
 def _as_strided(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -> Any | None:
     """A view of a row-major array, by strides in elements; ``None`` for other arrays."""
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-    if torch is not None and isinstance(array, torch.Tensor):
-        return array.as_strided(shape, strides, array.storage_offset() + start) if array.is_contiguous() else None
-    as_strided: Callable[..., Any]
-    if isinstance(array, np.ndarray):
-        as_strided = np.lib.stride_tricks.as_strided
-    elif cupy is not None and isinstance(array, cupy.ndarray):
-        as_strided = cupy.lib.stride_tricks.as_strided
-    else:
-        return None
-    if not array.flags.c_contiguous:
-        return None
-    return as_strided(array.reshape(-1)[start:], tuple(shape), tuple(s * array.itemsize for s in strides))
+    return part(array, shape, strides, start) if has_views(array) and is_row_major(array) else None

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taskfuse.errors import SimulationError
+from taskfuse.ir.signatures import at_least, checks_types
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.reports.exploration import Exploration, Failure
@@ -62,6 +63,7 @@ class _Point:
         return None
 
 
+@checks_types
 def explore(
     kernel: Kernel,
     args: Sequence[Argument],
@@ -83,8 +85,10 @@ def explore(
         max_steps: the most statements of all agents together in one run.
 
     Raises:
+        CallError: an option of another type, or below its least value.
         InputError: arguments that do not fit the kernel's parameters.
     """
+    at_least("explore", 1, limit=limit, in_step=in_step, max_steps=max_steps)
     if kernel.queues:
         reason = "which block claims which number is a choice that is not explored"
         raise SimulationError(kernel=kernel.name, reason=reason, notes=("simulate it with many seeds",))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from taskfuse.errors import SimulationError
+from taskfuse.ir.signatures import at_least, checks_types
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, TmaLoad, TmaStore
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
 
+@checks_types
 def timeline(
     kernel: Kernel,
     args: Sequence[Argument],
@@ -51,8 +53,10 @@ def timeline(
     """Run a kernel and record its steps. Arguments as for :func:`taskfuse.sim.simulate`; a run that fails is recorded up to its error.
 
     Raises:
+        CallError: an option of another type, or below its least value.
         InputError: arguments that do not fit the kernel's parameters.
     """
+    at_least("timeline", 1, in_step=in_step, max_steps=max_steps)
     launch = prepare(kernel, args, values, extents)
     recording = _Recording(launch.code)
     launch.code = recording.recorded()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
-from typing import cast
 
-from taskfuse.errors import UnsupportedError, shown
+from taskfuse.ir.signatures import at_least, checks_types
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
-from taskfuse.location import caller
 from taskfuse.sim.interleaving import InStep, Interleaving, by_seed, policy
 from taskfuse.sim.launch import Argument, Array, SimulatedLaunch, prepare
 from taskfuse.sim.observer import Observer
@@ -19,6 +16,7 @@ from taskfuse.target import WARP
 RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
 
 
+@checks_types
 def simulate(
     kernel: Kernel,
     args: Sequence[Argument],
@@ -50,10 +48,11 @@ def simulate(
         The outputs, in the order of the parameters.
 
     Raises:
+        CallError: an option of another type, or below its least value.
         InputError: arguments that do not fit the kernel's parameters.
-        UnsupportedError: a seed that is not an integer.
         SimulationError: undefined behavior on a GPU; :class:`DeadlockError` if no thread can continue.
     """
+    at_least("simulate", 1, in_step=in_step, max_steps=max_steps, resident=1 if resident is None else resident)
     launch = prepare(kernel, args, values, extents)
     run(launch, seed, interleaving, choices, in_step, max_steps, resident=resident)
     return launch.results()
@@ -70,14 +69,11 @@ def run(
     resident: int | None = None,
 ) -> None:
     """Run a launch in the order given by the arguments of :func:`simulate`. Raises :class:`SimulationError`."""
-    if isinstance(seed, bool) or not isinstance(cast("object", seed), Integral):
-        raise UnsupportedError(
-            what=f"seed {shown(seed)}", reason="it is not an integer", help="use one such as 0: it picks the interleaving", location=caller()
-        )
     if choices is not None:
         machine = launch.machine(InStep(max(1, in_step // launch.code.unit)), max_steps, observer)
         Stepper(machine, launch.blocks(machine)).replay(choices)
         return
+    seed = int(seed)
     machine = launch.machine(policy(by_seed(seed) if interleaving is None else interleaving, seed), max_steps, observer)
     enough = launch.number_of_blocks if launch.kernel.is_cooperative else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster)
     machine.run(launch.blocks(machine), enough if resident is None else resident)

@@ -85,3 +85,6 @@ class Stepper:
                 name = self.machine.compiled.kernel.name
                 raise SimulationError(kernel=name, reason=f"choice {choice} is taken where there are {len(options)}")
             self.take(options[choice])
+        if left:
+            reason = f"{len(choices)} choices are given, and it has {len(choices) - len(left)}"
+            raise SimulationError(kernel=self.machine.compiled.kernel.name, reason=reason)

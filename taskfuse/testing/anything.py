@@ -20,6 +20,7 @@ import numpy as np
 
 import taskfuse as tf
 from taskfuse.check import verify
+from taskfuse.dtypes import DTYPES
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import Const
@@ -48,7 +49,7 @@ from taskfuse.testing.signatures import attempt, drawn, dtypes, patterns, shapes
 ANYTHING = CaseOptions(
     ops=9,
     functions=True,
-    dtypes=(tf.float32, tf.bfloat16, tf.float16, tf.float64, tf.int32, tf.int64, tf.int8, tf.uint8, tf.bool_),
+    dtypes=tuple(DTYPES.values()),
     symbolic=10,
     sizes=(1, 2, 3, 4, 5, 7, 8, 13, 16),
     elements=900,

@@ -10,6 +10,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.arrays import Unfit
+from taskfuse.dtypes import DTYPES
 from taskfuse.runtime.arrays import empty, part, permuted, strides_of
 
 
@@ -26,6 +27,16 @@ def test_numpy() -> None:
     assert strides_of(wide) == (8, 2)
     assert empty(x, [2, 0], tf.int8, None).shape == (2, 0)
     assert empty(x, [2, 0], tf.int8, [4, 1]).shape == (2, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_all_dtypes(dtype: tf.DType) -> None:
+    x = np.arange(6).astype(dtype.numpy)
+    view = part(x, [2, 2], [1, 3], 1)
+    assert view.dtype == x.dtype
+    assert (view == x.reshape(2, 3).T[1:]).all()
+    assert np.shares_memory(view, x)
+    assert empty(x, [2, 3], dtype, [1, 2]).dtype == x.dtype
 
 
 def test_others_have_no_views() -> None:

@@ -106,9 +106,10 @@ def test_results_that_cannot_be_read_are_compiled_here(monkeypatch: pytest.Monke
 
 
 def test_a_process_that_ends_leaves_its_fusion_to_the_caller() -> None:
-    """An argument that ``taskfuse.compile`` does not have is no error of taskfuse: the processes end."""
+    """A keyword that is no string is no error of taskfuse: the processes end."""
     fusions = [fusion(float(k)) for k in range(4)]
-    assert compiled(fusions, {"backend": "sim", "unknown": 1}) == [None] * 4
+    options: Any = {"backend": "sim", 1: 1}
+    assert compiled(fusions, options) == [None] * 4
 
 
 def test_they_end() -> None:
