@@ -54,7 +54,7 @@ SCHEDULING_CALLS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.b.split(0, WRONG), f"split(tv2): 'wrong' is not a factor\nhelp: {INTEGER}"),
     (lambda c: c.b.split(0, HALF), f"split(tv2): 2.5 is not a factor\nhelp: {INTEGER}"),
     (lambda c: c.b.rasterize([0], [WRONG]), f"rasterize(tv2): 'wrong' is not a map\nhelp: {INTEGER}"),
-    (lambda c: c.b.rasterize([0], [tf.scalar.sym("w")], extent=WRONG), f"rasterize(tv2): 'wrong' is not an extent\nhelp: {INTEGER}"),
+    (lambda c: c.b.rasterize([0], [tf.scalar.sym("i0")], extent=WRONG), f"rasterize(tv2): 'wrong' is not an extent\nhelp: {INTEGER}"),
     (
         lambda c: c.b.axis(0).parallelize(WRONG),
         "parallelize(tv2): 'wrong' is not a parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDx",

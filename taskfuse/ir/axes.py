@@ -157,7 +157,8 @@ class Resize:
         return (inputs[0] + self.left,)
 
 
-WORK = "w"
+WORK = "i0"
+"""The work index in the maps of :class:`Rasterize`: as in all index maps, a symbol that no dimension may have."""
 CLAIMED = "claimed"
 """The map of an axis of blocks whose index a block knows only after claiming an item of work."""
 
@@ -167,7 +168,7 @@ class Rasterize:
     """Tile axes into one work axis, defined by its backward map alone: any bijection in scalar expressions.
 
     Attributes:
-        maps: one expression over the symbol ``w`` per input: the input's index from the work index.
+        maps: one expression over the symbol ``i0`` per input: the input's index from the work index.
     """
 
     sources: tuple[Axis, ...]
@@ -238,8 +239,8 @@ def is_value_symbol(name: str) -> bool:
 
 
 def is_map_symbol(name: str) -> bool:
-    """True for the name of an iteration symbol or of a value in an op map, which no dimension may have."""
-    return name[:1] in ("i", "v") and name[1:].isdecimal()
+    """True for the name of an iteration symbol, of a value in an op map, or of a claimed index, which no dimension may have."""
+    return (name[:1] in ("i", "v") and name[1:].isdecimal()) or name == CLAIMED
 
 
 def iteration_position(index: Expr) -> int | None:

@@ -38,7 +38,7 @@ class TileOrder(Protocol):
     """Makes the backward maps of a work axis (``tf.tiles``)."""
 
     def maps(self, extents: Sequence[Expr]) -> Sequence[Expr]:
-        """One expression over the symbol ``w`` per tile axis, from the axes' extents."""
+        """One expression over the symbol ``i0`` per tile axis, from the axes' extents."""
         ...
 
 

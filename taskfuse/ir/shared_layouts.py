@@ -79,5 +79,6 @@ def operand_offset(row: Expr, column: Expr, itemsize: int, swizzle: int, lbo: in
 @cache
 def operand_offsets(rows: int, k: int, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
     """As :func:`operand_offset`, for all elements of an operand: ``[rows, k]``."""
-    offset = operand_offset(sym("row"), sym("column"), itemsize, swizzle, lbo, sbo, major)
-    return np.asarray(evaluate(offset, {"row": np.arange(rows)[:, None], "column": np.arange(k)[None, :]}), np.int64)
+    row, column = sym("operand.row"), sym("operand.column")
+    offset = operand_offset(row, column, itemsize, swizzle, lbo, sbo, major)
+    return np.asarray(evaluate(offset, {row.name: np.arange(rows)[:, None], column.name: np.arange(k)[None, :]}), np.int64)

@@ -226,7 +226,7 @@ class TensorView(ArrayMethods):
 
         Args:
             axes: positions of the tile axes.
-            maps: one expression over the symbol ``w`` (the work index) for each of ``axes``, together a bijection; or an order of tiles
+            maps: one expression over the symbol ``i0`` (the work index) for each of ``axes``, together a bijection; or an order of tiles
                 (``tf.tiles``).
             extent: number of work items (default: the order's, or the product of the axes' extents).
 

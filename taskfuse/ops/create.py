@@ -47,7 +47,7 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: IntLike | str | None
     """Facts about the symbolic extent ``name``, to be used in shapes; they are checked when arguments are bound.
 
     Args:
-        name: the symbol, an identifier (``i0``, ``i1``, ... and ``v0``, ``v1``, ... are taken by index maps).
+        name: the symbol, an identifier (``i0``, ``i1``, ..., ``v0``, ``v1``, ... and ``claimed`` are taken by index maps).
         multiple_of: a divisor of every value.
         min: least value; an extent may be 0 only if it is given as 0.
         max: greatest value, or ``None``; an expression of other dimensions, as an expression or as text (``"N - 4"``), bounds it by their values.
@@ -61,7 +61,7 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: IntLike | str | None
         raise FusionError(
             fusion="?",
             reason=f"{shown(name)} is not a name for a dimension",
-            help="use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
+            help="use an identifier other than i0, i1, ..., v0, v1, ... and claimed, which index maps use",
             location=caller(),
         )
     for fact, value in {"min": min, "multiple_of": multiple_of, **({} if limit is None else {"max": limit})}.items():

@@ -111,7 +111,7 @@ class Proof:
         sizes = tuple(symbols[e.name] for e in self._interface.head.extents)
         with self._lock:
             if sizes not in self._admitted:
-                certificate = verify(self.kernel, symbols)
+                certificate = verify(self.kernel, {e.name: symbols[e.name] for e in self.kernel.extents})
                 if self.standing is Standing.OPEN or Layer.VALUES in certificate.open_layers:  # order that holds for all extents holds for these
                     certificate.require()
                 self._admitted.add(sizes)

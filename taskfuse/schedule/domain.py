@@ -91,7 +91,7 @@ def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Se
     if not positions or len(set(positions)) != len(positions):
         raise call.error(f"axes {list(positions)} are not a set of one or more axes")
     if len(maps) != len(positions):
-        raise call.error(f"there are {len(positions)} axes but {len(maps)} maps", 'give each axis one expression over tf.scalar.sym("w")')
+        raise call.error(f"there are {len(positions)} axes but {len(maps)} maps", 'give each axis one expression over tf.scalar.sym("i0")')
     sources = tuple(domain[k] for k in positions)
     _check_kinds(call, domain, positions)
     maps = [_integer(call, "map", m) for m in maps]

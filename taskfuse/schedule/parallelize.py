@@ -9,9 +9,9 @@ from taskfuse.errors import shown
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import Gather, MathExpr, is_copy, padded_read
+from taskfuse.ir.expr import Gather, MathExpr, Read, is_copy, padded_read
 from taskfuse.ir.fragments import Fragment
-from taskfuse.ir.matrix_instructions import in_registers
+from taskfuse.ir.matrix_instructions import in_registers, rows
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import layouts
@@ -106,6 +106,13 @@ def _check_contraction(call: Call, atom: Atom) -> None:
     assert row is not None
     if not computes(call.tv.definition, row):
         raise call.error(f"the atom {atom.name} computes a reduction by {row.combine.name} of {row.body.name}, but its definition is not one")
+    factors = [o.tensor.dtype for o in call.tv.definition.operands if isinstance(o, Read)]
+    if atom.shape is not None and len(factors) == 2:
+        sums = {r.sums for r in rows(atom.shape.family, *factors)}
+        if sums and call.tv.dtype not in sums:
+            given = " or ".join(sorted(s.name for s in sums))
+            reason = f"the atom {atom.name} adds products of {factors[0]} and {factors[1]} up in {given}, but {call.tv.name} is {call.tv.dtype}"
+            raise call.error(reason, f"give the sum that dtype, as tf.matmul(..., dtype=tf.{given.split()[0]}) does, and convert the result")
 
 
 def uncover(tv: TensorView) -> None:

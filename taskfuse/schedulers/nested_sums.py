@@ -44,7 +44,7 @@ REGISTERS_LEAST, REGISTERS_OF_ROW = 48, 16
 """Registers of a thread: without those of a row, and those of one. 62, 72 and 109 for 4-bit weights with one, two and four rows."""
 LOOKUP_FACTOR = 4
 """Cycles of the first-level cache for what all rows read, whose vectors are several apart in neighboring lanes, relative to neighbors."""
-INSIDE, VECTOR = sym("inside"), sym("vector")
+INSIDE, VECTOR = sym("vector.inner"), sym("vector.outer")
 
 
 @dataclass(frozen=True, slots=True)

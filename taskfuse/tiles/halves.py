@@ -41,7 +41,7 @@ class Halves:
         return prod(batch, start=self._in_one(rows, columns))
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The index along each axis, from the work index ``w``: batch axes outermost, then rows and columns of tiles.
+        """The index along each axis, from the work index ``i0``: batch axes outermost, then rows and columns of tiles.
 
         Raises:
             ValueError: there are fewer than two axes.

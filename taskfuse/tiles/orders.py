@@ -21,7 +21,7 @@ class Raster:
     """The row-major order of any number of tile axes."""
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The index along each axis, from the work index ``w``."""
+        """The index along each axis, from the work index ``i0``."""
         return unravel(sym(WORK), extents)
 
 
@@ -52,7 +52,7 @@ class Grouped:
     across: bool = False
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The index along each axis, from the work index ``w``: batch axes outermost, then rows and columns of tiles.
+        """The index along each axis, from the work index ``i0``: batch axes outermost, then rows and columns of tiles.
 
         Raises:
             ValueError: there are fewer than two axes.
@@ -98,7 +98,7 @@ class Rotated:
     first: Expr
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The index along the axis, from the work index ``w``.
+        """The index along the axis, from the work index ``i0``.
 
         Raises:
             ValueError: there is not exactly one axis.
@@ -122,7 +122,7 @@ class Descending:
     """One axis, from its last index to the first."""
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The index along the axis, from the work index ``w``.
+        """The index along the axis, from the work index ``i0``.
 
         Raises:
             ValueError: there is not exactly one axis.

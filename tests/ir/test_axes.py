@@ -1,10 +1,16 @@
 """Axes and their transforms: forward and backward maps undo each other, point by point."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import taskfuse
+import taskfuse as tf
+from taskfuse.errors import FusionError, ParseError
 from taskfuse.ir.axes import (
     WORK,
     Axis,
@@ -133,3 +139,37 @@ def test_symbols_of_op_maps() -> None:
     assert is_map_symbol(str(value_symbol(2)))
     assert is_map_symbol(str(iteration_symbol(2)))
     assert not is_map_symbol("N")
+
+
+def test_no_symbol_of_the_package_can_be_a_dimension() -> None:
+    """Users give dimensions any identifier; what the package itself makes of literals has a dot, or is reserved."""
+    root = Path(taskfuse.__file__).parent
+    made = re.compile(r"\b[sS]ym\(f?\"([^\"]*)\"\)")
+    found = {(path.relative_to(root).as_posix(), name) for path in root.rglob("*.py") for name in made.findall(path.read_text(encoding="utf-8"))}
+    found = {(path, name) for path, name in found if not path.startswith("testing/") and (path, name) != ("schedule/domain.py", "S")}
+    assert len(found) > 30
+    assert not sorted((path, name) for path, name in found if name.isidentifier() and not is_map_symbol(name))
+    assert not sorted((path, name) for path, name in found if re.fullmatch(r"\w+\{[^}]*\}", name) and not re.fullmatch(r"[iv]\{.*\}", name))
+
+
+@pytest.mark.parametrize("name", ["w", "vector", "row", "any", "register", "item", "lane", "TIDx"])
+def test_dimensions_of_any_name(name: str) -> None:
+    with tf.Fusion("named") as fusion:
+        x = tf.define_tensor(["h", name], name="x")
+        y = tf.exp(x)
+        fusion.add_output(y)
+    y.split(1, 4).split(0, 4).reorder([0, 2, 1, 3]).rasterize([0, 1], tf.tiles.grouped(2))
+    y.axis(0).parallelize(tf.ParallelType.BIDx)
+    y.axis(2).parallelize(tf.ParallelType.TIDx)
+    kernel = tf.lower(tf.parse_fusion(str(fusion)))
+    assert kernel.verify().is_proved
+    array = np.random.default_rng(0).standard_normal((7, 9)).astype(np.float32)
+    np.testing.assert_allclose(kernel.simulate(array)[0], np.exp(array), rtol=1e-6)
+
+
+def test_symbols_of_index_maps_are_no_dimensions() -> None:
+    for name in ("i0", "v12", "claimed"):
+        with tf.Fusion("named"), pytest.raises(FusionError, match=f"'{name}' is not a name for a dimension"):
+            tf.define_tensor([name], name="x")
+        with pytest.raises(ParseError, match=f"'{name}' is a symbol of index maps"):
+            tf.parse_fusion(f"FUSION a\nDIM {name}\nINPUT x: float32[{name}]\nOUTPUT x\n")

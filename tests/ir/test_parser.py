@@ -212,7 +212,7 @@ def schedule_something(draw: st.DrawFn, fusion: Fusion) -> None:
             tv.split(1, 4).split(0, 4).swizzle(1, 3)
         case 16:
             columns = tv.axis(1).extent
-            tv.rasterize([0, 1], [sym("w") // columns, sym("w") % columns])
+            tv.rasterize([0, 1], [sym("i0") // columns, sym("i0") % columns])
         case _:
             groups = [n for n in fusion.tasks.nodes if isinstance(n, Group)]
             draw(st.sampled_from(groups)).pingpong(tv.axis(k)) if groups else tv.reorder({k: m})

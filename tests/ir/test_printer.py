@@ -153,8 +153,8 @@ def test_root_domain_with_a_foreign_axis_and_transforms_of_all_kinds() -> None:
     i, j = iteration_symbol(0), iteration_symbol(1)
     fusion.define(Pointwise(tv, ELEMENTWISE["copy"], (Read(first, (i, j)),)))
     swizzle = Swizzle(root[0], root[1], axis(8), axis(8))
-    raster = Rasterize((swizzle.x_out, swizzle.y_out), axis(64), (sym("w") // 8, sym("w") % 8))
-    other = Rasterize((root[0],), axis(9), (sym("w"),))
+    raster = Rasterize((swizzle.x_out, swizzle.y_out), axis(64), (sym("i0") // 8, sym("i0") % 8))
+    other = Rasterize((root[0],), axis(9), (sym("i0"),))
     odd = Split(root[0], axis(5), axis(3))
     tv.schedule.transforms = [swizzle, raster, resize_axis(root[1], 1, -2), other, odd]
     tv.schedule.loop = [root[2], raster.result]
@@ -164,7 +164,7 @@ def test_root_domain_with_a_foreign_axis_and_transforms_of_all_kinds() -> None:
 FUSION raw
 INPUT tv0: float32[8, 8]
 tv1: float32[8, 8] root [8, 8, 3 foreign of tv0.a0, 2 foreign] = copy(tv0[i0, i1])
-SCHEDULE tv1: swizzle(a0, a1) -> a4, a5; rasterize(a4, a5 by w//8, w % 8) -> a6; resize(a1, 1, -2) -> a7; rasterize(a0 by w) -> a8 as iteration: 9; """
+SCHEDULE tv1: swizzle(a0, a1) -> a4, a5; rasterize(a4, a5 by i0//8, i0 % 8) -> a6; resize(a1, 1, -2) -> a7; rasterize(a0 by i0) -> a8 as iteration: 9; """
         "split(a0, 3) -> a9 as iteration: 5, a10; logical [a0, a1]; loop [a2:TIDx, a6]; bind [a9:TIDy]"
     )
     check_round_trip(fusion)

@@ -24,7 +24,7 @@ from tests.ir.same import Y
         (Y + "SCHEDULE y: merge(a0, a1 outer) -> a2", "line 6, column 26: expected ')', found 'outer'"),
         (Y + "SCHEDULE y: split(a0, 4) -> y.b, a2", "line 6, column 29: 'y.b' is not a name of an axis: it has a dot"),
         (Y + "SCHEDULE y: split(a0, 4) -> a2 as odd: 4, a3", "line 6, column 35: there is no kind of axis 'odd'"),
-        (Y + "SCHEDULE y: rasterize(a0, a1 by w) -> a2", "line 6, column 13: 'rasterize' of 2 axes takes as many maps, not 1"),
+        (Y + "SCHEDULE y: rasterize(a0, a1 by i0) -> a2", "line 6, column 13: 'rasterize' of 2 axes takes as many maps, not 1"),
     ],
 )
 def test_texts_that_are_no_schedule(text: str, error: str) -> None:

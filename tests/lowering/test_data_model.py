@@ -178,7 +178,7 @@ def rasterized_product() -> tf.Fusion:
         fusion.add_output(c)
     tiles = [a.cache_after(), b.cache_after()]
     c.split(0, 4).split(2, 4).split(4, 4).reorder([0, 2, 4, 1, 3, 5])  # [mo, no, ko, m, n, k]
-    w = sym("w")
+    w = sym("i0")
     c.rasterize([0, 1], [xor(w % 2, w // 4), w // 2])  # [w, ko, m, n, k]
     c.propagate(tiles, upto=2)
     for tv in (c, *tiles):
@@ -219,7 +219,7 @@ def test_a_work_loop_by_table() -> None:
         y = tf.copy(tf.neg(x))
         fusion.add_output(y)
     order = np.random.default_rng(1).permutation(15)
-    w = sym("w")
+    w = sym("i0")
     maps = [tf.scalar.table(tuple(int(v) for v in order // 5), w), tf.scalar.table(tuple(int(v) for v in order % 5), w)]
     for tv in fusion.tensors():
         if not tv.is_input:

@@ -7,7 +7,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from tests.lowering.running import agrees, numbers
 
-W = tf.scalar.sym("w")
+W = tf.scalar.sym("i0")
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (8, 4), (5, 1)])

@@ -115,7 +115,7 @@ def test_errors() -> None:
             "define_tensor: None is not an extent\nhelp: use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)"
         )
         assert message(lambda: tf.define_tensor(["i0"])) == (
-            "fusion '?': 'i0' is not a name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use"
+            "fusion '?': 'i0' is not a name for a dimension\nhelp: use an identifier other than i0, i1, ..., v0, v1, ... and claimed, which index maps use"
         )
         assert "'a b' is not a name" in message(lambda: tf.dim("a b"))
         assert message(lambda: tf.dim("S", multiple_of=8, min=9, max=15)) == (

@@ -18,7 +18,7 @@ from taskfuse.schedule.allocation import AllocationBuilder, allocation, bind_all
 from taskfuse.schedule.call import Call
 from tests.schedule.points import extents, pair, places, refused, size
 
-W = sym("w")
+W = sym("i0")
 
 
 def test_builder() -> None:

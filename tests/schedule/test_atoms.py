@@ -111,3 +111,16 @@ def test_tensor_cores_reduce_products_along_their_last_axis() -> None:
     assert refused(lambda: s.set_atom(mma, (0, 1, 2)), fusion).endswith(
         "the atom mma_m16n8k16 computes a reduction by add of mul, but its definition is not one"
     )
+
+
+@pytest.mark.parametrize(("dtype", "sums"), [(tf.int8, tf.float32), (tf.bfloat16, tf.float64)])
+def test_sums_have_the_dtype_of_the_instruction(dtype: tf.DType, sums: tf.DType) -> None:
+    k = 32 // dtype.itemsize
+    with tf.Fusion("product") as fusion:
+        a, b = tf.define_tensor([64, k], dtype=dtype), tf.define_tensor([8, k], dtype=dtype)
+        out = tf.matmul(a, b.T, dtype=sums)
+        fusion.add_output(out)
+    right = tf.int32 if dtype is tf.int8 else tf.float32
+    with pytest.raises(ScheduleError, match=f"adds products of {dtype} and {dtype} up in {right}, but {out.name} is {sums}") as caught:
+        out.set_atom(atoms.wgmma(64, 8, k), (0, 1, 2))
+    assert caught.value.help == f"give the sum that dtype, as tf.matmul(..., dtype=tf.{right}) does, and convert the result"

@@ -15,7 +15,7 @@ from taskfuse.schedule import domain
 from taskfuse.schedule.call import Call
 from tests.schedule.points import pair, size
 
-W = sym("w")
+W = sym("i0")
 
 
 def call(*shape: int | str) -> tuple[Call, list[Axis]]:

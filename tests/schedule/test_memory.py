@@ -13,7 +13,7 @@ from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import MemoryType
 from tests.schedule.points import pair, refused
 
-W = sym("w")
+W = sym("i0")
 
 
 def test_memory_types() -> None:

@@ -6,7 +6,7 @@ from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Sw
 from taskfuse.ir.scalar import sym
 from taskfuse.schedule.replay import ancestors, expand, rebuilt, replay
 
-W = sym("w")
+W = sym("i0")
 
 
 def chain() -> tuple[list[Axis], list[Transform]]:

@@ -19,7 +19,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from tests.schedule.points import extents, indices, kinds, pair, refused, visits
 
-W = sym("w")
+W = sym("i0")
 
 
 def test_split_inner_and_outer() -> None:
@@ -175,10 +175,10 @@ REFUSED: list[tuple[Callable[[TensorView], object], str]] = [
     ),
     (lambda a: a.rasterize([], []), "rasterize(tv1): axes [] are not a set of one or more axes"),
     (lambda a: a.rasterize([1, 1], [W, W]), "rasterize(tv1): axes [1, 1] are not a set of one or more axes"),
-    (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.scalar.sym("w")'),
+    (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.scalar.sym("i0")'),
     (
         lambda a: a.rasterize([1, 2], [W % 8, W // 8 + sym("q")]),
-        "rasterize(tv1): the map w//8 + q uses 'q', which is not a dimension of the fusion\nhelp: known are: S, w",
+        "rasterize(tv1): the map i0//8 + q uses 'q', which is not a dimension of the fusion\nhelp: known are: S, i0",
     ),
     (
         lambda a: a.rasterize([1, 2], [W % 8, W // 8], extent=sym("q")),

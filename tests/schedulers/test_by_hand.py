@@ -48,7 +48,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: tf.dim("N", multiple_of=NUMERAL), "fusion '?': dimension 'N' has multiple_of='4'\nhelp: use an integer"),
     (
         lambda: tf.dim(THREE),
-        "fusion '?': 3 is not a name for a dimension\nhelp: use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
+        "fusion '?': 3 is not a name for a dimension\nhelp: use an identifier other than i0, i1, ..., v0, v1, ... and claimed, which index maps use",
     ),
     (
         lambda: tf.lower(exp(THREE)),

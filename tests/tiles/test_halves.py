@@ -22,7 +22,7 @@ def points(order: Halves, *extents: int) -> list[tuple[int, ...]]:
     """The tiles of all items, in order."""
     given = [const(e) for e in extents]
     w = np.arange(int(evaluate(order.items(given), {})))
-    return list(zip(*(np.broadcast_to(evaluate(m, {"w": w}), w.shape).tolist() for m in order.maps(given)), strict=True))
+    return list(zip(*(np.broadcast_to(evaluate(m, {"i0": w}), w.shape).tolist() for m in order.maps(given)), strict=True))
 
 
 @pytest.mark.parametrize("half", list(Half))
@@ -51,7 +51,7 @@ def test_exact_for_any_number(side: int, data: st.DataObject) -> None:
     """Row and column are in the triangle, and next to each other or at the ends of rows, in all rows of up to 2**31 tiles and more."""
     numbers_of = side * (side + 1) // 2
     w = data.draw(st.integers(0, numbers_of - 1))
-    row, column = (int(evaluate(m, {"w": w})) for m in halves().maps([const(side), const(side)]))
+    row, column = (int(evaluate(m, {"i0": w})) for m in halves().maps([const(side), const(side)]))
     width = side + 1 - side % 2
     pair, place = divmod(w, width)
     assert (row, column) == ((side - 1 - pair, place) if place < side - pair else (pair - side % 2, place - (side - pair)))

@@ -19,7 +19,7 @@ EXTENTS = st.lists(st.integers(1, 9), min_size=2, max_size=4)
 def points(order: TileOrder, extents: list[int]) -> list[tuple[int, ...]]:
     """The tiles in the order of the work index."""
     w = np.arange(int(np.prod(extents)))
-    values = [np.broadcast_to(evaluate(m, {"w": w}), w.shape) for m in order.maps([const(e) for e in extents])]
+    values = [np.broadcast_to(evaluate(m, {"i0": w}), w.shape) for m in order.maps([const(e) for e in extents])]
     return [tuple(int(v[k]) for v in values) for k in range(len(w))]
 
 
@@ -63,7 +63,7 @@ def maps(*e: Expr) -> tuple[Expr, ...]:
 
 def test_maps_with_symbolic_extents_are_checked_on_samples() -> None:
     y = tiled()
-    w, rows = tf.scalar.sym("w"), y.loop[1].extent
+    w, rows = tf.scalar.sym("i0"), y.loop[1].extent
     with pytest.raises(ScheduleError, match=r"the maps are not a bijection: tile \(.*\) is visited \d+ times for B = \d+, M = \d+"):
         y.rasterize((0, 1), maps(w // rows, w // rows))
     with pytest.raises(ScheduleError, match=r"work item 0 has the index -1 for B = \d+, M = \d+"):

@@ -39,7 +39,7 @@ from taskfuse.ir.scalar import (
     sym,
 )
 
-ANY = sym("any")
+ANY = sym("unknown.any")
 """The index, in what a table stands for. An index of a definition is at least 0."""
 
 

@@ -188,7 +188,7 @@ class Instructions:
         """Registers of a thread, from one on, that hold a fragment."""
         if len(access.index) != 1:
             raise Open("registers of a fragment are not numbered consecutively", node)
-        lane, register = self.thread % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("register")
+        lane, register = self.thread % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("fragment.register")
         row, column = fragment.position(lane, register)
         at = dict(zip(names, (row, column), strict=True))
         return Place(
@@ -197,7 +197,7 @@ class Instructions:
             (access.index[0] + register,),
             holds.tensor,
             tuple(substitute(e, at) for e in holds.index),
-            (("register", fragment.count),),
+            ((register.name, fragment.count),),
             content=holds.content,
         )
 

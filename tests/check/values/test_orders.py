@@ -309,7 +309,7 @@ def test_tiles_in_the_order_of_a_snake() -> None:
         y = tf.neg(tf.define_tensor(["M", "N"], name="x"))
         fusion.add_output(y)
     y.split(1, 4).split(0, 4).reorder([0, 2, 1, 3])
-    w, columns = tf.scalar.sym("w"), ceildiv(sym("N"), 4)
+    w, columns = tf.scalar.sym("i0"), ceildiv(sym("N"), 4)
     y.rasterize([0, 1], [w // columns, select(eq(w // columns % 2, 0), w % columns, columns - 1 - w % columns)])
     y.axis(0).parallelize(P.BIDx)
     kernel = tf.lower(fusion)
