@@ -49,12 +49,17 @@ class Dim:
         return minimum(self.bound, self.max)
 
     @property
+    def is_possible(self) -> bool:
+        """True if some value has the facts, of which ``bound`` is left out: it depends on other extents."""
+        return self.min >= 0 and self.multiple_of >= 1 and (self.max is None or self.near(self.min) >= self.min)
+
+    @property
     def allowed(self) -> str:
         """The allowed values, as text."""
         words = [f"at least {self.min}"]
         if self.limit is not None:
             words.append(f"at most {self.limit}")
-        if self.multiple_of > 1:
+        if self.multiple_of != 1:
             words.append(f"a multiple of {self.multiple_of}")
         return ", ".join(words)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, is_map_symbol, iteration_symbol
+from taskfuse.ir.definition_rules import broken_rule
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
@@ -94,6 +95,8 @@ class _FusionBuilder:
                 raise d.name.token.error(f"dimension '{d.name.text}' is given twice")
             if is_map_symbol(d.name.text):
                 raise d.name.token.error(f"'{d.name.text}' is a symbol of index maps, not a dimension")
+            if not d.dim.is_possible:
+                raise d.name.token.error(f"no value of '{d.name.text}' is {d.dim.allowed}")
             fusion.dims[d.name.text] = d.dim
         for d in text.dims:
             with self._located(d.name.token):
@@ -249,7 +252,11 @@ class _FusionBuilder:
             if t.value is None:
                 self.fusion.add_input(tv)
             else:
-                self.fusion.define(self._value(t, tv, above))
+                expr = self._value(t, tv, above)
+                broken = broken_rule(expr, self.fusion.dims.values())
+                if broken is not None:
+                    raise t.name.token.error(f"{tv.name} cannot be computed: {broken}")
+                self.fusion.define(expr)
             above.add(tv.name)
             if t.origin is not None:
                 tv.origin = self._tensor(t.origin)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.syntax import (
     AxisName,
     AxisText,
@@ -16,6 +17,7 @@ from taskfuse.ir.syntax import (
     ScheduleText,
     TensorText,
     TransformText,
+    TransformWord,
     default_outputs,
     make_transform,
 )
@@ -103,6 +105,8 @@ class TextAxes:
         found = self._transforms.get(id(t))
         if found is None:
             inputs = tuple(self.of(tensor, a) for a in t.inputs)
+            if t.word is TransformWord.SPLIT and isinstance(factor := t.arguments[0], Const) and factor.value < 1:
+                raise t.inputs[0].token.error(f"axis '{t.inputs[0].text}' of {tensor} is split by {factor}: a factor is at least 1")
             default = default_outputs(t.word, inputs, t.arguments, t.inner)
             outputs = tuple(axis(*(made if out.made is None else out.made)) for out, made in zip(t.outputs, default, strict=True))
             found = self._transforms[id(t)] = make_transform(t.word, inputs, t.arguments, outputs)

@@ -54,8 +54,8 @@ def names_are_declared_once(d: Declarations) -> Problem | None:
 def extents_are_possible(d: Declarations) -> Problem | None:
     """Some value satisfies the facts about an extent."""
     for e in d.kernel.extents:
-        if e.min < 0 or e.multiple_of < 1 or (e.max is not None and e.max < e.min):
-            return e.name, f"no value of '{e.name}' is at least {e.min}, at most {e.max} and a multiple of {e.multiple_of}"
+        if not e.is_possible:
+            return e.name, f"no value of '{e.name}' is {e.allowed}"
     return None
 
 

@@ -37,6 +37,8 @@ def test_an_axis_of_no_tensor_is_one_axis_wherever_it_is_named() -> None:
         ),
         (Y + "SCHEDULE y: loop [a0, a2]", "line 6, column 23: y has no axis 'a2'"),
         (Y + "SCHEDULE y: split(a2, 4) -> a3, a4", "line 6, column 19: y has no axis 'a2' here"),
+        (Y + "SCHEDULE y: split(a0, 0) -> a2, a3", "line 6, column 19: axis 'a0' of y is split by 0: a factor is at least 1"),
+        (Y + "SCHEDULE y: split(a0, -1) -> a2, a3", "line 6, column 19: axis 'a0' of y is split by -1: a factor is at least 1"),
         (Y + "SCHEDULE y: split(a0, 4) -> a1, a2", "line 6, column 29: y has an axis 'a1' already"),
         (Y + "SCHEDULE y: foreign a0: 4 of x.a0", "line 6, column 21: y has an axis 'a0' already"),
         (Y + "SCHEDULE y: foreign a2: 4 of q.a0; loop [a2]", "line 6, column 30: there is no tensor 'q'"),

@@ -17,7 +17,7 @@ HEADERS = [
         "DIM N, S multiple_of 8",
         "DIM N, S min 5 max 4",
         "DIM N, S min 8 max 8 multiple_of 8",
-        "no value of 'S' is at least 5, at most 4 and a multiple of 1",
+        "no value of 'S' is at least 5, at most 4",
         None,
     ),
     ("DIM N, S", "DIM N, S max T", "DIM N, S max 2*N", "the bound of 'S' uses 'T', which is not an extent", None),
