@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.dims import Dim, nearest
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import Assemble, Fold, MathExpr, Pointwise, Read, Reduction, Scan, Update, operand_dtype
@@ -58,7 +57,7 @@ def _outside(expr: MathExpr, dims: tuple[Dim, ...]) -> str | None:
 
 def _beyond(expr: MathExpr, index: Expr, extent: Expr, sizes: Mapping[str, int]) -> tuple[int, int] | None:
     """The first value of an index that is no element of an axis, and the extent of that."""
-    axes = {iteration_symbol(k).name: a.extent for k, a in enumerate(expr.output.root)}
+    axes = {f"i{k}": a.extent for k, a in enumerate(expr.output.root)}
     used = [name for name in axes if name in index.free]
     if lookups_of(index) or lookups_of(extent) or any(lookups_of(axes[name]) for name in used) or not index.free <= {*used, *sizes}:
         return None
