@@ -37,7 +37,7 @@ from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.ops import *
 from taskfuse.ops.registry import elsewhere
-from taskfuse.runtime.compile import compile
+from taskfuse.runtime.compile import as_stored, compile
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.readers import KernelReaders
 from taskfuse.schedule import layouts
@@ -79,6 +79,7 @@ __all__: list[str] = [
     "Task",
     "TensorView",
     "allocation",
+    "as_stored",
     "atoms",
     "bfloat16",
     "bool_",

@@ -129,6 +129,18 @@ def compile(
             return as_scheduled(as_fusion(fusion, "tf.compile"), make)
 
 
+@checks_types
+def as_stored(fusion: Fusion) -> Fusion:
+    """A copy whose outputs are what the kernels of ``tf.compile(fusion)`` store, in the order of memory: it is what ``run.schedule.code`` schedules.
+
+    It differs from ``fusion`` if results are views of other tensors, are written into an argument, have strides, or are given twice.
+    """
+    without = bases(fusion)
+    whole = copy_fusion(fusion)[0] if without is None else without.fusion
+    wishes = None if is_plain(whole) else in_memory_order(whole)
+    return whole if wishes is None else wishes.fusion
+
+
 @dataclass(frozen=True, slots=True)
 class _Storing:
     """Makes executables of fusions that store all results, with the settings of one :func:`compile`; see there."""
