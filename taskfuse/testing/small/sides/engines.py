@@ -37,7 +37,11 @@ def ring_bytes(c: Chooser) -> Side:
     if right and any(number(times, (loads, 0, 0), {"k": k}) == 0 for k in range(n)):
         right = None
     count = c.pick((1, 1, 1, 2)) if c.chance(30) else 1
-    right = right if count == 1 or n == 0 else False
+    rest = c.pick(("64", "128*k", f"{128 * pieces}", f"{128 * pieces + 128}", "k - 1")) if per == f"{128 * pieces}" and lanes > expects + 1 and c.chance(30) else ""
+    if rest:  # another thread expects the rest
+        per, count = f"{per} - ({rest})", 2
+        right = None if right else right
+    right = right if count == 1 or n == 0 or rest else False
     met = c.chance(85)
     h = Declared(of, [f"SHARED s: float32[{stages}, 4, 32] align 128", f"MBARRIER full[{stages}], empty[{stages}]"])
     h.inputs, h.outputs = [f"x: float32[{trips if trips != '0' else 1}, 32]"], [f"y: float32[{trips if trips != '0' else 1}, {lanes}]"]
@@ -57,6 +61,9 @@ def ring_bytes(c: Chooser) -> Side:
                 t.add("SYNC warp")
             with t.block(f"IF threadIdx.x == {expects}"):
                 t.add(f"EXPECT full[p.slot] bytes {per}")
+            if rest:
+                with t.block(f"IF threadIdx.x == {expects + 1}"):
+                    t.add(f"EXPECT full[p.slot] bytes {rest}")
             with t.block(f"IF threadIdx.x == {loads}"), t.block(f"FOR j in 0..{times}"):
                 t.add("TMA s[p.slot, j, 0] <- m(k, 0) on full[p.slot]")
             t.add("p.advance(1)")
