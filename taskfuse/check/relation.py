@@ -330,8 +330,10 @@ class Relation:
         return span
 
     def _solve_symbolic(self, rows: list[tuple[Expr, int]]) -> None:
-        """Digits with symbolic weights: the first is equal if its weight is more than all the others together can make up for. No weight may be negative: a loop's
-        variable that has one value in both accesses is a weight, too."""
+        """Digits with symbolic weights: the first is equal if its weight is more than all the others together can make up for.
+
+        No weight may be negative: the variable of a loop that has one value in both accesses is a weight, too.
+        """
         digits: list[tuple[Expr, Expr, list[Expr]]] = []  # weight, atom, bounds of its differences
         for term, k in rows:
             parts = term.factors if isinstance(term, Product) else (term,)

@@ -37,8 +37,9 @@ def ring_bytes(c: Chooser) -> Side:
     if right and any(number(times, (loads, 0, 0), {"k": k}) == 0 for k in range(n)):
         right = None
     count = c.pick((1, 1, 1, 2)) if c.chance(30) else 1
-    rest = c.pick(("64", "128*k", f"{128 * pieces}", f"{128 * pieces + 128}", "k - 1")) if per == f"{128 * pieces}" and lanes > expects + 1 and c.chance(30) else ""
-    if rest:  # another thread expects the rest
+    rest = ""  # what another thread expects
+    if per == f"{128 * pieces}" and c.chance(30):
+        rest = c.pick(("64", "128*k", f"{128 * pieces}", f"{128 * pieces + 128}", "k - 1"))
         per, count = f"{per} - ({rest})", 2
         right = None if right else right
     right = right if count == 1 or n == 0 or rest else False

@@ -1,4 +1,4 @@
-"""Conditions on the places of accesses: overlapping buffers, digits whose weights are symbols, choices that read what another case guards, indices that are data."""
+"""Conditions on the places of accesses: overlapping buffers, choices that read what another case guards, indices that are data or sums of symbolic weights."""
 
 from __future__ import annotations
 
