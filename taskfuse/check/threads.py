@@ -192,7 +192,7 @@ class Threads:
         return _all_or_none(np.flatnonzero(mask) // size, size)
 
     def by_groups(self, conditions: Conditions, size: int, among: Conditions) -> bool:
-        """True only if of each group of ``size`` consecutive ids all threads that satisfy ``among`` satisfy the conditions, or none; only for constant blocks."""
+        """True only if, of each group of ``size`` consecutive ids, all threads of ``among`` satisfy the conditions, or none; only for constant blocks."""
         mask, of = self.mask(conditions), self.mask(among)
         return mask is not None and of is not None and not _among(np.flatnonzero(of & mask) // size, np.flatnonzero(of & ~mask) // size).any()
 
