@@ -114,7 +114,7 @@ def test_threads_of_a_warpgroup_move_a_cursor_together(moves: str, differ: bool)
 def test_others_may_move_it_elsewhere() -> None:
     """The threads past the warpgroup are a part of another."""
     tile = "desc(s[c.slot, 0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K)"
-    body = f"c = CURSOR(slots 2, slot 0, parity 0)\nIF threadIdx.x < 144:\n  c.advance(1)\nIF threadIdx.x < 128:\n"
+    body = "c = CURSOR(slots 2, slot 0, parity 0)\nIF threadIdx.x < 144:\n  c.advance(1)\nIF threadIdx.x < 128:\n"
     body += f"  WGMMA.m64n64k16.bfloat16 acc[0], {tile}, {tile}, accumulate true"
     found = structure(body, "(160, 1, 1)", PRODUCT)
     assert [o.verdict for o in convergence(found.tree, found.threads)] == [Verdict.PROVED]
