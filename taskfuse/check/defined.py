@@ -41,7 +41,7 @@ from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, wa
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, For, GatherCopy, If, Stmt
 from taskfuse.kir.operands import Access, IndexOf, Operand
-from taskfuse.kir.synchronization import Advance, InitBarrier
+from taskfuse.kir.synchronization import Advance, Expect, InitBarrier
 from taskfuse.kir.walk import definition_expressions
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
@@ -188,6 +188,11 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 yield from demands(e)
             if not _is_at_least(count, 1):
                 yield Demand("counts", f"the count of {slot.name}:", count, 1)
+        case Expect(barrier=slot, bytes=count):
+            yield from demands(slot.slot)
+            yield from demands(count)
+            if not _is_at_least(count, 0):
+                yield Demand("bytes", f"the bytes that {slot.name} expects:", count, 0)
         case AtomicUpdate(out=out, source=source, values=found):
             for e in (*source.index, *(e for v in found for e in (*v.source.index, v.extent))):
                 yield from demands(e)
@@ -349,6 +354,7 @@ _HOLDS = {
     "steps": "steps of loops are at least 1",
     "advances": "advances of cursors are at least 0",
     "counts": "counts are at least 1",
+    "bytes": "numbers of expected bytes are at least 0",
     "slots": "slots of mbarriers are in range",
     "offsets": "offsets of buffers are at least 0",
 }

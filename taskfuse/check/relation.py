@@ -330,7 +330,10 @@ class Relation:
         return span
 
     def _solve_symbolic(self, rows: list[tuple[Expr, int]]) -> None:
-        """Digits with symbolic weights: the first is equal if its weight is more than all the others together can make up for."""
+        """Digits with symbolic weights: the first is equal if its weight is more than all the others together can make up for.
+
+        No weight may be negative: the variable of a loop that has one value in both accesses is a weight, too.
+        """
         digits: list[tuple[Expr, Expr, list[Expr]]] = []  # weight, atom, bounds of its differences
         for term, k in rows:
             parts = term.factors if isinstance(term, Product) else (term,)
@@ -347,7 +350,7 @@ class Relation:
         while digits:
             weight, atom, _ = digits[0]
             rest = digits[1:]
-            if not all(r for _, _, r in rest) or not any(prove(ge(weight - most_of(rest, k), 1), facts) for k in (0, 1)):
+            if not all(r and prove(ge(w, 0), facts) for w, _, r in rest) or not any(prove(ge(weight - most_of(rest, k), 1), facts) for k in (0, 1)):
                 return
             self._learn(atom)
             digits = rest

@@ -3,7 +3,8 @@
 Phases of a semaphore are numbered, so a wait can neither pass early nor miss its phase. Of the obligations of a ring only (A) remains: a
 release counted in phase ``k`` comes after completion of phase ``k - 1``. It follows by the induction of :mod:`taskfuse.check.rings`, if
 
-1. in every block of an endpoint, some threads acquire at every position, then release it, or synchronize with one that does, then advance by one;
+1. in every block of an endpoint, some threads acquire at every position, then release it, or synchronize with one that does, then advance by one; all that
+   acquire or release advance their cursor;
 2. an endpoint is a box of blocks. Along some block types each of its blocks uses the ring whose index is its own minus a constant; along the
    others all of its blocks share one. All endpoints have the same rings;
 3. blocks that share a ring visit equally many positions: their loops are equal, one by one;
@@ -168,6 +169,9 @@ class BlockRings:
         blocks = self._blocks((*ops, *moves))
         along = self._along(ops, blocks)
         who = self._movers(moves)
+        for n in ops:
+            if not self.threads.implies(self.threads.split(n.conditions).threads, who):
+                raise NotRing(f"it uses cursor {cursor}, which its threads do not advance", n)
         traversal = parse(_inside(self.rings.skeleton({*ops, *moves}), blocks), trailing=False, waits=True, arrives=True)
         own = tuple(simplify(sym(name) - shift) for name, shift in along)
         endpoint = Endpoint(cursor, cursor, who, traversal, releases=traversal, ring_index=own)

@@ -191,6 +191,11 @@ class Threads:
             return False
         return _all_or_none(np.flatnonzero(mask) // size, size)
 
+    def by_groups(self, conditions: Conditions, size: int, among: Conditions) -> bool:
+        """True only if, of each group of ``size`` consecutive ids, all threads of ``among`` satisfy the conditions, or none; only for constant blocks."""
+        mask, of = self.mask(conditions), self.mask(among)
+        return mask is not None and of is not None and not _among(np.flatnonzero(of & mask) // size, np.flatnonzero(of & ~mask) // size).any()
+
     def covers_warps(self, conditions: Conditions, arriving: Conditions) -> bool:
         """True only if each warp with threads of the first set has one of the second."""
         found = self._warp_masks(conditions, arriving)

@@ -1,7 +1,8 @@
 """Dispatches of many members as binary decision trees instead of chains of comparisons.
 
 The arms of a parallelized group are consecutive ranges of one hardware index. A chain of n comparisons costs the last member's blocks
-2n instructions before they begin; a decision tree costs all of them 2 log n. Requires that no two arms overlap, which their ranges imply.
+2n instructions before they begin; a decision tree costs all of them 2 log n. Requires that no two arms overlap: each range begins where the one before it
+ends, and none ends before it begins.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from taskfuse.ir.scalar import TRUE, ZERO, And, Compare, CompareOp, Expr, Facts, lt, prove, simplify, sym
+from taskfuse.ir.scalar import TRUE, ZERO, And, Compare, CompareOp, Expr, Facts, le, lt, prove, simplify, sym
 from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.nodes import Branch, If
 
@@ -39,7 +40,9 @@ def decision_tree(stmt: If, facts: Facts) -> Decision | None:
         index = sym(ptype.index_name)
         arms = [_range(b.cond, index) for b in stmt.branches]
         known = [arm for arm in arms if arm is not None]
-        if len(known) == len(arms) and all(simplify(a[1] - b[0], facts) is ZERO for a, b in pairwise(known)):
+        if len(known) < len(arms) or any(simplify(a[1] - b[0], facts) is not ZERO for a, b in pairwise(known)):
+            continue
+        if all(prove(le(low, high), facts) for low, high in known):
             tree = _tree(stmt.branches, known, index, facts, known[0][0] is ZERO, prove(lt(index, known[-1][1]), facts))
             assert isinstance(tree, Decision)
             return tree
@@ -57,7 +60,7 @@ def _tree(branches: Sequence[Branch], ranges: Sequence[tuple[Expr, Expr]], index
 
 def _range(cond: Expr, index: Expr) -> tuple[Expr, Expr] | None:
     """The first index for which a condition holds and the one after the last, if that is all that it says; hardware indices start at 0."""
-    low, high = ZERO, None
+    lows, highs = list[Expr](), list[Expr]()
     for part in cond.args if isinstance(cond, And) else (cond,):
         if not isinstance(part, Compare):
             return None
@@ -67,14 +70,15 @@ def _range(cond: Expr, index: Expr) -> tuple[Expr, Expr] | None:
         sign, bound = rest
         match part.op:
             case CompareOp.EQ:
-                low, high = bound, bound + 1
+                lows.append(bound)
+                highs.append(bound + 1)
             case CompareOp.LE | CompareOp.LT if sign > 0:
-                low = bound + (part.op is CompareOp.LT)
+                lows.append(bound + (part.op is CompareOp.LT))
             case CompareOp.LE | CompareOp.LT:
-                high = bound + (part.op is CompareOp.LE)
+                highs.append(bound + (part.op is CompareOp.LE))
             case CompareOp.NE:
                 return None
-    return None if high is None else (low, high)
+    return (lows[0] if lows else ZERO, highs[0]) if len(lows) <= 1 == len(highs) else None
 
 
 def _solved(difference: Expr, index: Expr) -> tuple[int, Expr] | None:

@@ -368,9 +368,9 @@ __device__ __forceinline__ void semaphore_acquire_bounded(unsigned long long* se
 CLAIM = Helper(
     "queue_claim",
     """\
-// the number at a position of the block's claims; one lane of those that come together asks
+// the number at a position of the block's claims; one lane asks for those that come together to one position: lanes of several iterations may meet here
 __device__ __forceinline__ int queue_claim(int* claims, unsigned long long* counter, int position) {
-  const unsigned mask = __activemask();
+  const unsigned mask = __match_any_sync(__activemask(), position);
   const int first = __ffs(mask) - 1;
   int number = -1;
   if ((int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32) == first) {

@@ -8,6 +8,7 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.operands import Access
 from taskfuse.kir.walk import accesses, walk
 
 
@@ -16,8 +17,7 @@ def rounded_registers(kernel: Kernel) -> frozenset[str]:
     dtypes = {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in kernel.buffers}
     found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
     for stmt in walk(kernel):
-        if not _rounds(stmt, dtypes):
-            found.difference_update(access.buffer for access in accesses(stmt)[1])
+        found.difference_update(access.buffer for access in _read_whole(stmt, dtypes))
     return frozenset(found)
 
 
@@ -26,6 +26,9 @@ def is_short(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits == 16
 
 
-def _rounds(stmt: Stmt, dtypes: dict[str, DType]) -> bool:
-    """Whether a statement converts what it reads to 16 bits."""
-    return isinstance(stmt, Compute) and (stmt.op.rule is DTypeRule.CAST or stmt.op.cpp.moves) and is_short(dtypes[stmt.out.buffer])
+def _read_whole(stmt: Stmt, dtypes: dict[str, DType]) -> tuple[Access, ...]:
+    """What a statement reads otherwise than to convert it to 16 bits."""
+    if not (isinstance(stmt, Compute) and (stmt.op.rule is DTypeRule.CAST or stmt.op.cpp.moves) and is_short(dtypes[stmt.out.buffer])):
+        return accesses(stmt)[1]
+    conditions = stmt.operands[:1] if stmt.op.rule is DTypeRule.SELECT else ()  # of these it asks whether they are 0
+    return tuple(o for o in conditions if isinstance(o, Access))

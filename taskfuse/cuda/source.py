@@ -39,6 +39,7 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, expressions, walk
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import TmaStore
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.shared_memory import shared_layout, summed_up
@@ -186,14 +187,20 @@ class _Emitter:
         )
 
     def _tensors(self) -> tuple[list[Argument], list[str]]:
-        """The parameters that stand for what users pass; tensors get their places."""
+        """The parameters that stand for what users pass; tensors get their places.
+
+        A tensor is ``__restrict__`` if the pointer is its only name. Of one that others write, under the name of an input or through a tensor map, the
+        compiler would take loads for those of constants (``ld.global.nc``).
+        """
         arguments: list[Argument] = []
         parameters: list[str] = []
+        maps = {p.name: p for p in self.kernel.params if isinstance(p, TensorMapParam)}
         accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
         tables = {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in lookups_of(e)}
         accessed |= tables | {name for offsets in tables if (name := lengths_name(offsets)) is not None}
         forms = iter(self.variant.forms)
         in_place = self.kernel.in_place.values()
+        by_map = {maps[s.map].tensor for s in walk(self.kernel) if isinstance(s, TmaStore)}
         for p in self.kernel.params:
             match p:
                 case TensorParam():
@@ -209,7 +216,7 @@ class _Emitter:
                     if p.name not in accessed:
                         continue
                     arguments.append(PointerArgument(p.name))
-                    only = "" if p.into is not None or p.name in in_place else " __restrict__"  # two names of one array
+                    only = "" if p.into is not None or p.name in in_place or p.name in by_map else " __restrict__"
                     parameters.append(f"{'' if p.is_output else 'const '}{c_type(p.dtype)}*{only} {identifier}")
                     for d, stride in enumerate(strides or ()):
                         if stride:

@@ -7,6 +7,7 @@ from math import inf
 
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
+from taskfuse.cuda.agreement import asked_of_a_lane
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
@@ -20,7 +21,6 @@ from taskfuse.dtypes import DType, bfloat16, bool_
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, lookups_of, not_
-from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
@@ -31,7 +31,6 @@ from taskfuse.location import Location
 
 _NAMES: dict[type[Expr], str] = {FloorDiv: "quotient", Mod: "rest", Element: "element", UpperBound: "place"}
 """Variables of the expressions hoisted to the start of a body."""
-_THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Statements before and after which a chaos build delays."""
 
@@ -61,6 +60,7 @@ class StatementPrinter:
         self._vectors = _vectors(writer.kernel)
         self._rounded = rounded_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
+        self._agreed = asked_of_a_lane(writer.kernel)
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
@@ -259,7 +259,7 @@ class StatementPrinter:
             w.line(scope, f"// {stmt.note}")
         if self._has_wgmma and self._stores(stmt, scope):
             return
-        agreed = self._has_wgmma and any(_multiplies_alone(b) for b in stmt.branches)
+        agreed = id(stmt) in self._agreed
         decision = None if agreed else decision_tree(stmt, scope.indices.facts())
         if decision is not None:
             self._decision(decision, scope)
@@ -360,14 +360,6 @@ def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:
 def _fills_slots(loop: For) -> bool:
     """True for a loop that fills a slot of a ring by bulk copies in each trip."""
     return {type(s) for s in walk(loop.body)} >= {Wait, TmaLoad}
-
-
-def _multiplies_alone(branch: Branch) -> bool:
-    """True if wgmmas of a batch that begins elsewhere stand in a branch that some threads take."""
-    if branch.cond.free.isdisjoint(_THREADS):
-        return False
-    inside = [type(s) for s in walk(branch.body)]
-    return Wgmma in inside and WgmmaFence not in inside
 
 
 def _comment(branch: Branch) -> str:

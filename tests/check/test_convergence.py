@@ -86,3 +86,35 @@ def test_operands_of_a_warpgroup(accumulate: str, offset: str, row: str, reason:
         body = f"WGMMA.m64n64k16.bfloat16 acc[0], {tiles}, accumulate {accumulate}"
         found = structure(body, "(128, 2, 1)", PRODUCT)
         assert [o.reason if o.verdict is not Verdict.PROVED else "" for o in convergence(found.tree, found.threads)] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("moves", "differ"),
+    [
+        ("c.advance(1)", False),
+        ("IF threadIdx.y == 0:\n  c.advance(threadIdx.y + 1)", False),
+        ("FOR k in 0..threadIdx.y:\n  c.advance(1)", False),
+        ("IF threadIdx.x < 64:\n  c.advance(1)", True),
+        ("c.advance(threadIdx.x//64)", True),
+        ("FOR k in 0..threadIdx.x:\n  c.advance(1)", True),
+        ("FOR k in 0..4:\n  IF threadIdx.x > k:\n    c.advance(1)", True),
+        ("d = CURSOR(slots 2, slot 0, parity 0)\nc.advance(d.slot)", True),
+        ("IF c.slot == 0:\n  c.advance(1)", True),
+        ("IF threadIdx.y == 1:\n  IF threadIdx.x < 64:\n    c.advance(1)", True),
+    ],
+)
+def test_threads_of_a_warpgroup_move_a_cursor_together(moves: str, differ: bool) -> None:
+    tile = "desc(s[c.slot, 0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K)"
+    wgmma = f"WGMMA.m64n64k16.bfloat16 acc[0], {tile}, {tile}, accumulate true"
+    found = structure(f"c = CURSOR(slots 2, slot 0, parity 0)\n{moves}\n{wgmma}", "(128, 2, 1)", PRODUCT)
+    reasons = [o.reason for o in convergence(found.tree, found.threads) if o.verdict is not Verdict.PROVED]
+    assert reasons == ["threads of one warpgroup may give it different operands: c.slot"] * differ
+
+
+def test_others_may_move_it_elsewhere() -> None:
+    """The threads past the warpgroup are a part of another."""
+    tile = "desc(s[c.slot, 0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K)"
+    body = "c = CURSOR(slots 2, slot 0, parity 0)\nIF threadIdx.x < 144:\n  c.advance(1)\nIF threadIdx.x < 128:\n"
+    body += f"  WGMMA.m64n64k16.bfloat16 acc[0], {tile}, {tile}, accumulate true"
+    found = structure(body, "(160, 1, 1)", PRODUCT)
+    assert [o.verdict for o in convergence(found.tree, found.threads)] == [Verdict.PROVED]

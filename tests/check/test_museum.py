@@ -171,6 +171,7 @@ OPEN = {
     "what a launch gives each thread is unknown, let the shape be constant",
     "init_fence_after": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
     "init_fence_trips": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
+    "wgmma_cursor": "convergence: threads of one warpgroup may give it different operands: c.slot",
     "wgmma_operands": "convergence: threads of one warpgroup may give it different operands: 32*(threadIdx.x//64)",
     "wgmma_retire_round": "convergence: threads of one warpgroup may disagree on whether to execute it: k == threadIdx.x % 32",
 }

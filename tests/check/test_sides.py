@@ -107,6 +107,9 @@ OPEN = {
     "divisor_one_trip": "divisors: the divisor N is not known to be at least 1",
     "divisor_one_thread": "divisors: the divisor N is not known to be at least 1",
     "divisor_unrolled": "divisors: the divisor 2*N is not known to be at least 1",
+    "moved_by_others": "semaphore full: it uses cursor c, which its threads do not advance",
+    "expects_less": "bytes: the bytes that full expects: 128*N - 256 is not known to be at least 0",
+    "weight_negative": "y: nothing orders them in different iterations of the loop over j",
     "named_by_loop": "SYNC named i + 15, 64: its id i + 15 is not known to be in 1..15",
 }
 

@@ -1,6 +1,7 @@
 """Dispatches that are decision_tree choose the member that the chain of comparisons chooses, for every index."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.cuda.dispatch import FEWEST, Decision, decision_tree
-from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, const, eq, evaluate, ge, lt, sym
+from taskfuse.ir.scalar import TRUE, Expr, Facts, and_, const, eq, evaluate, ge, le, lt, sym
 from taskfuse.kir.nodes import Branch, If
 from tests.schedulers.members import pointwise, row_sum
 
@@ -82,6 +83,23 @@ def test_other_chains_stay(spoil: str) -> None:
     if spoil == "more":
         stmt = If((*stmt.branches[:-1], Branch(and_(stmt.branches[-1].cond, lt(sym("threadIdx.x"), 7)), ())))
     assert decision_tree(stmt, Facts()) is None
+
+
+def test_ranges_that_may_end_before_they_begin() -> None:
+    """Of arms up to M, then from M to N, .. the first one holds below M even if N is less."""
+    ends = [sym(f"N{k}") for k in range(FEWEST)]
+    arms = [Branch(and_(ge(INDEX, a), lt(INDEX, b)) if k else lt(INDEX, b), ()) for k, (a, b) in enumerate(zip([const(0), *ends], ends, strict=False))]
+    facts = Facts().with_ranges({str(n): (0, None) for n in ends})
+    assert decision_tree(If(tuple(arms)), facts) is None
+    for a, b in pairwise(ends):
+        facts = facts.with_assumption(le(a, b))
+    assert decision_tree(If(tuple(arms)), facts) is not None
+
+
+def test_two_bounds_are_no_range() -> None:
+    arms = [Branch(and_(ge(INDEX, 2 * k), lt(INDEX, 2 * k + 2)), ()) for k in range(FEWEST)]
+    arms[-1] = Branch(and_(ge(INDEX, sym("M")), arms[-1].cond), ())
+    assert decision_tree(If(tuple(arms)), Facts()) is None
 
 
 def test_the_text() -> None:

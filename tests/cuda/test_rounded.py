@@ -12,6 +12,7 @@ from taskfuse.cuda.rounded import rounded_registers
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import MatmulConfig
 from taskfuse.testing.accuracy import bound
@@ -53,6 +54,20 @@ def test_registers_that_are_converted_and_read_otherwise() -> None:
     kernel = tf.lower(fusion)
     assert only.name in rounded_registers(kernel)
     assert both.name not in rounded_registers(kernel)
+
+
+def test_the_condition_of_a_selection_is_not_converted() -> None:
+    text = """\
+KERNEL k(x: float32[4], a: float16[4]) -> (y: float16[4])
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  LOCAL c: float32[]
+  LOCAL v: float32[]
+
+c = sigmoid(x[threadIdx.x])
+v = gelu(x[threadIdx.x])
+y[threadIdx.x] = where.float16(c, v, a[threadIdx.x])
+"""
+    assert rounded_registers(parse_kernel(text)) == {"v"}
 
 
 def test_fast_forms_come_first() -> None:

@@ -98,7 +98,7 @@ def test_launches_are_counted_by_ending(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_generator_makes_every_kind() -> None:
-    made = [side for number in range(600) if (side := case(2, number)) is not None]
+    made = [side for number in range(600) if (side := case(4, number)) is not None]
     assert len({side.kind.split(":")[0] for side in made}) == len(SIDES)
     assert {side.right for side in made} == {True, False, None}
     text = "".join(str(side.kernel) for side in made)

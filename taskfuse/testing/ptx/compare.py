@@ -5,6 +5,7 @@ Both sides run the same threads of the same launches. A difference is one of
 - an event of another kind, with another operand, at another address, in another order, or one too many or too few;
 - between two events that order memory, other bytes of Shared memory or workspace written than by kernel IR, or bytes read that kernel IR does not read;
 - over the whole run, other bytes of a tensor argument written, or bytes read that kernel IR does not read;
+- a load, as of constant memory (``.nc``), of what the kernel writes;
 - an event or an access before the wait for earlier launches, or that wait missing or repeated;
 - launch bounds, or an instruction that could not be parsed.
 """
@@ -121,7 +122,7 @@ def _launch(launch: PtxLaunch, program: PtxMachine, report: Comparison, seen: se
     work = 0
     for block, thread in everyone:
         try:
-            follower = _Follower(traces, block, thread, places, seen, not waits)
+            follower = _Follower(traces, block, thread, places, program.constant, seen, not waits)
             work += follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
             follower.end()
         except (Difference, PtxError) as error:
@@ -161,6 +162,7 @@ class _Follower:
     block: Int3
     thread: Int3
     places: dict[str, int]
+    constant: frozenset[int]
     seen: set[int]
     waited: bool
     trace: ExpectedTrace = field(init=False)
@@ -232,6 +234,8 @@ class _Follower:
         elif address >= PARAMS_AT:
             return
         self._check_waited(line)
+        if line in self.constant and not self.traces.launch.is_constant(address):
+            raise Difference(f"PTX line {line}: a load of bytes that the kernel writes, as if nothing wrote them")
         if not store and self.traces.launch.is_of_table(address):
             return
         if SHARED_AT <= address < TENSORS_AT or address >= WORKSPACE_AT:

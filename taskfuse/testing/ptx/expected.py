@@ -15,10 +15,10 @@ from typing import Any
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
 from taskfuse.ir.shared_layouts import Major
-from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir import accesses, walk
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import kernel_facts
@@ -150,7 +150,7 @@ class _ThreadWalk:
             case Bind(body=body):
                 self._body(body)
             case If(branches=branches):
-                asks = any(_is_asked_of_a_lane(b) for b in branches)
+                asks = self._reader.is_asked_of_a_lane(stmt)
                 for b in branches:
                     holds = bool(self._value(b.cond))
                     if asks and b.cond.free:
@@ -357,13 +357,6 @@ class _ThreadWalk:
         """PTX ISA, "Matrix-descriptor format": address, leading and stride offset in units of 16 bytes, swizzle mode."""
         address = self._reader.address(d.base, self._env) + self._value(d.offset)
         return (address & 0x3FFFF) >> 4 | (d.lbo & 0x3FFFF) >> 4 << 16 | (d.sbo & 0x3FFFF) >> 4 << 32 | _SWIZZLE_MODES[d.swizzle] << 62
-
-
-def _is_asked_of_a_lane(branch: Branch) -> bool:
-    """True if a warp takes a branch as its first lane says: what multiplies there is of a batch that was opened outside it."""
-    inside = list(walk(branch.body))
-    depends = any(p.index_name in branch.cond.free for p in THREAD_TYPES)
-    return depends and any(isinstance(s, Wgmma) for s in inside) and not any(isinstance(s, WgmmaFence) for s in inside)
 
 
 def _matrices(stmt: LdMatrix | StMatrix) -> str:

@@ -92,6 +92,12 @@ class PtxLaunch:
         """True for the address of an element that an expression may read."""
         return TENSORS_AT <= address < WORKSPACE_AT and address in self.words
 
+    def is_constant(self, address: int) -> bool:
+        """True for the address of a byte of a tensor that the kernel does not write."""
+        tensors = [p for p in self.kernel.params if isinstance(p, TensorParam)]
+        k = (address - TENSORS_AT) // _GAP
+        return 0 <= k < len(tensors) and not tensors[k].is_output and tensors[k].name not in self.kernel.in_place.values()
+
     def ranked(self, address: int, block: Int3) -> int:
         """The address of a byte of Shared memory that a block accesses as its own: of a buffer by rank, as every block of the cluster names it."""
         if any(MEDIA[b.memory].is_by_rank and 0 <= address - self.parts[b.name][0] < self.parts[b.name][1] for b in self.kernel.buffers):

@@ -51,12 +51,14 @@ class PtxMachine:
     Attributes:
         sites: the lines of all events and of all accesses of Shared and Global memory.
         events: those of events.
+        constant: those of loads of what nothing writes during the launch (``.nc``).
     """
 
     function: PtxFunction
     entry: Callable[..., int]
     sites: Mapping[int, str]
     events: frozenset[int]
+    constant: frozenset[int]
 
     def run(self, special: Mapping[str, int], at: Mapping[str, int], memory: Callable[[Value, int], Value], watcher: Watcher) -> int:
         """Run one thread; returns the number of basic blocks that it ran.
@@ -118,8 +120,10 @@ class _MachineBuilder:
         scope: dict[str, Any] = {name: getattr(unknown, name) for name in _HELPERS}
         scope |= {"U": unknown.UNKNOWN, "Kind": Kind, "PtxError": PtxError, "TooLong": TooLong}
         exec(compile("\n".join(self.lines), f"<{self.function.name}>", "exec"), scope)
-        events = {i.line for i, done in zip(self.function.code, self.decoded, strict=True) if any(isinstance(o, Happening) for o in done)}
-        return PtxMachine(self.function, scope["run"], self.sites, frozenset(events))
+        every = [(i.line, o) for i, done in zip(self.function.code, self.decoded, strict=True) for o in done]
+        events = frozenset(line for line, o in every if isinstance(o, Happening))
+        constant = frozenset(line for line, o in every if isinstance(o, PtxAccess) and o.constant)
+        return PtxMachine(self.function, scope["run"], self.sites, events, constant)
 
     def _check_call(self, call: PtxInstruction, callers: frozenset[str]) -> None:
         """Check that the called function only computes."""

@@ -21,7 +21,7 @@ class PtxComputation:
 
 @dataclass(frozen=True, slots=True)
 class PtxAccess:
-    """A load or a store of ``size`` bytes; ``outs`` are the results of a load."""
+    """A load or a store of ``size`` bytes; ``outs`` are the results of a load, ``constant``: of bytes that nothing writes during the launch."""
 
     store: bool
     space: str
@@ -29,6 +29,7 @@ class PtxAccess:
     size: int
     outs: tuple[Register, ...]
     reads: frozenset[str]
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,4 +178,4 @@ def _access(r: OperandReader) -> Operation:
         raise r.error("an access that is not known")
     memory, data = (i.operands[1], i.operands[0]) if name != "st" else (i.operands[0], i.operands[1])
     outs = r.outs(data) if name != "st" else ()
-    return PtxAccess(name == "st", space, r.address(memory), count * SIZES[kind], outs, names(memory))
+    return PtxAccess(name == "st", space, r.address(memory), count * SIZES[kind], outs, names(memory), "nc" in modifiers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from taskfuse.cuda.agreement import asked_of_a_lane
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr
 from taskfuse.kir import accesses
@@ -29,6 +30,11 @@ class LaunchReader:
         self._places: dict[Access, tuple[int, tuple[tuple[Expr, int], ...]]] = {}
         self._matters: dict[tuple[int, bool], bool] = {}
         self._programs: dict[Expr, tuple[Callable[..., int], tuple[str, ...]]] = {}
+        self._asked = asked_of_a_lane(self.kernel)
+
+    def is_asked_of_a_lane(self, branch: If) -> bool:
+        """True if the text reads the conditions of a branch from the first lane of each warp."""
+        return id(branch) in self._asked
 
     def value(self, e: Expr, env: dict[str, int]) -> int:
         """The value of an integer expression, or of a condition."""

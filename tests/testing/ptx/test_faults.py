@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+import taskfuse as tf
 from taskfuse.cuda.source import emit
 from taskfuse.testing.ptx.compare import compare
-from tests.testing.ptx.compiled import ptx_of, written
+from tests.testing.ptx.compiled import TESTS, ptx_of, written
 
 # kernel, what is replaced (a regular expression, its first match), by what, and a part of what is said
 FAULTS = {
@@ -112,3 +113,13 @@ def test_the_texts_themselves_have_no_difference() -> None:
     for name in sorted({kernel for kernel, *_ in FAULTS.values()}):
         source = emit(written(name))
         assert compare(source.kernel, source, ptx_of(source)).difference is None
+
+
+def test_a_tensor_that_a_bulk_store_writes_is_no_constant() -> None:
+    path = TESTS / "check" / "museum" / "proxy_tma_store_then_generic_read.fixed.kir"
+    source = emit(tf.parse_kernel(path.read_text(encoding="utf-8")))
+    assert compare(source.kernel, source, ptx_of(source)).difference is None
+    text = source.text.replace("float* y", "float* __restrict__ y")
+    found = compare(source.kernel, source, ptx_of(source, text)).difference
+    assert found is not None
+    assert "as if nothing wrote them" in found

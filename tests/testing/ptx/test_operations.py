@@ -59,6 +59,13 @@ def test_accesses(line: str, store: bool, space: str, size: int, outs: tuple[str
     assert (found.store, found.space, found.size, tuple(r.name for r in found.outs)) == (store, space, size, outs)
 
 
+def test_loads_of_constant_memory() -> None:
+    found, other = of("ld.global.nc.f32 %r3, [%rd1];"), of("ld.global.f32 %r3, [%rd1];")
+    assert isinstance(found, PtxAccess)
+    assert isinstance(other, PtxAccess)
+    assert (found.constant, other.constant) == (True, False)
+
+
 def test_an_address_is_what_is_read() -> None:
     found = of("st.shared.u32 [%r1+8], %r2;")
     assert isinstance(found, PtxAccess)

@@ -37,7 +37,12 @@ def ring_bytes(c: Chooser) -> Side:
     if right and any(number(times, (loads, 0, 0), {"k": k}) == 0 for k in range(n)):
         right = None
     count = c.pick((1, 1, 1, 2)) if c.chance(30) else 1
-    right = right if count == 1 or n == 0 else False
+    rest = ""  # what another thread expects
+    if per == f"{128 * pieces}" and c.chance(30):
+        rest = c.pick(("64", "128*k", f"{128 * pieces}", f"{128 * pieces + 128}", "k - 1"))
+        per, count = f"{per} - ({rest})", 2
+        right = None if right else right
+    right = right if count == 1 or n == 0 or rest else False
     met = c.chance(85)
     h = Declared(of, [f"SHARED s: float32[{stages}, 4, 32] align 128", f"MBARRIER full[{stages}], empty[{stages}]"])
     h.inputs, h.outputs = [f"x: float32[{trips if trips != '0' else 1}, 32]"], [f"y: float32[{trips if trips != '0' else 1}, {lanes}]"]
@@ -57,6 +62,9 @@ def ring_bytes(c: Chooser) -> Side:
                 t.add("SYNC warp")
             with t.block(f"IF threadIdx.x == {expects}"):
                 t.add(f"EXPECT full[p.slot] bytes {per}")
+            if rest:
+                with t.block(f"IF threadIdx.x == {expects + 1}"):
+                    t.add(f"EXPECT full[p.slot] bytes {rest}")
             with t.block(f"IF threadIdx.x == {loads}"), t.block(f"FOR j in 0..{times}"):
                 t.add("TMA s[p.slot, j, 0] <- m(k, 0) on full[p.slot]")
             t.add("p.advance(1)")
@@ -139,6 +147,7 @@ def accumulators(c: Chooser) -> Side:
     offset = c.pick((0, 0, 32, 64, 96, 128, 1024))
     sbo = c.pick((1024, 1024, 1024, 2048, 512))
     rows = c.pick((64, 64, 128))
+    mover = c.pick(("", "", "threadIdx.x >= 0", "threadIdx.x < 64", "threadIdx.x//32 == 1", "threadIdx.x != 5")) if c.chance(40) else None
     h = Declared(
         Shape((128, 1, 1)),
         ["LOCAL acc: float32[64]", f"SHARED a_s: bfloat16[{rows}, 64] align 1024", "SHARED b_s: bfloat16[64, 64] align 1024", "MBARRIER full[1]"],
@@ -152,12 +161,17 @@ def accumulators(c: Chooser) -> Side:
     with t.block("IF threadIdx.x == 0"):
         t.add(f"EXPECT full[0] bytes {8192 + 128 * rows}", "TMA a_s[0, 0] <- map_a(0, 0) on full[0]", "TMA b_s[0, 0] <- map_b(0, 0) on full[0]")
     t.add("WAIT full[0] parity 0")
+    if mover is not None:  # the operands are those of a cursor
+        t.add("c = CURSOR(slots 2, slot 0, parity 0)")
+        with t.blocks([f"IF {mover}"] if mover else []):
+            t.add("c.advance(1)")
     if c.chance(95):
         t.add("FENCE wgmma")
+    b, again = ("0", "0 > 0") if mover is None else c.pick((("32*c.slot", "0 > 0"), ("0", "c.slot > 0")))
 
     def issue(n: int, at: int, plus: int, step: int) -> None:
         a = f"desc(a_s[0, 0] + {plus}, swizzle 128, lbo 0, sbo {step}, major K)"
-        t.add(f"WGMMA.m64n{n}k16.bfloat16 acc[{at}], {a}, desc(b_s[0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K), accumulate 0 > 0")
+        t.add(f"WGMMA.m64n{n}k16.bfloat16 acc[{at}], {a}, desc(b_s[0, 0] + {b}, swizzle 128, lbo 0, sbo 1024, major K), accumulate {again}")
 
     issue(n1, first, 0, 1024)
     match between:
@@ -179,7 +193,7 @@ def accumulators(c: Chooser) -> Side:
         t.add("D[threadIdx.x//2, threadIdx.x % 2 + 2*v] = copy(acc[v])")
     overlap = second < n1 // 2
     right: bool | None = pending == 0 and not who and "FENCE wgmma" in t.lines
-    if overlap and n1 != n2 and between in ("", "COMMIT wgmma"):
+    if (overlap and n1 != n2 and between in ("", "COMMIT wgmma")) or mover not in (None, "", "threadIdx.x >= 0"):
         right = False
     elif right and (
         (overlap and (n1 != n2 or second)) or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("WAIT_GROUP", "FENCE wgmma")

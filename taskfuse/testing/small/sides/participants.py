@@ -290,6 +290,7 @@ def semaphores(c: Chooser) -> Side:
     on_block = c.pick(("", "", "blockIdx.x == 0"))
     hands = c.chance(60)
     meets = "SYNC block" if not c.chance(8) else "SYNC warp"
+    mover = c.pick((who, condition(c, of))) if c.chance(20) else ""
     t = Text()
     if on_cursor:
         t.add(f"q = CURSOR(slots {c.pick((2, 3))}, slot 0, parity 0)")
@@ -304,7 +305,8 @@ def semaphores(c: Chooser) -> Side:
                     t.add(meets, use, meets)
                 with t.block(f"IF {who}"):
                     t.add(f"RELEASE {give}[{name}.slot]")
-                t.add(f"{name}.advance(1)")
+                with t.blocks([f"IF {mover}"] if mover else []):
+                    t.add(f"{name}.advance(1)")
             if on_cursor:
                 t.add(advances)
 
@@ -321,5 +323,5 @@ def semaphores(c: Chooser) -> Side:
     if on_block and not hands:
         with t.block(f"IF {on_block}"):
             t.add(f"y[0, {of.linear}] = copy(x[0, {of.linear}])")
-    plain = not on_cursor and meets == "SYNC block"
+    plain = not on_cursor and not mover and meets == "SYNC block"
     return h.side("semaphore", t, (given == count and count > 0) if plain and trips and count else None)

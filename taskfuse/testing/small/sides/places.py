@@ -1,4 +1,4 @@
-"""Conditions on the places of accesses: overlapping buffers, choices that read what another case guards, indices that are data."""
+"""Conditions on the places of accesses: overlapping buffers, choices that read what another case guards, indices that are data or sums of symbolic weights."""
 
 from __future__ import annotations
 
@@ -61,6 +61,23 @@ def choices(c: Chooser) -> Side:
     t = Text()
     t.add(f"y[{lane}] = cat(x[{low}] if {cond}, {case})")
     return h.side("choices", t, right)
+
+
+def weights(c: Chooser) -> Side:
+    """Blocks and a loop are digits of an index whose weights are symbols, negative ones too."""
+    low = c.pick((-8, -4, -3, -1, 0, 1))
+    high = low + c.integer(1, 4)
+    blocks, digits, times, least = c.pick((2, 3)), c.integer(1, 4), c.pick((1, 2, 2, 4)), c.pick((1, 2, 4))
+    h = Declared(Shape((1, 1, 1)), inputs=["x: float32[8]"], grid=f"({blocks}, 1, 1)")
+    edge = max(0, -low) * (digits - 1)
+    size = f"{times * blocks}*N + {edge + max(0, high) * digits}"
+    last = "j" if c.chance(80) else f"{digits - 1} - j"
+    row = c.pick((f"t - {low}", f"t - {low}", "0"))
+    h.outputs, h.dims = [f"y: float32[{high - low}, {size}]"], f"N min {least} max {least + 4}"
+    t = Text()
+    with t.block(f"FOR t in {low}..{high}"), t.block(f"FOR j in 0..{digits}"):
+        t.add(f"y[{row}, {times}*N*blockIdx.x + t*({last}) + {edge}] = copy(x[j])")
+    return h.side("weights", t, None, [{"N": least}, {"N": least + 1}])
 
 
 def gathers(c: Chooser) -> Side:
