@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import taskfuse as tf
 from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
+from taskfuse.ir.axes import CLAIMED, Rasterize
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
@@ -27,7 +28,7 @@ from taskfuse.kir import Kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
-from taskfuse.testing import partitions
+from taskfuse.testing import partitions, pipelines
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.grouped import GroupedGraph, hostile, rising
@@ -233,6 +234,8 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
         _schedule(chooser, options, recorder, sizes)
         drawn = mechanisms(recorder.fusion)
         outcome = _lowered(recorder, options, sizes)
+        if outcome.kernel is not None and outcome.refusal is None:
+            outcome = _in_stages(chooser, options, recorder, outcome, sizes)
     except Exception as error:
         outcome = Outcome(None, None, error)
     chosen = zlib.crc32(math.source().encode()) if seed is None else seed
@@ -298,6 +301,15 @@ def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) ->
             return Outcome(kernel, refusal, None)
 
 
+def _in_stages(chooser: Chooser, options: CaseOptions, recorder: Recorder, outcome: Outcome, sizes: dict[str, int]) -> Outcome:
+    """What a kernel becomes where code of its loops runs a trip behind, or takes turns."""
+    for share, change in ((options.behind, pipelines.run_behind), (options.turns, pipelines.take_turns)):
+        kernel = change(chooser, recorder) if chooser.chance(share) else None
+        if kernel is not None:
+            outcome = Outcome(kernel, _too_large(kernel, options, sizes), None)
+    return outcome
+
+
 def _smaller_launches(recorder: Recorder) -> Iterator[None]:
     """One step after another that leaves only groups on a thread type, the type with most axes first."""
     axes = [AxisRef(tv, a) for tv in recorder.fusion.tensors() for a in tv.loop]
@@ -328,7 +340,8 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         recorder.attempt(AxisRef(tv, a), "parallelize", ParallelType.Serial)
     if threads:
         yield
-    blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES]
+    claims = any(CLAIMED in m.free for x in fusion.tensors() for t in x.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
+    blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES and not claims]
     for x, a in blocks:
         recorder.attempt(AxisRef(x, a), "parallelize", ParallelType.Serial)
     if blocks:

@@ -63,6 +63,8 @@ class CaseOptions:
         pingpong: share of products with ping-pong warpgroups.
         ragged: share of operands whose copies leave elements past the end of the tensor unwritten, or overhang their tiles.
         split_sums: share of products that spread the summed axis over threads or blocks.
+        behind, turns: share of cases that lower in which code of a shared loop then runs one trip behind the rest; in which instances of a role take turns.
+        claims: share of persistent loops whose items blocks claim.
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
     """
@@ -125,6 +127,9 @@ class CaseOptions:
     pingpong: int = 0
     ragged: int = 0
     split_sums: int = 0
+    behind: int = 0
+    turns: int = 0
+    claims: int = 0
     exact: bool = False
     functions: bool = False
 
@@ -161,6 +166,20 @@ PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
 
 # Mostly pipelines whose roles are blocks (vertical groups on block types).
 BLOCKS = replace(PIPELINES, block_roles=70, block_types=25, blocks=32)
+
+# Mostly loops in stages: code that runs a trip behind, instances that take turns, items that blocks claim.
+STAGED = replace(
+    PIPELINES,
+    sizes=(4, 2, 3, 32, 8, 2, 5, 1, 4),
+    elements=1200,
+    matmuls=4,
+    persistent=35,
+    transforms=15,
+    empty=10,
+    behind=70,
+    turns=60,
+    claims=60,
+)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -319,6 +338,8 @@ class Mix(Enum):
     GROUPED = "grouped"
     TILES = "tiles"
     WORK = "work"
+    STAGED = "staged"
+    CALLS = "calls"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -351,10 +372,13 @@ OPTIONS = {
     Mix.SCATTER: replace(USUAL, scatters=25, gathers=10),
     Mix.GROUPED: GROUPED,
     Mix.TILES: TILES,
+    Mix.STAGED: STAGED,
 }
+CALLS = (Mix.STAGED,)
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED, Mix.TILES)),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED, Mix.TILES, *CALLS)),
     Mix.WORK: (Mix.GROUPED, Mix.TILES),
+    Mix.CALLS: CALLS,
 }

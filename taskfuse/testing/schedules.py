@@ -24,13 +24,15 @@ from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.layouts import layout
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import is_vertical
-from taskfuse.testing.program import Recorder
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
 CLUSTER = 8
 """Most blocks of a cluster along one dimension."""
 UNROLLED = 8
+CLAIMING = 2
+"""Loops over items that blocks claim: trips, and blocks."""
 LEAST = CP_ASYNC.min_bytes
 
 _X, _Y, _Z = THREAD_TYPES
@@ -70,6 +72,7 @@ class CaseScheduler:
         self._block_share = options.block_types
         self._rings = False
         self._clusters = False
+        self._claims = False
         self._widest: dict[ParallelType, int] = {}
         self._threads = chooser.pick(options.tensor_threads)
 
@@ -194,6 +197,9 @@ class CaseScheduler:
         tiles = self.chooser.pick((2, 3, 4)) if self.chooser.chance(40) else None
         merged = self.chooser.integer(0, 2)
         blocks, ptype = self.chooser.pick((2, 3, 5, 4)), self.chooser.pick(BLOCK_TYPES)
+        self._claims = self.chooser.chance(self.options.claims)
+        if self._claims:
+            ptype = BLOCK_TYPES[0]
         threads = self.chooser.pick(THREAD_TYPES)
         place = self.chooser.integer(2, 4)
         for tv in scope:
@@ -207,6 +213,8 @@ class CaseScheduler:
             for _ in range(0 if tiles is not None else min(merged, kept - 1)):
                 self.recorder.attempt(tv, "merge", 0)
             split = tv.loop and self.recorder.attempt(tv, "split", 0, blocks) is not None
+            if split and self._claims:
+                self.recorder.attempt(tv, "rasterize", [1], SpelledArgument("tf.tiles.dynamic()", tf.tiles.dynamic()))
             if split and self._affordable(tv, tv.loop[1], ptype):
                 self.recorder.attempt(tv.axis(1), "parallelize", ptype)
             if place < len(tv.loop) and not self.chooser.chance(10) and self._affordable(tv, tv.loop[place], threads):
@@ -322,7 +330,7 @@ class CaseScheduler:
         for tv in self.computed():
             match self.fusion.definition(tv):
                 case Pointwise(op=op, operands=(Read(tensor=source),)) if (
-                    op is ELEMENTWISE["copy"] and source.is_input and self.options.copies and self.chooser.chance(self.options.copies)
+                    op is ELEMENTWISE["copy"] and source.is_input and not self._claims and self.options.copies and self.chooser.chance(self.options.copies)
                 ):
                     self._copy_asynchronously(tv)
                 case Pointwise(op=op) if op is ELEMENTWISE["copy"] and tv.loop and self.chooser.chance(40):
@@ -386,8 +394,10 @@ class CaseScheduler:
     # -- memory ---------------------------------------------------------------------------------------------------------------------
 
     def rings(self) -> None:
-        """Add circular buffers: mostly between tasks, and within tasks in Shared memory or registers."""
+        """Add circular buffers: mostly between tasks, and within tasks in Shared memory or registers; none whose slots follow items that blocks claim."""
         for tv in self.computed():
+            if self._claims and tv.schedule.inline <= CLAIMING:
+                continue
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
             if self.chooser.chance(self.options.stages if crosses else self.options.prefetch):
