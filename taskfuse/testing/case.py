@@ -330,7 +330,8 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         yield
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
-    if tv.schedule.memory is MemoryType.Shared and _has_block_roles(fusion) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
+    claims = any(CLAIMED in m.free for x in fusion.tensors() for t in x.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
+    if tv.schedule.memory is MemoryType.Shared and (claims or _has_block_roles(fusion)) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
         yield
     moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:
@@ -340,7 +341,6 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         recorder.attempt(AxisRef(tv, a), "parallelize", ParallelType.Serial)
     if threads:
         yield
-    claims = any(CLAIMED in m.free for x in fusion.tensors() for t in x.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
     blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES and not claims]
     for x, a in blocks:
         recorder.attempt(AxisRef(x, a), "parallelize", ParallelType.Serial)

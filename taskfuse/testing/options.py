@@ -176,9 +176,10 @@ STAGED = replace(
     persistent=35,
     transforms=15,
     empty=10,
-    behind=70,
-    turns=60,
-    claims=60,
+    gathers=2,
+    behind=75,
+    turns=75,
+    claims=85,
 )
 
 # Bulk copies (TMA) around pointwise math.

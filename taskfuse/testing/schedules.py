@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.ir.atoms import CP_ASYNC
-from taskfuse.ir.axes import Axis
+from taskfuse.ir.axes import Axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read, Scan
 from taskfuse.ir.scalar import Const, Expr, const
-from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -197,11 +197,11 @@ class CaseScheduler:
         tiles = self.chooser.pick((2, 3, 4)) if self.chooser.chance(40) else None
         merged = self.chooser.integer(0, 2)
         blocks, ptype = self.chooser.pick((2, 3, 5, 4)), self.chooser.pick(BLOCK_TYPES)
-        self._claims = self.chooser.chance(self.options.claims)
-        if self._claims:
-            ptype = BLOCK_TYPES[0]
         threads = self.chooser.pick(THREAD_TYPES)
         place = self.chooser.integer(2, 4)
+        self._claims = self.chooser.chance(self.options.claims) and self._shares(scope, 2 if tiles is not None else 1 + merged)
+        if self._claims:
+            ptype = BLOCK_TYPES[0]
         for tv in scope:
             self._reduce_last(tv)
             kept = sum(not a.is_reduction for a in tv.loop)
@@ -219,6 +219,17 @@ class CaseScheduler:
                 self.recorder.attempt(tv.axis(1), "parallelize", ptype)
             if place < len(tv.loop) and not self.chooser.chance(10) and self._affordable(tv, tv.loop[place], threads):
                 self.recorder.attempt(tv.axis(place), "parallelize", threads)
+
+    def _shares(self, scope: Sequence[TensorView], axes: int) -> bool:
+        """True if tensors read one another at their own place along some outer axes: one block may compute all of an item of work."""
+        for tv in scope:
+            expr = self.fusion.definition(tv)
+            reads = [] if expr is None else [r for r in storage_reads(self.fusion, expr) if not r.tensor.is_input]
+            if len(tv.root) < axes or any(a.is_reduction for a in tv.root[:axes]):
+                return False
+            if any(len(r.index) < axes or any(e is not iteration_symbol(k) for k, e in enumerate(r.index[:axes])) for r in reads):
+                return False
+        return True
 
     def _nested(self, scope: Sequence[TensorView]) -> None:
         """Schedule every tensor alike: split an axis and one of its parts again, mostly by a non-divisor, and bind some of the parts."""
