@@ -30,6 +30,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
 from taskfuse.testing import partitions, pipelines
 from taskfuse.testing.chooser import Chooser, RandomChooser
+from taskfuse.testing.forms import reform
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.grouped import GroupedGraph, hostile, rising
 from taskfuse.testing.mechanisms import mechanisms
@@ -39,6 +40,7 @@ from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.rewrites import rewrite
 from taskfuse.testing.schedules import CaseScheduler
+from taskfuse.testing.stencils import StencilGraph
 from taskfuse.testing.streams import stream
 from taskfuse.testing.tensor_cores import TensorCores
 from taskfuse.testing.uneven import UnevenGraph
@@ -167,7 +169,8 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
 
 def _kind(chooser: Chooser, options: CaseOptions) -> type[Graph]:
     """The generator of the math."""
-    for share, kind in ((options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.products, ProductGraph)):
+    shares = (options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.stencils, StencilGraph), (options.products, ProductGraph)
+    for share, kind in shares:
         if chooser.chance(share):
             return kind
     return Graph
@@ -245,6 +248,8 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = CaseScheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
+    if options.forms:
+        reform(chooser, recorder, options.forms)
     if chooser.chance(options.schedulers) and automatic(chooser, recorder, options.drawn):
         return
     if chooser.chance(options.streams):

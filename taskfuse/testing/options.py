@@ -65,6 +65,8 @@ class CaseOptions:
         split_sums: share of products that spread the summed axis over threads or blocks.
         behind, turns: share of cases that lower in which code of a shared loop then runs one trip behind the rest; in which instances of a role take turns.
         claims: share of persistent loops whose items blocks claim.
+        stencils: share of fusions whose math reads neighbors: shifted slices, windows, short sums.
+        forms: share of tensors on which calls are tried that state the math in another form (``tile_shifts``, ``chunk_product``, ``split_fold``).
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
     """
@@ -130,6 +132,8 @@ class CaseOptions:
     behind: int = 0
     turns: int = 0
     claims: int = 0
+    stencils: int = 0
+    forms: int = 0
     exact: bool = False
     functions: bool = False
 
@@ -181,6 +185,9 @@ STAGED = replace(
     turns=75,
     claims=85,
 )
+
+# Math in other forms: tiles of neighbors, products whose tiles blocks share, folds in parts.
+FORMS = replace(USUAL, stencils=85, forms=75, transforms=35, schedulers=15)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -340,6 +347,7 @@ class Mix(Enum):
     TILES = "tiles"
     WORK = "work"
     STAGED = "staged"
+    FORMS = "forms"
     CALLS = "calls"
 
     def options(self, seed: int) -> CaseOptions:
@@ -374,8 +382,9 @@ OPTIONS = {
     Mix.GROUPED: GROUPED,
     Mix.TILES: TILES,
     Mix.STAGED: STAGED,
+    Mix.FORMS: FORMS,
 }
-CALLS = (Mix.STAGED,)
+CALLS = (Mix.STAGED, Mix.FORMS)
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
