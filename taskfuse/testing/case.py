@@ -29,6 +29,7 @@ from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
 from taskfuse.testing import partitions, pipelines
+from taskfuse.testing.cascades import CascadeGraph
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.forms import reform
 from taskfuse.testing.graphs import Graph
@@ -36,10 +37,12 @@ from taskfuse.testing.grouped import GroupedGraph, hostile, rising
 from taskfuse.testing.mechanisms import mechanisms
 from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.parameters import DRAWN
+from taskfuse.testing.problems import ProblemGraph
 from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.rewrites import rewrite
 from taskfuse.testing.schedules import CaseScheduler
+from taskfuse.testing.shared_tiles import SharedTileGraph, share_tiles
 from taskfuse.testing.stencils import StencilGraph
 from taskfuse.testing.streams import stream
 from taskfuse.testing.tensor_cores import TensorCores
@@ -170,6 +173,7 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
 def _kind(chooser: Chooser, options: CaseOptions) -> type[Graph]:
     """The generator of the math."""
     shares = (options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.stencils, StencilGraph), (options.products, ProductGraph)
+    shares += (options.cascades, CascadeGraph), (options.problems, ProblemGraph), (options.shared_tiles, SharedTileGraph)
     for share, kind in shares:
         if chooser.chance(share):
             return kind
@@ -254,6 +258,8 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
         return
     if chooser.chance(options.streams):
         stream(chooser, recorder, scheduler.size, options.clusters)
+        return
+    if chooser.chance(options.shared_tiles) and share_tiles(chooser, recorder):
         return
     if chooser.chance(options.tensor_cores) and TensorCores(chooser, options, recorder, scheduler.size).run():
         return
@@ -391,10 +397,12 @@ def automatic(chooser: Chooser, recorder: Recorder, drawn: int = 0) -> bool:
     order = [*(chooser.order(special) if chooser.chance(30) else special), *chooser.order(anything)]
     if chooser.chance(15):
         order.reverse()
+    before = str(recorder.fusion)
     for name in order:
         given = DRAWN[name](chooser) if name in DRAWN and chooser.chance(drawn) else None
-        if given is not None and recorder.attempt(tf.schedulers, name, recorder.fusion, given) is not None:
-            return True
-        if recorder.attempt(tf.schedulers, name, recorder.fusion) is not None:
-            return True
+        for arguments in ((recorder.fusion, given), (recorder.fusion,)) if given is not None else ((recorder.fusion,),):
+            if recorder.attempt(tf.schedulers, name, *arguments) is not None:
+                return True
+            if str(recorder.fusion) != before:
+                raise AssertionError(f"tf.schedulers.{name} refuses the fusion, and leaves it changed")
     return False

@@ -66,6 +66,9 @@ class CaseOptions:
         behind, turns: share of cases that lower in which code of a shared loop then runs one trip behind the rest; in which instances of a role take turns.
         claims: share of persistent loops whose items blocks claim.
         stencils: share of fusions whose math reads neighbors: shifted slices, windows, short sums.
+        cascades: share of fusions whose math is reductions that read one another.
+        problems: share of fusions that one scheduler of the library is for, such as attention.
+        shared_tiles: share of fusions whose math is a product of constant extents, and of such products whose tiles blocks share.
         forms: share of tensors on which calls are tried that state the math in another form (``tile_shifts``, ``chunk_product``, ``split_fold``).
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
@@ -133,6 +136,9 @@ class CaseOptions:
     turns: int = 0
     claims: int = 0
     stencils: int = 0
+    cascades: int = 0
+    problems: int = 0
+    shared_tiles: int = 0
     forms: int = 0
     exact: bool = False
     functions: bool = False
@@ -188,6 +194,9 @@ STAGED = replace(
 
 # Math in other forms: tiles of neighbors, products whose tiles blocks share, folds in parts.
 FORMS = replace(USUAL, stencils=85, forms=75, transforms=35, schedulers=15)
+
+# Reductions that read one another, mostly in one walk.
+CASCADES = replace(USUAL, cascades=100, transforms=25, groups=60, schedulers=15)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -267,6 +276,9 @@ PRODUCTS = CaseOptions(
     threads=1024,
     groups=70,
 )
+
+# Problems of special schedulers, with drawn parameters.
+PROBLEMS = replace(PRODUCTS, products=0, problems=75, shared_tiles=100, schedulers=85, drawn=75, symbolic=30, threads=1024, blocks=512)
 
 # Schedules of the library's schedulers, at extents that need several blocks and tiles.
 AUTOMATIC = CaseOptions(
@@ -348,6 +360,8 @@ class Mix(Enum):
     WORK = "work"
     STAGED = "staged"
     FORMS = "forms"
+    CASCADES = "cascades"
+    PROBLEMS = "problems"
     CALLS = "calls"
 
     def options(self, seed: int) -> CaseOptions:
@@ -383,8 +397,10 @@ OPTIONS = {
     Mix.TILES: TILES,
     Mix.STAGED: STAGED,
     Mix.FORMS: FORMS,
+    Mix.CASCADES: CASCADES,
+    Mix.PROBLEMS: PROBLEMS,
 }
-CALLS = (Mix.STAGED, Mix.FORMS)
+CALLS = (Mix.STAGED, Mix.FORMS, Mix.CASCADES, Mix.PROBLEMS)
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
