@@ -122,23 +122,24 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
             merged.join(a, b)
     for ring in rings.rings:
         for loop, t in ring.pingpong:
-            first, last = next((x, y) for x, y in zip(t.before.path, t.after.path, strict=False) if x is not y)
-            if first.block is not last.block:
+            span = _span(t.before, t.after)
+            if span is None:
                 return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn is not taken and passed in one block")]
-            span = _Span(first.block, first.index, last.index)
             for _, other in (pair for pair in pingpong.get(span.block, []) if pair[0].low <= span.high and span.low <= pair[0].high):
                 if [merged.of(n) for n in loop.loops] != [merged.of(n) for n in other.loops]:
                     return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn overlaps that of loops it does not share")]
                 merged.join(loop, other)  # an instance takes both turns in one iteration
             pingpong.setdefault(span.block, []).append((span, loop))
     for t in rings.turns:
-        first, last = next((x, y) for x, y in zip(t.take.path, t.give.path, strict=False) if x is not y)
-        if first.block is not last.block:
+        span = _span(t.take, t.give)
+        if span is None:
             return [Obligation(Layer.ORDER, f"turn {t.barrier}", Verdict.OUTSIDE, "it is not taken and passed in one block")]
-        span = _Span(first.block, first.index, last.index)
         if any(other.low <= span.high and span.low <= other.high for other, _ in pingpong.get(span.block, [])):
             return [Obligation(Layer.ORDER, f"turn {t.barrier}", Verdict.OUTSIDE, "it overlaps another turn")]
         pingpong.setdefault(span.block, []).append((span, t.take))  # a loop of its own
+    divided = _divided_turn(rings)
+    if divided is not None:
+        return [divided]
     for ring in rings.rings:
         for a, b, *_ in (*ring.loops, *ring.later):
             if _turns_around(a, merged, pingpong) != _turns_around(b, merged, pingpong):
@@ -171,6 +172,28 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
             notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n, _ in cycle)
             return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
+
+
+def _span(first: Node, last: Node) -> _Span | None:
+    """The part of the innermost block around two statements from the first to the last; ``None`` if they lie in two blocks of one node."""
+    one, two = next((x, y) for x, y in zip(first.path, last.path, strict=False) if x is not y)
+    return _Span(one.block, one.index, two.index) if one.block is two.block else None
+
+
+def _divided_turn(rings: Rings) -> Obligation | None:
+    """A turn that instances take while they hold another one, if they are not all one instance of that one: the next of them waits for both, for ever."""
+    every = [(t, _span(t.before, t.after)) for ring in rings.rings for _, t in ring.pingpong] + [(t, _span(t.take, t.give)) for t in rings.turns]
+    for (inner, _), (outer, span) in product(every, every):
+        if span is None or outer.count == 1 or inner.barrier == outer.barrier:
+            continue
+        around = next((n for n in inner.take.path if n.block is span.block and span.low <= n.index <= span.high), None)
+        if around is None or (around is inner.take and (inner.index, inner.count) == (outer.index, outer.count)):
+            continue  # each instance takes both in one iteration
+        mask, values = rings.threads.mask(rings.threads.split(inner.take.conditions).threads), rings.threads.values(outer.index)
+        if mask is None or values is None or len(set(values[mask].tolist())) > 1:
+            reason = f"its instances take it while they hold that of {outer.barrier}, and are not known to be one instance there"
+            return Obligation(Layer.ORDER, f"turn {inner.barrier}", Verdict.OUTSIDE, reason, (outer.take.text, inner.take.text))
+    return None
 
 
 def _level_name(node: Node) -> str:

@@ -60,6 +60,11 @@ class Literal:
     def __hash__(self) -> int:
         return hash((self.value, self.dtype))
 
+    @staticmethod
+    def zero(dtype: DType) -> Literal:
+        """The neutral value of a sum of a dtype: False for bool."""
+        return Literal(False if dtype.is_bool else 0.0 if dtype.is_float else 0, dtype)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarRead:

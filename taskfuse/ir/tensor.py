@@ -293,7 +293,7 @@ class TensorView(ArrayMethods):
 
     def drop_axes(self) -> TensorView:
         """Compute a reduction or an elementwise tensor, which has no schedule yet, without the axes that its elements do not depend on. This tensor is then
-        a view of the new one, which is returned, or a copy if it is an output."""
+        a view of the new one, which is returned, or a copy if it is an output or a part of one."""
         return scheduling().drop_axes(self)
 
     def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:

@@ -207,7 +207,7 @@ class Channels:
         instances = own_rings(self.ranges, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
         loop = serial[-1] if serial else None
         pingpong = [find_pingpong(self.fusion, self.ranges, self._trips, serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
-        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in pingpong), instances)
+        key = (group, source, tuple(ends), loop, tuple(None if t is None else (t.loop, t.instance, t.guard) for t in pingpong), instances)
         channel = found.get(key)
         across = shared_types(self.ranges, source, tv) if is_multicast(tv) else ()
         apart = channel is not None and bool(across) and bool(channel.across) and across != channel.across

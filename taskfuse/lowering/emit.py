@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from taskfuse.ir.axes import CLAIMED
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute, sym
@@ -155,13 +156,13 @@ class Emitter:
         item = sym(n.var)
         value = {str(items.item): item, n.var: (item - items.start) // items.step}
         inside = self.body(n.body, facts)
-        if items.claimed:
+        if items.claimed is not None:
             assert n.loop is not None
             if any(n.var in e.free for s in walk(inside) for e in expressions(s)):
                 reason = "it counts the trips of a loop over claimed items"
                 raise refused(next(iter(n.loop.axes)), reason, "distribute the items over blocks: without tf.tiles.dynamic()")
             queue = self.queues.setdefault(n.loop, WorkQueue(f"queue{len(self.queues)}", items.stop)).name
-            value = {str(items.item): item}
+            value = {str(items.item): item, CLAIMED: item - items.claimed}  # so that the place among those of a trip is that of the item
         else:
             queue = None
         body = map_stmts(inside, lambda s: map_expressions(s, lambda e: substitute(e, value) if not e.free.isdisjoint(value) else e))

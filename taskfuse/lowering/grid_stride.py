@@ -22,7 +22,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Min, and_, ceildiv, conjuncts, lt, maximum, prove, select, simplify, substitute
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides, refused
 from taskfuse.lowering.plan import LoopVariables, Walk
@@ -258,7 +258,7 @@ class GridStrideLoops:
             facts = self._ranges.facts
             item, stop, index = self._variables.item(loop), simplify(t.source.extent, facts), self._index(tv, t)
             if CLAIMED in index.free:
-                found.add(Walk(item, ZERO, stop, ONE, claimed=True))
+                found.add(Walk(item, ZERO, stop, ONE, simplify(substitute(index, {CLAIMED: ZERO}), facts)))
             else:
                 found.add(Walk(item, index, stop, simplify(maximum(t.inner.extent, 1), facts)))
         return next(iter(found)) if len(found) == 1 else None
@@ -267,9 +267,13 @@ class GridStrideLoops:
         """Raises :class:`LoweringError` where blocks claim other items than those of a loop."""
         for tv, path in self._shared_loops.path.items():
             claims = any(CLAIMED in m.free for t in tv.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
-            if claims and not any(loop in walks and walks[loop].claimed for loop in path):
+            if claims and not any(loop in walks and walks[loop].claimed is not None for loop in path):
                 reason = "it claims items of work where no loop of trips goes over them"
                 raise refused(tv, reason, "split the work axis into trips and blocks, bind the blocks to BIDx, and claim the axis of blocks alone")
+            other = next((p for p in (*BLOCK_TYPES[1:], *CLUSTER_TYPES) if claims and self._ranges.launch[p] is not ONE), None)
+            if other is not None:
+                reason = f"it claims items of work in a grid of {self._ranges.launch[other]} blocks along {other.value}"
+                raise refused(tv, reason, "bind all axes of blocks to BIDx, or distribute the items over blocks: without tf.tiles.dynamic()")
 
     def _inlined(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
         return self._around(tv)[: tv.schedule.inline]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from taskfuse.errors import LoweringError, TaskError
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, lt, maximum, prove, select, simplify, substitute
 from taskfuse.ir.tasks import Group, Node, leaves
@@ -115,6 +116,14 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
     count = simplify(maximum(at.axes[user].extent, 1), ranges.facts)
     threads = simplify(maximum(ranges.count(node) // index_range.extent * product(own) // count, 1), ranges.facts)
     index = hardware_index(ptype) - index_range.start
+    other = next((u for u in users if not _is_alike(digits(u, ptype), at.axes[u], own, at.axes[user])), None)
+    if other is not None:
+        raise LoweringError(
+            what=user.name,
+            reason=f"threads along {ptype.value} are of other instances of axis {at.depth} in it than in {other.name}, which reads the same slots",
+            help="bind the same axes of all readers to the thread index type, in the same order",
+            location=user.location,
+        )
     guard = None if prove(eq(product(own), index_range.extent), ranges.facts) else lt(index, product(own))
     values = digit_values(own, index, ranges.facts.with_assumption(ge(hardware_index(ptype), index_range.start)))
     trips = const(1)
@@ -136,6 +145,13 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
     depth = len(serial) - serial.index(at) - 1
     return Pingpong(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
+
+
+def _is_alike(one: tuple[Axis, ...], axis: Axis, other: tuple[Axis, ...], other_axis: Axis) -> bool:
+    """Whether an axis among the digits of a thread index has one value in each thread for two tensors, and as many threads for each value."""
+    if product(one) is not product(other):
+        return False
+    return product(one[one.index(axis) + 1 :]) is product(other[other.index(other_axis) + 1 :])
 
 
 def check_bindings(tv: TensorView, users: list[TensorView], paths: Mapping[TensorView, tuple[Loop, ...]]) -> None:

@@ -27,14 +27,14 @@ from taskfuse.schedule.shared_loops import Loop
 class Walk:
     """The items of work that a loop visits: ``start``, ``start + step``, and so on, below ``stop``. One trip has one item, whose symbol is ``item``.
 
-    ``claimed``: of these, those that the block claims.
+    ``claimed``: of these, those that the block claims; the number of a block among those that claim. ``None``: each block has its own.
     """
 
     item: Expr
     start: Expr
     stop: Expr
     step: Expr
-    claimed: bool = False
+    claimed: Expr | None = None
 
 
 @dataclass(slots=True, eq=False)

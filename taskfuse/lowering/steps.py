@@ -283,7 +283,7 @@ def _barriers(state: State) -> None:
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     fence_registers(state.plan)
     state.endpoints.check_pingpong(state.plan)
-    check_turns(state.plan, state.turns)
+    check_turns(state.plan, state.turns, state.channels)
     check_pipelines(state.pipelined)
     turns = [(t.name, t.count, t.arrivals) for t in state.turns]
     state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *turns, *sync.barriers.mbarriers]

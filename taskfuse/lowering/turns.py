@@ -6,21 +6,23 @@ turn is an mbarrier per instance, in whose phases it goes round: instance 0 begi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taskfuse.ir.scalar import ONE, Const, Expr, and_, const, eq, ge, is_multiple, lt, select, simplify, xor
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
-from taskfuse.kir import walk
+from taskfuse.kir import barrier_slots, walk
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import BarrierSlot
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Commit, Cursor, CursorInit, Wait, WgmmaFence
+from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.completion import frame_of
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.insertion_points import leaves
-from taskfuse.lowering.plan import PLoop, PNode, PSync, statements
+from taskfuse.lowering.plan import PLoop, PNode, PSync, children, statements
 from taskfuse.lowering.prefetch import blocks
 from taskfuse.lowering.software_pipeline import is_shared, pieces
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index, linear_thread
@@ -135,20 +137,47 @@ def _synchronization(node: PNode) -> list[Stmt]:
     return [s for leaf in found for s in (leaf.stmts if isinstance(leaf, PSync) else (leaf.stmt,))]
 
 
-def check_turns(plan: list[PNode], turns: list[LoopTurns]) -> None:
-    """No barrier of several instances, and no shuffle of warps that they share, lies within a turn: the others wait for it.
+def check_turns(plan: list[PNode], turns: list[LoopTurns], channels: Channels) -> None:
+    """Within a turn no thread waits for what another instance does only in its own: no barrier of several instances, no shuffle of warps that they share, no
+    position of a channel in each trip of an inner loop, no turn at a distributed channel. Nor is a turn of a loop taken within one at a channel.
 
     To be called when all barriers are inserted. Raises :class:`LoweringError`.
     """
     order = list(leaves(plan))
+    place = {id(n): k for k, n in enumerate(order)}
+    orders = {f"{end.cursor}.order" for ch in channels.channels for end in ch.consumers if end.pingpong is not None}
+    held = {name: [k for k, n in enumerate(order) if isinstance(n, PSync) and name in _slots(n)] for name in orders}
     for t in turns:
-        inside = order[order.index(t.take) : order.index(t.give)]
+        first, last = place[id(t.take)], place[id(t.give)]
+        inside = order[first:last]
         if any(isinstance(n, PSync) and n.is_barrier and t.ptype in n.types for n in inside):
             raise refused(t.of, f"it takes turns on {t.ptype.value}, but a barrier of all instances lies within a turn", "keep data within an instance there")
         meets = any(_is_of_warps(s) for n in inside for s in walk(n.stmts if isinstance(n, PSync) else (n.stmt,)))
         if meets and not t.by_warp:
             reason = f"its instances on {t.ptype.value} may share warps, and all lanes of a warp meet within a turn"
             raise refused(t.of, reason, "let each instance have whole warps")
+        around = next((name for name, found in held.items() if found and min(found) <= last and max(found) >= first), None)
+        if around is not None:
+            reason = f"it takes turns on {t.ptype.value} while it holds that of {around.removesuffix('.order')}, a channel of which instances take slots in turn"
+            raise refused(t.of, reason, "let the role take turns in one place: at the channel, or in a loop")
+        body = next(block for block in blocks(plan) if any(n is t.take for n in block))
+        if any(first < place[id(n)] < last and any(isinstance(s, Wait) for s in walk(n.stmts)) for n in _in_loops(body)):
+            reason = f"it takes turns on {t.ptype.value}, and an inner loop waits in each trip for data that other instances need, too"
+            raise refused(t.of, reason, "take turns in the innermost loop that waits")
+
+
+def _slots(node: PSync) -> set[str]:
+    """The mbarriers at which a node waits or arrives."""
+    return {b.name for s in walk(node.stmts) for b in barrier_slots(s)}
+
+
+def _in_loops(nodes: list[PNode]) -> Iterator[PSync]:
+    """The synchronization in loops below some nodes."""
+    for n in nodes:
+        if isinstance(n, PLoop) and n.extent is not ONE:
+            yield from (leaf for leaf in leaves(n.body) if isinstance(leaf, PSync))
+        else:
+            yield from (x for body in children(n) for x in _in_loops(body))
 
 
 def _is_of_warps(stmt: Stmt) -> bool:

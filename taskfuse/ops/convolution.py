@@ -292,7 +292,7 @@ def _stored(x: TensorView, shape: tuple[Expr, ...], index: tuple[Expr, ...], val
     """A tensor of elements of ``x``, zeros where they are not valid."""
     if valid is TRUE:
         return copy(view(x, "windows", shape, index))
-    return define_select(x.fusion, "windows", shape, (Read(x, index, valid), Literal(0.0 if x.dtype.is_float else 0, x.dtype)), x.dtype)
+    return define_select(x.fusion, "windows", shape, (Read(x, index, valid), Literal.zero(x.dtype)), x.dtype)
 
 
 def _sums(x: TensorView, weight: TensorView, taps: Sequence[_Taps], groups: int, last: bool) -> TensorView:
@@ -343,4 +343,4 @@ def _windows(x: TensorView, taps: Sequence[_Taps], wide: Sequence[int], groups: 
     valid = and_(*inside)
     if valid is TRUE:
         return view(x, "windows", shape, index)
-    return define_select(x.fusion, "windows", shape, (Read(x, tuple(index), valid), Literal(0.0 if x.dtype.is_float else 0, x.dtype)), x.dtype)
+    return define_select(x.fusion, "windows", shape, (Read(x, tuple(index), valid), Literal.zero(x.dtype)), x.dtype)

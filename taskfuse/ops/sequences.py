@@ -94,7 +94,7 @@ def convolve(a: TensorView, b: TensorView) -> TensorView:
         x, y = (cast_tensor(tv, dtype.compute) for tv in (a, b))
         rows = a.shape[0] + b.shape[0] - 1
         inside = and_(le(0, n - k), lt(n - k, a.shape[0]))
-        zero = Literal(0.0 if x.dtype.is_float else 0, x.dtype)
+        zero = Literal.zero(x.dtype)
         terms = define_select(a.fusion, "convolve", (rows, b.shape[0]), (Read(x, (n - k,), inside), zero), x.dtype)
         return cast_tensor(sum(mul(terms, y), 1), dtype)
 

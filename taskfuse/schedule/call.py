@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, cast
 
 from taskfuse.errors import ScheduleError, shown
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.expr import Assemble, Read, Reduction
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ZERO, Const
 from taskfuse.ir.storage import has_code, producers, resolve
@@ -109,6 +109,12 @@ class Call:
                     f"{axis} is shared with {producer.name}, which is inlined at {producer.schedule.inline}",
                     f"transform before inlining, or {producer.name}.inline_at(0)",
                 )
+
+    def check_not_part(self) -> None:
+        """Raise :class:`ScheduleError` if another tensor is assembled from this one, which then has storage of its own there."""
+        whole = next((use.output for use in self.tv.uses if isinstance(use, Assemble)), None)
+        if whole is not None:
+            raise self.error(f"it is a part of {whole.name}, in which its elements are stored", f"make {whole.name} a concatenation first: {whole.name}.unscatter()")
 
     def check_not_inlined(self) -> None:
         """Check that no loop of the tensor's storage is shared with a reader."""

@@ -222,7 +222,7 @@ class CascadeChunks:
         """The number by which terms are shifted, for a running maximum: 0 as long as all its elements are -inf."""
         shape, here = found.shape, own(found)
         nothing = self._pointwise("eq", shape, (here, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
-        zero = Literal(0.0 if top.dtype.is_float else 0, top.dtype)
+        zero = Literal.zero(top.dtype)
         return self._pointwise("where", shape, (own(nothing), zero, here), top, top.dtype)
 
     def _decay(self, top: TensorView, repair: Repair, shape: Sequence[Expr], old: Read, new: Read) -> TensorView:

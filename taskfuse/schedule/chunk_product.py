@@ -143,4 +143,4 @@ class _ProductChunking:
     def _select(self, shape: tuple[Expr, ...], read: Read) -> TensorView:
         """The element that is read, and 0 where it is not valid."""
         out = self.tv.fusion.new_tensor([axis(e) for e in shape], read.tensor.dtype, location=caller(), origin=self.tv)
-        return self.tv.fusion.define(FirstValid(out, "pad", (read, Literal(0 if not out.dtype.is_float else 0.0, out.dtype)), self.product.location))
+        return self.tv.fusion.define(FirstValid(out, "pad", (read, Literal.zero(out.dtype)), self.product.location))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, View, at_point
+from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, View, at_point
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.storage import resolve
@@ -53,7 +53,8 @@ def drop_axes(tv: TensorView) -> TensorView:
     tv.root = tuple(tv.root[k] for k in left)
     tv.schedule = TensorSchedule(list(tv.root))
     read = Read(new, at)
-    fusion.define(Pointwise(tv, ELEMENTWISE["copy"], (read,), definition.location) if tv.is_output else View(tv, "broadcast_to", read, definition.location))
+    is_stored = tv.is_output or any(isinstance(use, Assemble) for use in tv.uses)
+    fusion.define(Pointwise(tv, ELEMENTWISE["copy"], (read,), definition.location) if is_stored else View(tv, "broadcast_to", read, definition.location))
     fusion.remove_unread([o.tensor for o in definition.operands if isinstance(o, Read)])
     return new
 

@@ -106,5 +106,5 @@ def _copy(tv: TensorView, read: Read, used: Sequence[int], k: int, length: Expr)
     copy = fusion.new_tensor([axis(e) for e in extents], read.tensor.dtype, location=caller(), origin=tv)
     if valid is TRUE:
         return fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (moved,), copy.location))
-    zero = Literal(0.0 if copy.dtype.is_float else 0, copy.dtype)
+    zero = Literal.zero(copy.dtype)
     return fusion.define(FirstValid(copy, "pad", (moved, zero), copy.location))

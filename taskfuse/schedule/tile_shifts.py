@@ -64,7 +64,7 @@ def shift_of(fusion: Fusion, tv: TensorView, k: int) -> Shift | None:
     if step > 1 and read.valid is not TRUE:
         return None  # what lies between two points has no condition
     last = definition.operands[-1] if isinstance(definition, FirstValid) else None
-    fill = last if isinstance(last, Literal) else Literal(0.0 if tv.dtype.is_float else 0, tv.dtype)
+    fill = last if isinstance(last, Literal) else Literal.zero(tv.dtype)
     return Shift(read, along[0], step, fill)
 
 
@@ -152,6 +152,7 @@ def _check(call: Call) -> None:
         raise call.error(f"it is an {'input' if tv.is_input else 'output'}", "tile what elementwise functions read")
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call tile_shifts before split, merge and reorder")
+    call.check_not_part()
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"tile it before inlining, or {producer.name}.inline_at(0)")

@@ -85,6 +85,7 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
         raise call.error(f"its axis {k} is none of windows", help)
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call tile_windows before split, merge and reorder")
+    call.check_not_part()
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"tile it before inlining, or {producer.name}.inline_at(0)")
@@ -97,7 +98,7 @@ def tile_windows(tv: TensorView, position: object, tile: object) -> TensorView:
     join_task(elements, tv)
     place_of: Mapping[str, Expr] = {str(w): w * tile + j, str(j): ZERO} if windows.stride == 1 else {str(w): w * tile}
     taken = moved_read(read, windows.dimension, place_of, facts_of(fusion, elements))
-    fill = definition.operands[-1] if isinstance(definition, FirstValid) and len(definition.operands) > 1 else Literal(0, tv.dtype)
+    fill = definition.operands[-1] if isinstance(definition, FirstValid) and len(definition.operands) > 1 else Literal.zero(tv.dtype)
     if taken.valid is TRUE:
         fusion.define(Pointwise(elements, ELEMENTWISE["copy"], (taken,), definition.location))
     else:

@@ -85,9 +85,9 @@ def simt_gemm(
     """
     check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
+    _planned(_prepared(fusion, extent), extent)  # what is refused leaves the fusion as it is
     script = Script(fusion)
     if ragged_tiles.find(fusion, extent) is not None:
-        _planned(ragged_tiles.stored_by_tiles(fusion), extent)
         ragged_tiles.store_by_tiles(script)
     settle(script)
     problem, options = _planned(fusion, extent)
@@ -108,11 +108,16 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     """
     check_call(fusion, "simt_gemm", None, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
+    return Offer(_planned(_prepared(fusion, extent), extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
+
+
+def _prepared(fusion: Fusion, extent: Sizes) -> Fusion:
+    """A fusion as the schedule takes it: itself, or a changed copy."""
     planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
     if not is_settled(planned):
         planned, _ = copy_fusion(planned)
         settle(Script(planned))
-    return Offer(_planned(planned, extent)[1][0].us, partial(simt_gemm, sizes=sizes, target=target))
+    return planned
 
 
 def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[SimtGemmConfig]]]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import taskfuse as tf
 from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
+from taskfuse.ir.axes import CLAIMED, Rasterize
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
@@ -27,17 +28,22 @@ from taskfuse.kir import Kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
-from taskfuse.testing import partitions
+from taskfuse.testing import partitions, pipelines
+from taskfuse.testing.cascades import CascadeGraph
 from taskfuse.testing.chooser import Chooser, RandomChooser
+from taskfuse.testing.forms import reform
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.grouped import GroupedGraph, hostile, rising
 from taskfuse.testing.mechanisms import mechanisms
 from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.parameters import DRAWN
+from taskfuse.testing.problems import ProblemGraph
 from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.rewrites import rewrite
 from taskfuse.testing.schedules import CaseScheduler
+from taskfuse.testing.shared_tiles import SharedTileGraph, share_tiles
+from taskfuse.testing.stencils import StencilGraph
 from taskfuse.testing.streams import stream
 from taskfuse.testing.tensor_cores import TensorCores
 from taskfuse.testing.uneven import UnevenGraph
@@ -166,7 +172,9 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
 
 def _kind(chooser: Chooser, options: CaseOptions) -> type[Graph]:
     """The generator of the math."""
-    for share, kind in ((options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.products, ProductGraph)):
+    shares = (options.grouped, GroupedGraph), (options.uneven, UnevenGraph), (options.stencils, StencilGraph), (options.products, ProductGraph)
+    shares += (options.cascades, CascadeGraph), (options.problems, ProblemGraph), (options.shared_tiles, SharedTileGraph)
+    for share, kind in shares:
         if chooser.chance(share):
             return kind
     return Graph
@@ -233,6 +241,8 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
         _schedule(chooser, options, recorder, sizes)
         drawn = mechanisms(recorder.fusion)
         outcome = _lowered(recorder, options, sizes)
+        if outcome.kernel is not None and outcome.refusal is None:
+            outcome = _in_stages(chooser, options, recorder, outcome, sizes)
     except Exception as error:
         outcome = Outcome(None, None, error)
     chosen = zlib.crc32(math.source().encode()) if seed is None else seed
@@ -242,10 +252,14 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = CaseScheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
+    if options.forms:
+        reform(chooser, recorder, options.forms)
     if chooser.chance(options.schedulers) and automatic(chooser, recorder, options.drawn):
         return
     if chooser.chance(options.streams):
         stream(chooser, recorder, scheduler.size, options.clusters)
+        return
+    if chooser.chance(options.shared_tiles) and share_tiles(chooser, recorder):
         return
     if chooser.chance(options.tensor_cores) and TensorCores(chooser, options, recorder, scheduler.size).run():
         return
@@ -298,6 +312,15 @@ def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) ->
             return Outcome(kernel, refusal, None)
 
 
+def _in_stages(chooser: Chooser, options: CaseOptions, recorder: Recorder, outcome: Outcome, sizes: dict[str, int]) -> Outcome:
+    """What a kernel becomes where code of its loops runs a trip behind, or takes turns."""
+    for share, change in ((options.behind, pipelines.run_behind), (options.turns, pipelines.take_turns)):
+        kernel = change(chooser, recorder) if chooser.chance(share) else None
+        if kernel is not None:
+            outcome = Outcome(kernel, _too_large(kernel, options, sizes), None)
+    return outcome
+
+
 def _smaller_launches(recorder: Recorder) -> Iterator[None]:
     """One step after another that leaves only groups on a thread type, the type with most axes first."""
     axes = [AxisRef(tv, a) for tv in recorder.fusion.tensors() for a in tv.loop]
@@ -318,7 +341,8 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         yield
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
-    if tv.schedule.memory is MemoryType.Shared and _has_block_roles(fusion) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
+    claims = any(CLAIMED in m.free for x in fusion.tensors() for t in x.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
+    if tv.schedule.memory is MemoryType.Shared and (claims or _has_block_roles(fusion)) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
         yield
     moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:
@@ -328,7 +352,7 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         recorder.attempt(AxisRef(tv, a), "parallelize", ParallelType.Serial)
     if threads:
         yield
-    blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES]
+    blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES and not claims]
     for x, a in blocks:
         recorder.attempt(AxisRef(x, a), "parallelize", ParallelType.Serial)
     if blocks:
@@ -373,10 +397,12 @@ def automatic(chooser: Chooser, recorder: Recorder, drawn: int = 0) -> bool:
     order = [*(chooser.order(special) if chooser.chance(30) else special), *chooser.order(anything)]
     if chooser.chance(15):
         order.reverse()
+    before = str(recorder.fusion)
     for name in order:
         given = DRAWN[name](chooser) if name in DRAWN and chooser.chance(drawn) else None
-        if given is not None and recorder.attempt(tf.schedulers, name, recorder.fusion, given) is not None:
-            return True
-        if recorder.attempt(tf.schedulers, name, recorder.fusion) is not None:
-            return True
+        for arguments in ((recorder.fusion, given), (recorder.fusion,)) if given is not None else ((recorder.fusion,),):
+            if recorder.attempt(tf.schedulers, name, *arguments) is not None:
+                return True
+            if str(recorder.fusion) != before:
+                raise AssertionError(f"tf.schedulers.{name} refuses the fusion, and leaves it changed")
     return False

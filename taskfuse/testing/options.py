@@ -63,6 +63,13 @@ class CaseOptions:
         pingpong: share of products with ping-pong warpgroups.
         ragged: share of operands whose copies leave elements past the end of the tensor unwritten, or overhang their tiles.
         split_sums: share of products that spread the summed axis over threads or blocks.
+        behind, turns: share of cases that lower in which code of a shared loop then runs one trip behind the rest; in which instances of a role take turns.
+        claims: share of persistent loops whose items blocks claim.
+        stencils: share of fusions whose math reads neighbors: shifted slices, windows, short sums.
+        cascades: share of fusions whose math is reductions that read one another.
+        problems: share of fusions that one scheduler of the library is for, such as attention.
+        shared_tiles: share of fusions whose math is a product of constant extents, and of such products whose tiles blocks share.
+        forms: share of tensors on which calls are tried that state the math in another form (``tile_shifts``, ``chunk_product``, ``split_fold``).
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
     """
@@ -125,6 +132,14 @@ class CaseOptions:
     pingpong: int = 0
     ragged: int = 0
     split_sums: int = 0
+    behind: int = 0
+    turns: int = 0
+    claims: int = 0
+    stencils: int = 0
+    cascades: int = 0
+    problems: int = 0
+    shared_tiles: int = 0
+    forms: int = 0
     exact: bool = False
     functions: bool = False
 
@@ -161,6 +176,27 @@ PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
 
 # Mostly pipelines whose roles are blocks (vertical groups on block types).
 BLOCKS = replace(PIPELINES, block_roles=70, block_types=25, blocks=32)
+
+# Mostly loops in stages: code that runs a trip behind, instances that take turns, items that blocks claim.
+STAGED = replace(
+    PIPELINES,
+    sizes=(4, 2, 3, 32, 8, 2, 5, 1, 4),
+    elements=1200,
+    matmuls=4,
+    persistent=35,
+    transforms=15,
+    empty=10,
+    gathers=2,
+    behind=75,
+    turns=75,
+    claims=85,
+)
+
+# Math in other forms: tiles of neighbors, products whose tiles blocks share, folds in parts.
+FORMS = replace(USUAL, stencils=85, forms=75, transforms=35, schedulers=15)
+
+# Reductions that read one another, mostly in one walk.
+CASCADES = replace(USUAL, cascades=100, transforms=25, groups=60, schedulers=15)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -241,6 +277,9 @@ PRODUCTS = CaseOptions(
     groups=70,
 )
 
+# Problems of special schedulers, with drawn parameters.
+PROBLEMS = replace(PRODUCTS, products=0, problems=75, shared_tiles=100, schedulers=85, drawn=75, symbolic=30, threads=1024, blocks=512)
+
 # Schedules of the library's schedulers, at extents that need several blocks and tiles.
 AUTOMATIC = CaseOptions(
     ops=2,
@@ -319,6 +358,11 @@ class Mix(Enum):
     GROUPED = "grouped"
     TILES = "tiles"
     WORK = "work"
+    STAGED = "staged"
+    FORMS = "forms"
+    CASCADES = "cascades"
+    PROBLEMS = "problems"
+    CALLS = "calls"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -351,10 +395,16 @@ OPTIONS = {
     Mix.SCATTER: replace(USUAL, scatters=25, gathers=10),
     Mix.GROUPED: GROUPED,
     Mix.TILES: TILES,
+    Mix.STAGED: STAGED,
+    Mix.FORMS: FORMS,
+    Mix.CASCADES: CASCADES,
+    Mix.PROBLEMS: PROBLEMS,
 }
+CALLS = (Mix.STAGED, Mix.FORMS, Mix.CASCADES, Mix.PROBLEMS)
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED, Mix.TILES)),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix not in (Mix.FUNCTIONS, Mix.JAGGED, Mix.SCATTER, Mix.GROUPED, Mix.TILES, *CALLS)),
     Mix.WORK: (Mix.GROUPED, Mix.TILES),
+    Mix.CALLS: CALLS,
 }

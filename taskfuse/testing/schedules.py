@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.ir.atoms import CP_ASYNC
-from taskfuse.ir.axes import Axis
+from taskfuse.ir.axes import Axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read, Scan
 from taskfuse.ir.scalar import Const, Expr, const
-from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -24,13 +24,15 @@ from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.layouts import layout
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import is_vertical
-from taskfuse.testing.program import Recorder
+from taskfuse.testing.program import Recorder, SpelledArgument
 
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
 CLUSTER = 8
 """Most blocks of a cluster along one dimension."""
 UNROLLED = 8
+CLAIMING = 2
+"""Loops over items that blocks claim: trips, and blocks."""
 LEAST = CP_ASYNC.min_bytes
 
 _X, _Y, _Z = THREAD_TYPES
@@ -70,6 +72,7 @@ class CaseScheduler:
         self._block_share = options.block_types
         self._rings = False
         self._clusters = False
+        self._claims = False
         self._widest: dict[ParallelType, int] = {}
         self._threads = chooser.pick(options.tensor_threads)
 
@@ -196,6 +199,9 @@ class CaseScheduler:
         blocks, ptype = self.chooser.pick((2, 3, 5, 4)), self.chooser.pick(BLOCK_TYPES)
         threads = self.chooser.pick(THREAD_TYPES)
         place = self.chooser.integer(2, 4)
+        self._claims = self.chooser.chance(self.options.claims) and self._shares(scope, 2 if tiles is not None else 1 + merged)
+        if self._claims:
+            ptype = BLOCK_TYPES[0]
         for tv in scope:
             self._reduce_last(tv)
             kept = sum(not a.is_reduction for a in tv.loop)
@@ -207,10 +213,23 @@ class CaseScheduler:
             for _ in range(0 if tiles is not None else min(merged, kept - 1)):
                 self.recorder.attempt(tv, "merge", 0)
             split = tv.loop and self.recorder.attempt(tv, "split", 0, blocks) is not None
+            if split and self._claims:
+                self.recorder.attempt(tv, "rasterize", [1], SpelledArgument("tf.tiles.dynamic()", tf.tiles.dynamic()))
             if split and self._affordable(tv, tv.loop[1], ptype):
                 self.recorder.attempt(tv.axis(1), "parallelize", ptype)
             if place < len(tv.loop) and not self.chooser.chance(10) and self._affordable(tv, tv.loop[place], threads):
                 self.recorder.attempt(tv.axis(place), "parallelize", threads)
+
+    def _shares(self, scope: Sequence[TensorView], axes: int) -> bool:
+        """True if tensors read one another at their own place along some outer axes: one block may compute all of an item of work."""
+        for tv in scope:
+            expr = self.fusion.definition(tv)
+            reads = [] if expr is None else [r for r in storage_reads(self.fusion, expr) if not r.tensor.is_input]
+            if len(tv.root) < axes or any(a.is_reduction for a in tv.root[:axes]):
+                return False
+            if any(len(r.index) < axes or any(e is not iteration_symbol(k) for k, e in enumerate(r.index[:axes])) for r in reads):
+                return False
+        return True
 
     def _nested(self, scope: Sequence[TensorView]) -> None:
         """Schedule every tensor alike: split an axis and one of its parts again, mostly by a non-divisor, and bind some of the parts."""
@@ -322,7 +341,7 @@ class CaseScheduler:
         for tv in self.computed():
             match self.fusion.definition(tv):
                 case Pointwise(op=op, operands=(Read(tensor=source),)) if (
-                    op is ELEMENTWISE["copy"] and source.is_input and self.options.copies and self.chooser.chance(self.options.copies)
+                    op is ELEMENTWISE["copy"] and source.is_input and not self._claims and self.options.copies and self.chooser.chance(self.options.copies)
                 ):
                     self._copy_asynchronously(tv)
                 case Pointwise(op=op) if op is ELEMENTWISE["copy"] and tv.loop and self.chooser.chance(40):
@@ -386,8 +405,10 @@ class CaseScheduler:
     # -- memory ---------------------------------------------------------------------------------------------------------------------
 
     def rings(self) -> None:
-        """Add circular buffers: mostly between tasks, and within tasks in Shared memory or registers."""
+        """Add circular buffers: mostly between tasks, and within tasks in Shared memory or registers; none whose slots follow items that blocks claim."""
         for tv in self.computed():
+            if self._claims and tv.schedule.inline <= CLAIMING:
+                continue
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
             if self.chooser.chance(self.options.stages if crosses else self.options.prefetch):

@@ -280,3 +280,37 @@ def test_faults_of_turns_without_a_ring(old: str, new: str) -> None:
     assert TURNS.count(old) == 1
     kernel = parse_kernel(TURNS.replace(old, new))
     assert verify(kernel).verdict is not Verdict.PROVED
+
+NESTED = """\
+KERNEL nested(x: float32[R, 2, 4, 32]) -> (y: float32[R, 2, 4, 32])
+  DIM R
+  GRID (1, 1, 1)  BLOCK (32, 4, 1)
+  MBARRIER outer[2], inner[INSTANCES]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  FOR n in 0..2:
+    INIT outer[n] count 64
+  FOR n in 0..INSTANCES:
+    INIT inner[n] count 32
+SYNC block  # the mbarriers are initialized
+o = CURSOR(slots 1, slot 0, parity 0)
+t = CURSOR(slots 1, slot 0, parity 0)
+FOR i in 0..R:
+  WAIT outer[threadIdx.y//2] parity xor(o.parity, threadIdx.y//2 == 0)
+  FOR k in 0..2:
+    IF threadIdx.y < INSTANCES:
+      WAIT inner[threadIdx.y] parity xor(t.parity, threadIdx.y == 0)
+      y[i, k, threadIdx.y, threadIdx.x] = neg(x[i, k, threadIdx.y, threadIdx.x])
+      ARRIVE inner[(threadIdx.y + 1) % INSTANCES]
+      t.advance(1)
+  ARRIVE outer[(threadIdx.y//2 + 1) % 2]
+  o.advance(1)
+"""
+
+
+@pytest.mark.parametrize("instances", [2, 4])
+def test_turns_within_turns(instances: int) -> None:
+    """The inner turn goes round among instances that hold the outer one together; otherwise the next of them waits for both, for ever."""
+    kernel = parse_kernel(NESTED.replace("INSTANCES", str(instances)))
+    assert (verify(kernel).open_layers == frozenset()) is (instances == 2)
+    assert (misbehaves(kernel, [np.zeros((2, 2, 4, 32), np.float32)]) is None) is (instances == 2)

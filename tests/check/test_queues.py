@@ -174,3 +174,30 @@ def test_what_no_loop_goes_over_is_refused() -> None:
     assert kernel.verify().is_proved
     x = np.random.default_rng(0).standard_normal((11, 32)).astype(np.float32)
     np.testing.assert_allclose(kernel.simulate(x, seed=3)[0], np.exp(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ptype", [tf.ParallelType.BIDy, tf.ParallelType.CIDx])
+def test_blocks_claim_along_x_alone(ptype: tf.ParallelType) -> None:
+    with tf.Fusion("rows") as fusion:
+        y = tf.exp(tf.define_tensor(["N", 2], name="x"))
+        fusion.add_output(y)
+    y.split(0, 4).rasterize((1,), tf.tiles.dynamic())
+    y.axis(1).parallelize(tf.ParallelType.BIDx)
+    y.axis(2).parallelize(ptype)
+    with pytest.raises(LoweringError, match=f"it claims items of work in a grid of 2 blocks along {ptype.value}"):
+        tf.lower(fusion)
+
+
+def test_a_workspace_by_the_place_of_an_item() -> None:
+    """Other blocks read where the item's own block wrote: at the place of the item, not of a block."""
+    with tf.Fusion("rows") as fusion:
+        y = tf.exp(tf.define_tensor([2, "N"], name="x"))
+        z = tf.reshape(y, [-1])
+        fusion.add_output(tf.copy(z))
+    for tv in (y, fusion.outputs[0]):
+        tv.split(0, 3).rasterize((1,), tf.tiles.dynamic())
+        tv.axis(1).parallelize(tf.ParallelType.BIDx)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    x = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
+    np.testing.assert_allclose(kernel.simulate(x, seed=3)[0], np.exp(x).reshape(-1), rtol=1e-6)

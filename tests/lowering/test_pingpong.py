@@ -164,3 +164,19 @@ def test_the_axis_is_a_loop_axis_of_the_group_on_threads() -> None:
         check_pingpong(use)
     assert caught.value.message == "use: it takes turns over axis 1 of tv2, which is bound to Serial"
     assert caught.value.help == "instances that take turns differ in a thread index: bind the axis to one"
+
+
+def test_readers_of_other_instances_are_refused() -> None:
+    """A thread index has two digits in one reader and one in the other, so a thread would be of two instances."""
+    with tf.Fusion("readers") as f:
+        x = tf.define_tensor([4, tf.dim("N", min=1)], name="x")
+        a = tf.exp(x)
+        f.add_output(tf.neg(a))
+        f.add_output(tf.cumsum(a, 1))
+    y, z = f.outputs
+    y.axis(1).parallelize(TY)
+    f.group([f.task([a]), f.task([y, z])]).parallelize(TZ)
+    for tv in (y, z):
+        tv.axis(0).parallelize(TY)
+    a.inline_at(1)
+    assert "threads along TIDy are of other instances of axis 0 in it than in" in refused(lambda: tf.lower(f))

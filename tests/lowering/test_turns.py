@@ -73,3 +73,26 @@ def test_barrier_within_a_turn() -> None:
         tv.inline_at(1)
         tv.take_turns(P.TIDy)
     assert "a barrier of all instances lies within a turn" in refused(lambda: tf.lower(f))
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_a_turn_at_what_other_instances_need(distributed: bool) -> None:
+    """Several positions of a ring that all instances use within one turn, or turns within that at a distributed channel: the next instance never comes."""
+    with tf.Fusion("held") as f:
+        x = tf.define_tensor([2 if distributed else "N", 2 if not distributed else 5, 4, 32], name="x")
+        a = tf.exp(x)
+        y = tf.neg(a)
+        f.add_output(y)
+    for tv in (a, y):
+        tv.axis(3).parallelize(P.TIDx)
+        if not distributed:
+            tv.axis(1).parallelize(P.TIDy)
+            tv.axis(2).parallelize(P.Unroll)
+    a.inline_at(3)
+    if distributed:
+        y.axis(0).parallelize(P.TIDy)
+    f.group([f.task([a]), f.task([y])]).parallelize(P.TIDz)
+    proved(tf.lower(f))
+    y.take_turns(P.TIDy)
+    reason = "while it holds that of ch0.c, a channel" if distributed else "an inner loop waits in each trip for data that other instances need, too"
+    assert reason in refused(lambda: tf.lower(f))

@@ -11,6 +11,7 @@ from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import MODULAR
+from taskfuse.schedule.drop_axes import free_axes
 from tests.check.rewrites.rewritten import is_proved
 
 RNG = np.random.default_rng(0)
@@ -92,3 +93,15 @@ def test_refusals(call: Callable[[tf.TensorView], object], text: str) -> None:
     _, y = expanded()
     with pytest.raises(ScheduleError, match=text):
         call(y)
+
+
+def test_a_part_of_an_assembled_tensor_is_stored() -> None:
+    with tf.Fusion("parts") as fusion:
+        x, y = tf.define_tensor([1, 4], name="x"), tf.define_tensor([2, 4], name="y")
+        fusion.add_output(tf.cat([tf.broadcast_to(tf.exp(x), [3, 4]), y], 0, "scatter"))
+    part = next(tv for tv in fusion.tensors() if free_axes(fusion, fusion.definition(tv)))
+    given = [RNG.uniform(-1, 1, shape).astype(np.float32) for shape in ((1, 4), (2, 4))]
+    part.drop_axes()
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert np.array_equal(kernel.simulate(*given)[0], fusion.evaluate(*given)[0])

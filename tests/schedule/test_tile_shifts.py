@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
-from tests.schedule.shifts import same, shifted
+from tests.schedule.shifts import RNG, same, shifted
 
 
 @pytest.mark.parametrize("tile", [1, 4, 20])
@@ -67,3 +68,26 @@ REFUSED: dict[str, Callable[[], object]] = {
 def test_refused(reason: str) -> None:
     with pytest.raises(ScheduleError, match=reason):
         REFUSED[reason]()
+
+
+def test_a_tile_of_booleans() -> None:
+    """Where a slice has no element, the tile has False."""
+    with tf.Fusion("flags") as fusion:
+        x = tf.define_tensor([13, 2], dtype=tf.bool_, name="x")
+        y = tf.logical_not(x)
+        fusion.add_output(y)
+    (made,) = x.recompute([y])
+    made.tile_shifts([], 0, 4)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    given = RNG.integers(0, 2, (13, 2)).astype(np.bool_)
+    assert np.array_equal(kernel.simulate(given)[0], ~given)
+
+
+def test_a_part_of_an_assembled_tensor_keeps_its_storage() -> None:
+    with tf.Fusion("parts") as fusion:
+        x = tf.define_tensor([6], name="x")
+        fusion.add_output(tf.cat([x[1:], x[:-1]], 0, "scatter"))
+    part = next(tv for tv in fusion.tensors() if not tv.is_input and not tv.is_output and not fusion.is_view(tv))
+    with pytest.raises(ScheduleError, match=r"it is a part of tv\d+, in which its elements are stored"):
+        part.tile_shifts([], 0, 2)

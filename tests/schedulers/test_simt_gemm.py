@@ -138,3 +138,17 @@ def test_tiles_are_no_deeper_than_a_short_sum() -> None:
     found = tf.schedulers.simt_gemm(product(4096, 4096, 3, "b"))
     assert found.config.depth == 4
     assert found.config.rows * found.config.columns == 32
+
+
+def test_what_is_refused_stays_as_it_was() -> None:
+    """Tensors are moved to the points of their readers before the products are looked at."""
+    with tf.Fusion("walk") as fusion:
+        x = tf.define_tensor([1, 5], name="x")
+        top = tf.max(x, axis=1)
+        total = tf.sum(tf.exp(x - tf.expand_dims(top, 1)), axis=1)
+        fusion.add_output(total)
+    tf.cascade([top, total], 3)
+    before = str(fusion)
+    with pytest.raises(UnsupportedError):
+        tf.schedulers.simt_gemm(fusion)
+    assert str(fusion) == before
