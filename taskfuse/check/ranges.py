@@ -180,9 +180,13 @@ class Ranges:
             here, free = self, e.free
             while here._under is not None and free.isdisjoint(here._changed):
                 here = here._under
-            found = here._memo.get(e)
+            found = None if here is self else here._memo.get(e)
             if found is None:
-                found = here._memo[e] = meet(here._compute(e), here.known.get(e, OPEN))
+                found = here._compute(e)
+                known = here.known.get(e)
+                if known is not None:
+                    found = meet(found, known)
+                here._memo[e] = found
             self._memo[e] = found
         return found
 

@@ -335,14 +335,14 @@ def intern(cls: type[E], *values: object) -> E:
 
 
 def _free(e: Expr) -> frozenset[str]:
-    """The symbols of a node that has just been made; its operands' own set where that has all."""
+    """The symbols of a node that has just been made; an operand's own set where that has all."""
     if isinstance(e, Sym):
         return frozenset((e.name,))
     found = NO_NAMES
     for child in children(e):
         free = child.free
-        if not free <= found:
-            found = found | free if found else free
+        if free is not found and not free <= found:
+            found = free if found <= free else found | free
     return found
 
 
@@ -378,10 +378,10 @@ def _sort_key(e: Expr) -> tuple[object, ...]:
 def children(e: Expr) -> tuple[Expr, ...]:
     """The operands of a node, left to right."""
     match e:
-        case Const() | Sym():
-            return ()
         case Sum(terms):
             return tuple([term for term, _ in terms])
+        case Const() | Sym():
+            return ()
         case Product(args) | Min(args) | Max(args) | And(args) | Or(args):
             return args
         case FloorDiv(a, b) | Mod(a, b) | Xor(a, b) | Compare(_, a, b):
@@ -409,13 +409,14 @@ def const(value: int) -> Const:
     return intern(Const, value)
 
 
+@lru_cache(MEMORY)
 def sym(name: str) -> Sym:
     """The symbol called ``name``: letters, digits and ``_``, in parts joined by dots, such as ``S``, ``threadIdx.x`` or ``tv0.stride.1``.
 
     Raises:
         ValueError: ``name`` is not of that form.
     """
-    found: Sym | None = _INTERNED.get((Sym, name))
+    found: Sym | None = _INTERNED.get((Sym, name))  # a private one, too
     if found is not None:
         return found
     if SYMBOL_NAME.fullmatch(name) is None:
