@@ -34,10 +34,9 @@ def linear(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
 
 def _merged(terms: Mapping[Expr, int], constant: int) -> Expr:
     """``constant`` plus the sum of ``coefficient * term``, in any order; coefficients may be 0."""
-    kept = [item for item in terms.items() if item[1]]
-    if len(kept) > 1:
-        kept.sort(key=_term_key)
-    return _sum(tuple(kept), constant)
+    if 0 in terms.values():
+        terms = {term: k for term, k in terms.items() if k}
+    return _sum(tuple(sorted(terms.items(), key=_term_key) if len(terms) > 1 else terms.items()), constant)
 
 
 def _sum(terms: Terms, constant: int) -> Expr:

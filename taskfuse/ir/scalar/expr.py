@@ -336,13 +336,20 @@ def intern(cls: type[E], *values: object) -> E:
 
 def _free(e: Expr) -> frozenset[str]:
     """The symbols of a node that has just been made; an operand's own set where that has all."""
-    if isinstance(e, Sym):
-        return frozenset((e.name,))
     found = NO_NAMES
-    for child in children(e):
-        free = child.free
-        if free is not found and not free <= found:
-            found = free if found <= free else found | free
+    match e:
+        case Sum(terms):
+            for term, _ in terms:
+                free = term.free
+                if not free <= found:
+                    found = found | free if found else free
+        case Sym(name):
+            found = frozenset((name,))
+        case _:
+            for child in children(e):
+                free = child.free
+                if not free <= found:
+                    found = found | free if found else free
     return found
 
 
@@ -380,12 +387,12 @@ def children(e: Expr) -> tuple[Expr, ...]:
     match e:
         case Sum(terms):
             return tuple([term for term, _ in terms])
+        case FloorDiv(a, b) | Mod(a, b) | Compare(_, a, b) | Xor(a, b):
+            return (a, b)
         case Const() | Sym():
             return ()
         case Product(args) | Min(args) | Max(args) | And(args) | Or(args):
             return args
-        case FloorDiv(a, b) | Mod(a, b) | Xor(a, b) | Compare(_, a, b):
-            return (a, b)
         case Select(cond, a, b):
             return (cond, a, b)
         case Table(_, a) | Not(a):

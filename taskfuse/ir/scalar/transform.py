@@ -33,8 +33,6 @@ from taskfuse.ir.scalar.logic import and_, compare, element, maximum, minimum, n
 def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """``e`` with ``change`` applied to each operand; the same object if no operand changed."""
     match e:
-        case Const() | Sym():
-            return e
         case Sum(terms, constant):
             changed: list[tuple[Expr, int]] = []
             same = True
@@ -43,22 +41,24 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
                 same = same and new is term
                 changed.append((new, k))
             return e if same else add_all(changed, constant)
-        case Product(args):
-            result = change(args[0])
-            for arg in args[1:]:
-                result = mul(result, change(arg))
-            return result
         case FloorDiv(a, b):
             x, y = change(a), change(b)
             return e if x is a and y is b else floordiv(x, y)
         case Mod(a, b):
             x, y = change(a), change(b)
             return e if x is a and y is b else mod(x, y)
-        case Xor(a, b):
-            return xor(change(a), change(b))
         case Compare(op, a, b):
             x, y = change(a), change(b)
             return e if x is a and y is b else compare(op, x, y)
+        case Product(args):
+            result = change(args[0])
+            for arg in args[1:]:
+                result = mul(result, change(arg))
+            return result
+        case Const() | Sym():
+            return e
+        case Xor(a, b):
+            return xor(change(a), change(b))
         case Min(args):
             return minimum(*map(change, args))
         case Max(args):
