@@ -79,24 +79,24 @@ class Ranges:
         empty: the conditions hold nowhere; False: they may.
     """
 
-    __slots__ = ("_changed", "_memo", "_next", "_under", "empty", "known")
+    __slots__ = ("_changed", "_has_sums", "_memo", "_next", "_under", "empty", "known")
 
-    def __init__(self, known: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None, changed: frozenset[str] = NO_NAMES) -> None:
-        self.known = known
+    def __init__(self, learned: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None) -> None:
+        self.known: dict[Expr, Span] = learned if under is None else {**under.known, **learned}
         self.empty = empty
         self._under = under  # what says the same of all but the symbols that have changed
-        self._changed = changed
+        self._changed = NO_NAMES if under is None else NO_NAMES.union(*[atom.free for atom in learned])
+        self._has_sums = (under is not None and under._has_sums) or any([isinstance(atom, Sum) for atom in learned])
         self._memo: dict[Expr, Span] = {}
         self._next: dict[Expr, Ranges] = {}
 
     def with_span(self, atom: Expr, span: Span) -> Ranges:
         """Ranges in which ``atom`` also lies in ``span``."""
-        return Ranges({**self.known, atom: meet(self.known.get(atom, OPEN), span)}, under=self, changed=atom.free)
+        return Ranges({atom: meet(self.known.get(atom, OPEN), span)}, under=self)
 
     def with_spans(self, spans: Mapping[Expr, Span]) -> Ranges:
         """Ranges in which several atoms also lie in some spans."""
-        met = {atom: meet(self.known.get(atom, OPEN), span) for atom, span in spans.items()}
-        return Ranges({**self.known, **met}, under=self, changed=NO_NAMES.union(*[atom.free for atom in met]))
+        return Ranges({atom: meet(self.known.get(atom, OPEN), span) for atom, span in spans.items()}, under=self)
 
     def under(self, condition: Expr) -> Ranges:
         """Ranges in which ``condition`` also holds."""
@@ -114,11 +114,7 @@ class Ranges:
                 empty = empty or (lo is not None and hi is not None and lo > hi)
                 if after != before or (known is None and lo is not None and lo == hi):  # a value is said, even where it follows
                     learned[atom] = after
-            if learned or empty is not self.empty:
-                changed = NO_NAMES.union(*[atom.free for atom in learned])
-                found = Ranges({**self.known, **learned}, empty=empty, under=self, changed=changed)
-            else:
-                found = self
+            found = Ranges(learned, empty=empty, under=self) if learned or empty is not self.empty else self
             self._next[condition] = found
         return found
 
@@ -173,6 +169,8 @@ class Ranges:
 
     def of(self, e: Expr) -> Span:
         """Bounds of ``e``: always valid, not always the tightest."""
+        if isinstance(e, Sym):
+            return self.known.get(e, OPEN)
         if isinstance(e, Const):
             return e.value, e.value
         found = self._memo.get(e)
@@ -180,9 +178,13 @@ class Ranges:
             here, free = self, e.free
             while here._under is not None and free.isdisjoint(here._changed):
                 here = here._under
-            found = here._memo.get(e)
+            found = None if here is self else here._memo.get(e)
             if found is None:
-                found = here._memo[e] = meet(here._compute(e), here.known.get(e, OPEN))
+                found = here._compute(e)
+                known = here.known.get(e)
+                if known is not None:
+                    found = meet(found, known)
+                here._memo[e] = found
             self._memo[e] = found
         return found
 
@@ -238,19 +240,19 @@ class Ranges:
 
     def _compute(self, e: Expr) -> Span:
         match e:
-            case Sym():
-                return OPEN
             case Sum(terms, constant):
                 lo: int | None = constant
                 hi: int | None = constant
-                if constant and len(terms) > 1:  # a form that conditions may speak of
-                    lo, hi = self.of(e - constant)
-                    return None if lo is None else lo + constant, None if hi is None else hi + constant
-                if len(terms) > 1 and terms[0][1] < 0:
-                    lo, hi = self.of(-e)
-                    return None if hi is None else -hi, None if lo is None else -lo
+                if self._has_sums and len(terms) > 1:
+                    if constant:  # without it, a form that conditions may speak of
+                        lo, hi = self.of(e - constant)
+                        return None if lo is None else lo + constant, None if hi is None else hi + constant
+                    if terms[0][1] < 0:
+                        lo, hi = self.of(-e)
+                        return None if hi is None else -hi, None if lo is None else -lo
+                known = self.known
                 for term, k in terms:
-                    low, high = self.of(term)
+                    low, high = known.get(term, OPEN) if isinstance(term, Sym) else self.of(term)
                     if k < 0:
                         low, high = high, low
                     lo = None if lo is None or low is None else lo + k * low

@@ -16,7 +16,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
@@ -314,8 +314,8 @@ def _moved(s: Stmt) -> str:
 
 
 def linear_thread(kernel: Kernel) -> Expr:
-    """The number of a thread in its block: 32 consecutive ones are a warp."""
-    x, y, z = (sym(name) for name in THREAD_NAMES)
+    """The number of a thread in its block: 32 consecutive ones are a warp. An index of extent 1 is 0."""
+    x, y, z = (ZERO if extent is ONE else sym(name) for name, extent in zip(THREAD_NAMES, kernel.block, strict=True))
     return x + kernel.block[0] * (y + kernel.block[1] * z)
 
 

@@ -8,16 +8,17 @@ expressions over the points, from the tables of the PTX ISA; only the index in :
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
-from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, Sym, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
@@ -255,7 +256,8 @@ class Instructions:
         points = self._points.get(box.name)
         if points is None:
             points = self._points[box.name] = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
-        return tuple(simplify(substitute(e, found), points) for e in element)  # digits of the points, which the index was taken apart into
+        made = (substitute(e, found) for e in element)
+        return tuple(simplify(e, points) if _has_digits(e, points.ranges) else e for e in made)  # which the index was taken apart into
 
     def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:
         """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""
@@ -280,6 +282,11 @@ class Instructions:
             if last is not None and last + most <= room:
                 return access.index[:first], start
         raise Open(f"the elements of {access.buffer} that one instruction moves are unknown", node)
+
+
+def _has_digits(e: Expr, points: Container[str]) -> bool:
+    """True if a sum has more of some points than multiples of them."""
+    return any(not isinstance(term, Sym) and any(name in points for name in term.free) for term, _ in terms_of(e)[0])
 
 
 def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> Expr:

@@ -6,7 +6,7 @@ value: a rewrite may turn such an expression into anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import gcd
 
@@ -29,10 +29,14 @@ def linear(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
     merged: dict[Expr, int] = {}
     for term, coefficient in terms:
         merged[term] = merged.get(term, 0) + coefficient
-    kept = [item for item in merged.items() if item[1]]
-    if len(kept) > 1:
-        kept.sort(key=_term_key)
-    return _sum(tuple(kept), constant)
+    return _merged(merged, constant)
+
+
+def _merged(terms: Mapping[Expr, int], constant: int) -> Expr:
+    """``constant`` plus the sum of ``coefficient * term``, in any order; coefficients may be 0."""
+    if 0 in terms.values():
+        terms = {term: k for term, k in terms.items() if k}
+    return _sum(tuple(sorted(terms.items(), key=_term_key) if len(terms) > 1 else terms.items()), constant)
 
 
 def _sum(terms: Terms, constant: int) -> Expr:
@@ -90,12 +94,8 @@ def _combined(a: Expr, b: Expr, k: int) -> Expr:
         return _sum(terms_b if k == 1 else tuple([(t, k * m) for t, m in terms_b]), constant)
     merged = dict(terms_a)
     for t, m in terms_b:
-        value = merged.get(t, 0) + k * m
-        if value:
-            merged[t] = value
-        else:
-            del merged[t]
-    return _sum(tuple(sorted(merged.items(), key=_term_key) if len(merged) > 1 else merged.items()), constant)
+        merged[t] = merged.get(t, 0) + k * m
+    return _merged(merged, constant)
 
 
 @lru_cache(MEMORY)
@@ -233,17 +233,18 @@ def _reduced_floordiv(terms: list[tuple[Expr, int]], constant: int, divisor: int
 
 def add_all(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
     """``constant`` plus the sum of ``coefficient * expression``, where the expressions may be sums themselves."""
-    flat: list[tuple[Expr, int]] = []
+    merged: dict[Expr, int] = {}
     for e, k in terms:
         match e:
             case Sum(inner, inner_constant):
-                flat += ((t, k * m) for t, m in inner)
+                for t, m in inner:
+                    merged[t] = merged.get(t, 0) + k * m
                 constant += k * inner_constant
             case Const(value):
                 constant += k * value
             case _:
-                flat.append((e, k))
-    return linear(flat, constant)
+                merged[e] = merged.get(e, 0) + k
+    return _merged(merged, constant)
 
 
 def _common_factor(terms: Terms, constant: int, symbolic: bool) -> Expr:

@@ -81,7 +81,7 @@ class Evaluation:
 
     def of(self, e: IntLike) -> Value:
         """As :func:`evaluate`."""
-        found = self._of(wrap(e))
+        found = self._of(e if isinstance(e, Expr) else wrap(e))
         if self._done:
             self._done.clear()
         return found

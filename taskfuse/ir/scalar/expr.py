@@ -335,14 +335,21 @@ def intern(cls: type[E], *values: object) -> E:
 
 
 def _free(e: Expr) -> frozenset[str]:
-    """The symbols of a node that has just been made; its operands' own set where that has all."""
-    if isinstance(e, Sym):
-        return frozenset((e.name,))
+    """The symbols of a node that has just been made; an operand's own set where that has all."""
     found = NO_NAMES
-    for child in children(e):
-        free = child.free
-        if not free <= found:
-            found = found | free if found else free
+    match e:
+        case Sum(terms):
+            for term, _ in terms:
+                free = term.free
+                if not free <= found:
+                    found = found | free if found else free
+        case Sym(name):
+            found = frozenset((name,))
+        case _:
+            for child in children(e):
+                free = child.free
+                if not free <= found:
+                    found = found | free if found else free
     return found
 
 
@@ -378,14 +385,14 @@ def _sort_key(e: Expr) -> tuple[object, ...]:
 def children(e: Expr) -> tuple[Expr, ...]:
     """The operands of a node, left to right."""
     match e:
-        case Const() | Sym():
-            return ()
         case Sum(terms):
             return tuple([term for term, _ in terms])
+        case FloorDiv(a, b) | Mod(a, b) | Compare(_, a, b) | Xor(a, b):
+            return (a, b)
+        case Const() | Sym():
+            return ()
         case Product(args) | Min(args) | Max(args) | And(args) | Or(args):
             return args
-        case FloorDiv(a, b) | Mod(a, b) | Xor(a, b) | Compare(_, a, b):
-            return (a, b)
         case Select(cond, a, b):
             return (cond, a, b)
         case Table(_, a) | Not(a):
@@ -409,13 +416,14 @@ def const(value: int) -> Const:
     return intern(Const, value)
 
 
+@lru_cache(MEMORY)
 def sym(name: str) -> Sym:
     """The symbol called ``name``: letters, digits and ``_``, in parts joined by dots, such as ``S``, ``threadIdx.x`` or ``tv0.stride.1``.
 
     Raises:
         ValueError: ``name`` is not of that form.
     """
-    found: Sym | None = _INTERNED.get((Sym, name))
+    found: Sym | None = _INTERNED.get((Sym, name))  # a private one, too
     if found is not None:
         return found
     if SYMBOL_NAME.fullmatch(name) is None:

@@ -54,8 +54,8 @@ def is_boolean(e: Expr) -> bool:
 
 def as_boolean(value: IntLike) -> Expr:
     """``value`` if it is a boolean, else ``value != 0``."""
-    e = wrap(value)
-    return e if is_boolean(e) else ne(e, ZERO)
+    e = value if isinstance(value, Expr) else wrap(value)
+    return e if isinstance(e, Compare) or is_boolean(e) else ne(e, ZERO)
 
 
 def lt(a: IntLike, b: IntLike) -> Expr:

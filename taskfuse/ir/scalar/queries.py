@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from taskfuse.ir.scalar import search
 from taskfuse.ir.scalar.arithmetic import mod
-from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Expr, FloorDiv, IntLike, Mod, Not, Or, children, wrap
+from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntLike, Mod, Not, Or, children, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
-from taskfuse.ir.scalar.intervals import interval
+from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import as_boolean, ge, not_
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
 
@@ -65,7 +65,10 @@ def bounds(e: IntLike, facts: Facts = NO_FACTS) -> Interval:
 
 def is_multiple(e: IntLike, k: IntLike, facts: Facts = NO_FACTS) -> bool:
     """True only if ``e`` is a multiple of ``k`` wherever the facts hold."""
-    return simplify(mod(wrap(e), wrap(k)), facts) is ZERO
+    number, of = wrap(e), wrap(k)
+    if isinstance(of, Const) and of.value and divisor(number, facts) % of.value == 0:
+        return True
+    return simplify(mod(number, of), facts) is ZERO
 
 
 def unsafe_divisor(e: Expr, facts: Facts = NO_FACTS) -> Expr | None:

@@ -33,27 +33,32 @@ from taskfuse.ir.scalar.logic import and_, compare, element, maximum, minimum, n
 def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """``e`` with ``change`` applied to each operand; the same object if no operand changed."""
     match e:
-        case Const() | Sym():
-            return e
         case Sum(terms, constant):
-            changed = [(change(term), k) for term, k in terms]
-            return e if all(new is old for (new, _), (old, _) in zip(changed, terms, strict=True)) else add_all(changed, constant)
-        case Product(args):
-            result = change(args[0])
-            for arg in args[1:]:
-                result = mul(result, change(arg))
-            return result
+            changed: list[tuple[Expr, int]] = []
+            same = True
+            for term, k in terms:
+                new = change(term)
+                same = same and new is term
+                changed.append((new, k))
+            return e if same else add_all(changed, constant)
         case FloorDiv(a, b):
             x, y = change(a), change(b)
             return e if x is a and y is b else floordiv(x, y)
         case Mod(a, b):
             x, y = change(a), change(b)
             return e if x is a and y is b else mod(x, y)
-        case Xor(a, b):
-            return xor(change(a), change(b))
         case Compare(op, a, b):
             x, y = change(a), change(b)
             return e if x is a and y is b else compare(op, x, y)
+        case Product(args):
+            result = change(args[0])
+            for arg in args[1:]:
+                result = mul(result, change(arg))
+            return result
+        case Const() | Sym():
+            return e
+        case Xor(a, b):
+            return xor(change(a), change(b))
         case Min(args):
             return minimum(*map(change, args))
         case Max(args):
@@ -73,8 +78,8 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
             parts = change(tensor), change(index), change(size), change(low), change(high)
             return e if parts == (tensor, index, size, low, high) else element(*parts)
         case UpperBound(tensor, size, low, high, divisor, step, sought):
-            changed = change(tensor), change(size), change(low), change(high), change(sought)
-            return e if changed == (tensor, size, low, high, sought) else upper_bound(*changed, divisor=divisor, step=step)
+            operands = change(tensor), change(size), change(low), change(high), change(sought)
+            return e if operands == (tensor, size, low, high, sought) else upper_bound(*operands, divisor=divisor, step=step)
         case _:
             raise AssertionError(type(e))
 
@@ -97,10 +102,12 @@ class Substitution:
         self.done: dict[Expr, Expr] = {}
 
     def __call__(self, e: Expr) -> Expr:
-        if e.free.isdisjoint(self.values):
+        values = self.values
+        if e.free.isdisjoint(values):
             return e
         if isinstance(e, Sym):
-            return wrap(self.values[e.name])
+            value = values[e.name]
+            return value if isinstance(value, Expr) else wrap(value)
         found = self.done.get(e)
         if found is None:
             found = self.done[e] = rebuild(e, self)
