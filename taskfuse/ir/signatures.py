@@ -1,13 +1,16 @@
-"""Calls whose arguments do not fit: an error of taskfuse that says what the parameters are, and how to say what other libraries take by a keyword."""
+"""Calls whose arguments do not fit: an error of taskfuse that says what the parameters are, and how to say what other libraries take by a keyword.
+
+The types of arguments are looked at only once a call has failed: a call that succeeds costs nothing, and what the code of a call says better, it says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, ParamSpec, SupportsIndex, TypeVar, Union, cast, get_args, get_origin
 
-from taskfuse.errors import CallError, TaskfuseError
+from taskfuse.errors import CallError, TaskfuseError, shown
 from taskfuse.location import caller
 
 P = ParamSpec("P")
@@ -30,7 +33,8 @@ INSTEAD: Final = {
 
 
 def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
-    """``function``, whose calls with other arguments than its parameters raise :class:`CallError`.
+    """``function``, whose calls with other arguments than its parameters raise :class:`CallError`: too many, too few, unknown ones, and, if the call fails,
+    arguments of another type than the parameter's.
 
     Args:
         name: what errors call it; by default its own.
@@ -42,12 +46,24 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
             return function(*args, **kwargs)
         except TaskfuseError:
             raise
-        except TypeError:
-            reason = _misfit(function, args, kwargs)
-            if reason is None:
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            refusal = _refusal(function, args, kwargs, name)
+            if refusal is None:
                 raise
-            help = next((INSTEAD[k] for k in kwargs if k in INSTEAD and k not in signature(function).parameters), _parameters(function))
-            raise CallError(call=name or function.__name__, reason=reason, help=help, location=caller()) from None
+            raise refusal from (None if isinstance(error, TypeError) else error)
+
+    return call
+
+
+def checked_first(function: Callable[P, R]) -> Callable[P, R]:
+    """``function``, as :func:`checked`, but arguments are looked at before the call: what it makes would fail where it is used."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        refusal = _refusal(function, args, kwargs, None)
+        if refusal is not None:
+            raise refusal
+        return function(*args, **kwargs)
 
     return call
 
@@ -55,9 +71,21 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
 def checks_calls(cls: C) -> C:
     """A class whose public methods are :func:`checked`."""
     for name, found in list(vars(cls).items()):
-        if callable(found) and not name.startswith("_"):
+        if callable(found) and not isinstance(found, staticmethod) and not name.startswith("_"):
             setattr(cls, name, checked(cast("Callable[..., Any]", found)))
     return cls
+
+
+def _refusal(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], name: str | None) -> CallError | None:
+    """What is wrong with the arguments of a call; ``None`` if they fit."""
+    known = signature(function).parameters
+    help = _parameters(function)
+    reason = _misfit(function, args, kwargs)
+    if reason is None:
+        reason = _other_type(function, args, kwargs)
+    else:
+        help = next((INSTEAD[k] for k in kwargs if k in INSTEAD and k not in known), help)
+    return None if reason is None else CallError(call=name or function.__name__, reason=reason, help=help, location=caller())
 
 
 def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> str | None:
@@ -67,6 +95,58 @@ def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: d
     except TypeError as error:
         return str(error)
     return None
+
+
+def _other_type(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> str | None:
+    """Which argument is not of its parameter's type; ``None`` if all are, as far as the types are known."""
+    bound = signature(function).bind(*args, **kwargs)
+    for name, value in bound.arguments.items():
+        parameter = signature(function).parameters[name]
+        written = parameter.annotation
+        if written is Parameter.empty or parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            continue
+        try:
+            hint = eval(written, getattr(function, "__globals__", {})) if isinstance(written, str) else written
+        except (NameError, AttributeError):  # a name for type checkers alone
+            continue
+        if not _fits(value, hint):
+            return f"{name}: {shown(value)} is not of type {written if isinstance(written, str) else written.__name__}"
+    return None
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of a type, as far as that can be said of the value alone."""
+    origin, of = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if hint is None or hint is NoneType:
+        return value is None
+    if origin in (Union, UnionType):
+        return any(_fits(value, h) for h in of)
+    if origin is Literal:
+        return value in of
+    if hint is int:
+        return isinstance(value, SupportsIndex)
+    if hint is float:
+        return isinstance(value, int | float) or hasattr(value, "__float__")
+    if isinstance(origin, type):
+        if not isinstance(value, origin) or (isinstance(value, str) and origin is not str):
+            return False
+        if isinstance(value, Mapping) and len(of) == 2:
+            return all(_fits(k, of[0]) and _fits(v, of[1]) for k, v in cast("Mapping[object, object]", value).items())
+        if origin is tuple and Ellipsis not in of:
+            return len(cast("tuple[object, ...]", value)) == len(of) and all(map(_fits, cast("tuple[object, ...]", value), of))
+        return not isinstance(value, Iterable) or not of or all(_fits(v, of[0]) for v in cast("Iterable[object]", value))
+    if isinstance(hint, type) and not getattr(hint, "_is_protocol", False):
+        return isinstance(value, hint)
+    return not getattr(hint, "_is_protocol", False) or _has_methods(value, hint)
+
+
+def _has_methods(value: object, protocol: Any) -> bool:
+    """Whether a value has the public members of a protocol; a function is one if the protocol is called."""
+    members = cast("Iterable[str]", getattr(protocol, "__protocol_attrs__", None) or vars(protocol))
+    public = [n for n in members if not n.startswith("_") and callable(getattr(protocol, n, None))]
+    return all(hasattr(value, n) for n in public) and ("__call__" not in vars(protocol) or callable(value))
 
 
 def _parameters(function: Callable[..., object]) -> str:
