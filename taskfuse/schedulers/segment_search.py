@@ -206,7 +206,8 @@ class Search:
             whole = frozenset[TensorView]().union(*parts)
             if len(parts) < 2 or not self._is_convex({tv: p for p in segments for tv in p}, whole):
                 continue
-            if self._way(whole).us <= sum(self._way(p).us for p in parts) and self._step(whole) is not None:
+            apart = sum(self._way(p).us for p in parts)
+            if self._way(whole).us <= apart and self._way(whole).scheduled_us <= apart:  # a price may be that of an impossible schedule
                 segments = [*(p for p in segments if p not in parts), whole]
         return segments
 
