@@ -212,7 +212,7 @@ class Search:
         return segments
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
-        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain.
+        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain.
 
         Args:
             settled: segments of which no pair is tried.
@@ -228,8 +228,7 @@ class Search:
             for other in near:
                 if there[other] in settled and there[number] in settled:
                     continue
-                shared = own & self._touched(there[other])
-                heappush(pairs, (-sum(self._size(tv) for tv in shared), other, number))
+                heappush(pairs, (-self._saved(there[other], there[number]), other, number))
             for tv in own:
                 touching.setdefault(tv, set()).add(number)
 
@@ -391,6 +390,11 @@ class Search:
             read = {t for tv in p for t in self.reads[tv]}
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
         return self._through[p]
+
+    def _saved(self, a: Segment, b: Segment) -> float:
+        """Bytes that need not be moved if two segments are one: what both read is read once, and what only one reads of the other neither written nor read."""
+        whole = a | b
+        return sum(self._size(tv) * (2 if tv in whole and not tv.is_output and self.readers[tv] <= whole else 1) for tv in self._touched(a) & self._touched(b))
 
     def _gains(self, owner: Mapping[TensorView, Segment], a: Segment, b: Segment) -> bool:
         if not self._is_convex(owner, a | b):
