@@ -109,7 +109,7 @@ def test_a_walk_that_has_only_a_price_is_not_put_together() -> None:
 
 
 def test_what_saves_a_write_and_a_read_is_merged_before_what_shares_an_input() -> None:
-    """Differences of neighbors in two directions read one input, of more bytes than each of them; as one kernel they could not be summed where they are made."""
+    """Differences of neighbors in two directions read one input, of more bytes than each of them; as one kernel they could not be summed where they are."""
     with tf.Fusion("variation") as fusion:
         x = tf.define_tensor([24, 512, 512], name="x")
         fusion.add_output(tf.abs(x[:, 1:] - x[:, :-1]).sum() + tf.abs(x[:, :, 1:] - x[:, :, :-1]).sum())
