@@ -21,6 +21,7 @@ from taskfuse.ir.expr import MathExpr, View, Written, reads
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.partition import Partition
 from taskfuse.ir.scalar import Expr, Facts, IntLike, shape_text, sym
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.strides import declared_strides, may_be_equal
 from taskfuse.ir.tables import TableRange
 from taskfuse.ir.task_tree import TaskTree
@@ -241,6 +242,7 @@ class Fusion:
         self.inputs.append(tv)
         return tv
 
+    @checked
     def add_output(self, *tensors: object, name: str | None = None, strides: Sequence[IntLike | str] | None = None, into: TensorView | None = None) -> None:
         """Add tensors to the results of calls, in this order; ``name``, ``strides`` and ``into`` need a single tensor.
 
@@ -283,6 +285,7 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         return tv
 
+    @checked
     def set_strides(self, tv: TensorView, strides: Sequence[IntLike | str]) -> None:
         """Declare the strides, in elements, of the arrays that calls pass for an input. Raises :class:`FusionError` if they do not fit its shape."""
         self.strides[tv] = declared_strides(self.name, tv.name, tv.shape, strides, self.dims, self.facts())
@@ -315,6 +318,7 @@ class Fusion:
                 help = f"return tf.copy({base.name}) for its old content; the caller has the array with the new one"
                 raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
 
+    @checked
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if the name is taken or invalid."""
         name = self._checked_name(name)
@@ -360,6 +364,7 @@ class Fusion:
         """The expressions that read ``tv``, in the order their outputs were made."""
         return tuple(self._definitions[u] for u in sorted(self._uses[tv], key=lambda u: u.id))
 
+    @checked
     def tensor(self, name: str) -> TensorView:
         """The tensor with a name. Raises :class:`FusionError` if none exists."""
         if name not in self._tensors:
@@ -393,10 +398,12 @@ class Fusion:
 
     # -- tasks and schedule ---------------------------------------------------------------------------------------------------------
 
+    @checked
     def task(self, tensors: Sequence[TensorView], name: str | None = None) -> Task:
         """A task that claims ``tensors``. Raises :class:`TaskError` if one is claimed already, is an input, or convexity is lost."""
         return self.tasks.add_task(tensors, name)
 
+    @checked
     def group(self, members: Sequence[Node], name: str | None = None) -> Group:
         """A group of tasks and groups. Raises :class:`TaskError` if a member has a parent already, or convexity is lost."""
         return self.tasks.add_group(members, name)
@@ -411,6 +418,7 @@ class Fusion:
     def __reduce__(self) -> tuple[Any, ...]:
         return _parsed, (str(self),)
 
+    @checked
     def draw(self, path: str | Path) -> None:
         """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
         Path(path).write_text(readers().picture(self), encoding="utf-8")
@@ -423,6 +431,7 @@ class Fusion:
         """See :meth:`TaskTree.graph`."""
         return readers().task_graph(self)
 
+    @checked
     def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
         """Propose tasks and groups, with the estimate behind each group: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
 
@@ -447,6 +456,7 @@ class Fusion:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
 
+    @checked
     def resident_blocks(self, count: object) -> None:
         """Bound the registers of a thread so that they allow ``count`` resident blocks per multiprocessor.
 
@@ -460,6 +470,7 @@ class Fusion:
             )
         self.residents = number
 
+    @checked
     def inline_at(self, tensors: Sequence[TensorView], position: int) -> None:
         """Inline tensors together: each shares the ``position`` outermost loops with every reader, see :meth:`TensorView.inline_at`.
 
@@ -467,6 +478,7 @@ class Fusion:
         """
         scheduling().inline_together(self, tensors, position)
 
+    @checked
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
         """Inline every tensor (or the given ones) as deep as is legal."""
         scheduling().inline_most(self, tensors)

@@ -31,7 +31,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import Const, Expr, Token, integers_of, lookups_of, shape_text
-from taskfuse.ir.signatures import checks_types
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.syntax import (
     AssembleText,
     BoundAxis,
@@ -62,7 +62,7 @@ from taskfuse.location import Location
 _FILE = "<fusion text>"
 
 
-@checks_types
+@checked_first
 def parse_fusion(text: str, file: str = _FILE) -> Fusion:
     """The fusion in ``text``: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
 

@@ -1,19 +1,17 @@
 """Calls whose arguments do not fit: an error of taskfuse that says what the parameters are, and how to say what other libraries take by a keyword.
 
-:func:`checked` looks for the reason after a call has failed, and costs nothing before. :func:`checks_types` compares arguments with annotations first, for
-calls that would use a wrong one without an error, or fail far from it.
+With :func:`checked`, the types of arguments are looked at only once a call has failed: a call that succeeds costs nothing, and what the code of a call says
+better, it says. :func:`checked_first` is for calls that would use a wrong argument without an error, or fail far from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import cache, wraps
+from functools import wraps
 from inspect import Parameter, isclass, signature
-from numbers import Integral, Real
-from types import UnionType
-from typing import Any, Final, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, ParamSpec, SupportsIndex, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -40,7 +38,8 @@ INSTEAD: Final = {
 
 
 def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
-    """``function``, whose calls with other arguments than its parameters raise :class:`CallError`.
+    """``function``, whose calls with other arguments than its parameters raise :class:`CallError`: too many, too few, unknown ones, and, if the call fails,
+    arguments of another type than the parameter's.
 
     Args:
         name: what errors call it; by default its own.
@@ -52,21 +51,17 @@ def checked(function: Callable[P, R], name: str | None = None) -> Callable[P, R]
             return function(*args, **kwargs)
         except TaskfuseError:
             raise
-        except TypeError:
-            reason = _misfit(function, args, kwargs)
-            if reason is None:
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            refusal = _refusal(function, args, kwargs, name or function.__name__)
+            if refusal is None:
                 raise
-            help = next((INSTEAD[k] for k in kwargs if k in INSTEAD and k not in signature(function).parameters), parameters(function))
-            raise CallError(call=name or function.__name__, reason=reason, help=help, location=caller()) from None
+            raise refusal from (None if isinstance(error, TypeError) else error)
 
     return call
 
 
-def checks_types(function: Callable[P, R], but: Collection[str] = ()) -> Callable[P, R]:
-    """``function``, whose calls with other arguments than its annotations say raise :class:`CallError`, before anything runs.
-
-    Compared are numbers, strings, choices (:data:`~typing.Literal`), classes, and mappings, sequences and collections as such; ``None`` and unions of these.
-    Other annotations, and those that only type checkers can resolve, fit everything.
+def checked_first(function: Callable[P, R], but: Collection[str] = ()) -> Callable[P, R]:
+    """``function``, as :func:`checked`, but arguments are looked at before the call.
 
     Args:
         but: parameters for which the function has errors of its own.
@@ -74,14 +69,10 @@ def checks_types(function: Callable[P, R], but: Collection[str] = ()) -> Callabl
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        reason = _misfit(function, args, kwargs)
-        help = parameters(function)
-        if reason is None:
-            found = _mistaken(function, args, kwargs, but)
-            if found is None:
-                return function(*args, **kwargs)
-            reason, help = found
-        raise CallError(call=function.__name__, reason=reason, help=help, location=caller())
+        refusal = _refusal(function, args, kwargs, function.__name__, but)
+        if refusal is not None:
+            raise refusal
+        return function(*args, **kwargs)
 
     return call
 
@@ -96,9 +87,22 @@ def at_least(call: str, least: int, **given: float) -> None:
 def checks_calls(cls: C) -> C:
     """A class whose public methods are :func:`checked`."""
     for name, found in list(vars(cls).items()):
-        if callable(found) and not name.startswith("_"):
+        if callable(found) and not isinstance(found, staticmethod) and not name.startswith("_"):
             setattr(cls, name, checked(cast("Callable[..., Any]", found)))
     return cls
+
+
+def _refusal(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], name: str, but: Collection[str] = ()) -> CallError | None:
+    """What is wrong with the arguments of a call; ``None`` if they fit."""
+    known = signature(function).parameters
+    reason = _misfit(function, args, kwargs)
+    help = next((INSTEAD[k] for k in kwargs if k in INSTEAD and k not in known), parameters(function))
+    if reason is None:
+        wrong = _other_type(function, args, kwargs, but)
+        if wrong is None:
+            return None
+        reason, help = wrong
+    return CallError(call=name, reason=reason, help=help, location=caller())
 
 
 def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> str | None:
@@ -110,67 +114,79 @@ def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: d
     return None
 
 
+def _other_type(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], but: Collection[str]) -> tuple[str, str] | None:
+    """Which argument is not of its parameter's type, and what is; ``None`` if all are, as far as the types are known."""
+    for name, value in signature(function).bind(*args, **kwargs).arguments.items():
+        parameter = signature(function).parameters[name]
+        written = parameter.annotation
+        if name in but or written is Parameter.empty or parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            continue
+        try:
+            hint = eval(written, getattr(function, "__globals__", {})) if isinstance(written, str) else written
+        except (NameError, AttributeError):  # a name for type checkers alone
+            continue
+        if not _fits(value, hint):
+            return f"{name}: {shown(value)} is not of type {written if isinstance(written, str) else written.__name__}", f"give {' or '.join(_words(hint))}"
+    return None
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of a type, as far as that can be said of the value alone."""
+    origin, of = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if hint is bool:
+        return isinstance(value, bool | np.bool_)
+    if hint is None or hint is NoneType:
+        return value is None
+    if origin in (Union, UnionType):
+        return any(_fits(value, h) for h in of)
+    if origin is Literal:
+        return value in of
+    if hint is int:
+        return isinstance(value, SupportsIndex)
+    if hint is float:
+        return isinstance(value, int | float) or hasattr(value, "__float__")
+    if origin is Sequence and isinstance(value, np.ndarray):
+        return True
+    if isinstance(origin, type) and origin not in (Sequence, Collection, Iterable, Mapping, tuple, list, set, frozenset, dict):
+        return isinstance(value, origin)
+    if isinstance(origin, type):
+        if not isinstance(value, origin) or (isinstance(value, str) and origin is not str):
+            return False
+        if isinstance(value, Mapping) and len(of) == 2:
+            return all(_fits(k, of[0]) and _fits(v, of[1]) for k, v in cast("Mapping[object, object]", value).items())
+        if origin is tuple and Ellipsis not in of:
+            return len(cast("tuple[object, ...]", value)) == len(of) and all(map(_fits, cast("tuple[object, ...]", value), of))
+        return not isinstance(value, Iterable) or not of or all(_fits(v, of[0]) for v in cast("Iterable[object]", value))
+    if isinstance(hint, type) and not getattr(hint, "_is_protocol", False):
+        return isinstance(value, hint)
+    return not getattr(hint, "_is_protocol", False) or _has_methods(value, hint)
+
+
+def _has_methods(value: object, protocol: Any) -> bool:
+    """Whether a value has the public members of a protocol; a function is one if the protocol is called."""
+    members = cast("Iterable[str]", getattr(protocol, "__protocol_attrs__", None) or vars(protocol))
+    public = [n for n in members if not n.startswith("_") and callable(getattr(protocol, n, None))]
+    return all(hasattr(value, n) for n in public) and ("__call__" not in vars(protocol) or callable(value))
+
+
+def _words(hint: Any) -> list[str]:
+    """What fits a type, in words."""
+    origin = get_origin(hint)
+    if origin in (UnionType, Union):
+        return list(dict.fromkeys(word for h in get_args(hint) for word in _words(h)))
+    if origin is Literal:
+        return [repr(h) for h in get_args(hint)]
+    if hint is None or hint is NoneType:
+        return ["None"]
+    if isclass(hint) and issubclass(hint, Enum):
+        return [f"{hint.__name__}.{member.name}" for member in hint]
+    named = {bool: "True or False", int: "an integer", float: "a number", str: "a string", Mapping: "a mapping", Sequence: "a sequence"}
+    return [named.get(cast("type", origin or hint), getattr(hint, "__name__", str(hint)))]
+
+
 def parameters(function: Callable[..., object]) -> str:
     """The parameters of a function, in words."""
     found = [p.name for p in signature(function).parameters.values() if p.name != "self" and p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
     return f"its parameters are {', '.join(found)}" if found else "it takes no arguments"
-
-
-def _mistaken(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], but: Collection[str]) -> tuple[str, str] | None:
-    """The first argument of another type than its annotation says, and what to give instead."""
-    types = _annotations(function)
-    for name, value in signature(function).bind(*args, **kwargs).arguments.items():
-        if name in types and name not in but and not _fits(value, types[name]):
-            return f"{name} is {shown(value)}", f"give {' or '.join(_words(types[name]))}"
-    return None
-
-
-@cache
-def _annotations(function: Callable[..., object]) -> dict[str, object]:
-    """Annotations of parameters, but of ``*args`` and ``**kwargs``, that can be resolved when the program runs."""
-    found: dict[str, object] = {}
-    for name, parameter in signature(function).parameters.items():
-        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) and isinstance(parameter.annotation, str):
-            with suppress(NameError):
-                found[name] = eval(parameter.annotation, function.__globals__)
-    return found
-
-
-def _fits(value: object, annotation: object) -> bool:
-    origin = get_origin(annotation)
-    match annotation:
-        case _ if origin in (UnionType, Union):
-            return any(_fits(value, a) for a in get_args(annotation))
-        case _ if origin is Literal:
-            return any(value is a or (type(value) is type(a) and value == a) for a in get_args(annotation))
-        case None:
-            return value is None
-        case _ if annotation is bool:
-            return isinstance(value, bool | np.bool_)
-        case _ if annotation is int:
-            return isinstance(value, Integral) and value is not True and value is not False
-        case _ if annotation is float:
-            return isinstance(value, Real) and value is not True and value is not False
-        case _ if origin in (Sequence, Collection):
-            return isinstance(value, Sequence | np.ndarray if origin is Sequence else Collection) and not isinstance(value, str | bytes)
-        case _ if origin is Mapping:
-            return isinstance(value, Mapping)
-        case _ if isclass(annotation) and annotation is not Any and getattr(annotation, "_is_runtime_protocol", True):
-            return isinstance(value, annotation)
-        case _:
-            return True
-
-
-def _words(annotation: object) -> list[str]:
-    """What fits an annotation, in words."""
-    origin = get_origin(annotation)
-    if origin in (UnionType, Union):
-        return [word for a in get_args(annotation) for word in _words(a)]
-    if origin is Literal:
-        return [repr(a) for a in get_args(annotation)]
-    if annotation is None or annotation is type(None):
-        return ["None"]
-    if isclass(annotation) and issubclass(annotation, Enum):
-        return [f"{annotation.__name__}.{member.name}" for member in annotation]
-    named = {bool: "True or False", int: "an integer", float: "a number", str: "a string", Mapping: "a mapping", Sequence: "a sequence"}
-    return [named.get(cast("type", origin or annotation), getattr(annotation, "__name__", str(annotation)))]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, SupportsIndex
 
 from taskfuse.errors import TaskError, shown
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind, ParallelType
 from taskfuse.location import Location, caller
@@ -33,11 +34,13 @@ class Task:
         self.budget: int | None = None
         self.location = location
 
+    @checked
     def add(self, tv: TensorView) -> Task:
         """Claim ``tv`` for this task, moving it from another task if need be. Raises :class:`TaskError` as ``fusion.task`` does."""
         self.tree.move(tv, self)
         return self
 
+    @checked
     def registers(self, count: int | None = None) -> Task:
         """Give each thread of this role ``count`` registers (``setmaxnreg``, sm_90a). Returns the task itself.
 
@@ -72,6 +75,7 @@ class Group:
         """Horizontal: no member depends on another, directly or indirectly. Vertical: the dependency graph is connected."""
         return self.tree.kind(self)
 
+    @checked
     def parallelize(self, ptype: ParallelType) -> Group:
         """Run the members at the same time, on different indices of ``ptype``. Returns the group itself.
 
@@ -82,6 +86,7 @@ class Group:
         self.tree.parallelize(self, ptype)
         return self
 
+    @checked
     def pingpong(self, axis: AxisRef) -> Group:
         """Ping-pong over ``axis`` of a distributed channel: an instance signals the next one after its last code of an iteration. Returns the group itself."""
         if not hasattr(axis, "axis"):
@@ -89,6 +94,7 @@ class Group:
         self.pingpong_axis = axis.axis
         return self
 
+    @checked
     def registers(self, count: int | None = None) -> Group:
         """See :meth:`Task.registers`."""
         self.budget = _checked_budget(self, count)

@@ -18,6 +18,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.calls import AllocationLayout, ProductOrder, TileOrder, operators, scheduling
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Expr, IntLike
+from taskfuse.ir.signatures import checks_calls
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.ir.types import MemoryType, ParallelType, PlaceSearch
 from taskfuse.location import Location, caller
@@ -52,6 +53,7 @@ class Scalar(Arithmetic):
         return f"{self.name}: {self.dtype.name}"
 
 
+@checks_calls
 class TensorView(ArrayMethods):
     """A tensor of a fusion. Made by ``tf.define_tensor`` and by ops, never directly.
 
@@ -491,6 +493,7 @@ class TensorView(ArrayMethods):
         return self
 
 
+@checks_calls
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisRef:
     """A loop axis of a tensor, to be scheduled. Two are equal if tensor and axis are the same."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from taskfuse.dtypes import uint64
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Const, const
-from taskfuse.ir.signatures import checks_types
+from taskfuse.ir.signatures import checked_first
 from taskfuse.kir.channel_table import ChannelTable
 from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, Semaphore, TensorParam, WorkQueue
 from taskfuse.kir.nodes import Stmt
@@ -117,7 +117,7 @@ class Kernel:
     def __str__(self) -> str:
         return self.text()
 
-    @checks_types
+    @checked_first
     def text(self, *, witness: bool = False, locations: bool = False) -> str:
         """The text, which :func:`taskfuse.kir.parse_kernel` parses.
 
@@ -131,22 +131,22 @@ class Kernel:
         """Check the rules of kernel IR. Raises :class:`VerifyError` with the whole kernel printed and the message under the offending statement."""
         readers().check_ir(self)
 
-    @checks_types
+    @checked_first
     def simulate(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> tuple[NDArray[Any], ...]:
         """Run the kernel on NumPy arrays; see :func:`taskfuse.sim.simulate`."""
         return readers().simulate(self, args, seed, options)
 
-    @checks_types
+    @checked_first
     def explore(self, *args: NDArray[Any] | float | int, limit: int = 50_000, **options: Any) -> Exploration:
         """Run the kernel in every interleaving, ``limit`` states at most; see :func:`taskfuse.sim.explore`."""
         return readers().explore(self, args, limit, options)
 
-    @checks_types
+    @checked_first
     def timeline(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> Timeline:
         """Run the kernel and record its steps over time; see :func:`taskfuse.sim.timeline`."""
         return readers().timeline(self, args, seed, options)
 
-    @checks_types
+    @checked_first
     def verify(self, extents: Mapping[str, int] | None = None) -> Certificate:
         """Prove the kernel in every interleaving, for all extents or for given ones; see :func:`taskfuse.check.verify`."""
         return readers().verify(self, extents)
@@ -159,7 +159,7 @@ class Kernel:
         """Storage and statements as a networkx graph of reads, writes, signals and waits; see :func:`taskfuse.kir.graph.kernel_graph`."""
         return readers().graph(self)
 
-    @checks_types
+    @checked_first
     def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> str:
         """CUDA C++.
 
@@ -171,7 +171,7 @@ class Kernel:
         """
         return readers().cuda().source(self, variant, fast_math, debug, locations).text
 
-    @checks_types
+    @checked_first
     def ptx(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
         """PTX for ``arch``, from NVRTC; the rest as for :meth:`cuda_source`. Needs no GPU.
 
@@ -181,17 +181,17 @@ class Kernel:
         """
         return readers().cuda().ptx(self, arch, variant, fast_math, debug)
 
-    @checks_types
+    @checked_first
     def cubin(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> bytes:
         """Machine code for ``arch``, an ELF file, through the cache; the rest as for :meth:`ptx`."""
         return readers().cuda().cubin(self, arch, variant, fast_math, debug)
 
-    @checks_types
+    @checked_first
     def sass(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
         """The instructions of :meth:`cubin`. Raises :class:`CudaUnavailableError` also if ``nvdisasm`` is missing."""
         return readers().cuda().sass(self, arch, variant, fast_math, debug)
 
-    @checks_types
+    @checked_first
     def resources(
         self,
         arch: str = "sm_90a",
@@ -203,7 +203,7 @@ class Kernel:
         """Registers, spills, barriers, Shared memory and occupancy on ``arch``; ``extents``: needed if they depend on extents. The rest as for :meth:`ptx`."""
         return readers().cuda().resources(self, arch, extents, variant, fast_math, debug)
 
-    @checks_types
+    @checked_first
     def launch_shape(self, /, **extents: int) -> LaunchShape:
         """Grid, block, cluster and dynamic Shared memory for given extents.
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Expr, Token
-from taskfuse.ir.signatures import checks_types
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.tables import BY, LENGTHS, RISING, SEARCHES
 from taskfuse.ir.types import MemoryType, PlaceSearch
 from taskfuse.kir.declarations import (
@@ -38,7 +38,7 @@ T = TypeVar("T")
 MEMORIES = {medium.keyword: memory for memory, medium in MEDIA.items()}
 
 
-@checks_types
+@checked_first
 def parse_kernel(text: str, file: str | None = None) -> Kernel:
     """The kernel that ``text`` denotes. Comments are dropped, except labels of branches, and notes of barriers and branches.
 

@@ -118,8 +118,12 @@ def _sent(base: TensorView, points: Points, source: Operand, combine: Combine, w
     return fusion.define(Assemble(whole, parts, (_first(base.shape), points.place), location))
 
 
-def _replaced(base: TensorView, points: Points, source: Operand, along: int) -> TensorView:
-    """``base`` with the source of the last point along an axis that names an element: if there is one point along it, a choice between the two."""
+def _chosen(base: TensorView, points: Points, source: Operand, along: int, combine: Combine | None) -> TensorView:
+    """``base`` with the source of the last point along an axis that names an element: if there is one point along it, a choice between the two.
+
+    Args:
+        combine: of the element and the source, if there is one point; ``None``: the source replaces the element.
+    """
     fusion, reached = base.fusion, points.reached(base.shape)
     behind = [(ZERO, n - e) for n, e in zip(base.shape, reached, strict=True)]
 
@@ -142,7 +146,10 @@ def _replaced(base: TensorView, points: Points, source: Operand, along: int) -> 
                 value = whole(define_gather(tensor, reached, places, [(Read(last, _first(reached)), points.space[along])]))
         case _:
             value = define_pointwise(fusion, ELEMENTWISE["copy"], base.shape, (source,), base.dtype)
-    return pointwise(ELEMENTWISE["where"], (written, value, base))
+    if combine is None:
+        return pointwise(ELEMENTWISE["where"], (written, value, base))
+    wide, before = base.dtype.compute, cast_tensor(base, base.dtype.compute)
+    return cast_tensor(pointwise(ELEMENTWISE["where"], (written, pointwise(combine.op, (before, cast_tensor(value, wide))), before)), base.dtype)
 
 
 def _first(shape: Shape) -> Shape:
@@ -194,7 +201,8 @@ def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Sour
     with x.fusion.call():
         points = _points(x.shape, (indices,), (place,), indices.shape, place)
         value = _source(op, x, source)
-        return _replaced(x, points, value, place) if combine is None else _combined(x, points, value, combine)
+        is_one = indices.shape[place] is ONE
+        return _chosen(x, points, value, place, combine) if combine is None or is_one else _combined(x, points, value, combine)
 
 
 def _is_within(a: TensorView, b: TensorView, facts: Facts) -> bool:
@@ -313,7 +321,7 @@ def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Sou
             moved = _flat(broadcast_to(value.tensor, list(whole)), space)
             value = broadcast_read(moved, moved.shape)
         points = _points(x.shape, flat, axes, space, len(before))
-        return _replaced(x, points, value, len(before)) if combine is None else _combined(x, points, value, combine)
+        return _chosen(x, points, value, len(before), None) if combine is None else _combined(x, points, value, combine)
 
 
 def _broadcasts(shape: Shape, whole: Shape) -> bool:

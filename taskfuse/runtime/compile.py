@@ -10,7 +10,7 @@ from typing import Literal
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError, shown
 from taskfuse.ir.fusion import Fusion, as_fusion
-from taskfuse.ir.signatures import at_least, checks_types
+from taskfuse.ir.signatures import at_least, checked_first
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, check_options
@@ -34,7 +34,7 @@ from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import Target, as_target
 
 
-@partial(checks_types, but=("fusion", "backend", "schedule", "numerics", "float32_products", "sizes", "target", "options"))
+@partial(checked_first, but=("fusion", "backend", "schedule", "numerics", "float32_products", "sizes", "target", "options"))
 def compile(
     fusion: Fusion | SegmentedFusion | Kernel,
     backend: Backend = "auto",
@@ -129,7 +129,7 @@ def compile(
             return as_scheduled(as_fusion(fusion, "tf.compile"), make)
 
 
-@checks_types
+@checked_first
 def as_stored(fusion: Fusion) -> Fusion:
     """A copy whose outputs are what the kernels of ``tf.compile(fusion)`` store, in the order of memory: it is what ``run.schedule.code`` schedules.
 

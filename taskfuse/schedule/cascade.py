@@ -40,6 +40,7 @@ from taskfuse.ir.scalar import (
     substitute,
     sym,
 )
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call, is_list
@@ -49,6 +50,7 @@ from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 
 
+@checked
 def cascade(
     reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None, along: object = None
 ) -> tuple[TensorView, ...]:

@@ -12,6 +12,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.expr import Literal, Read, Reduction, at_point
 from taskfuse.ir.scalar import Expr, ceildiv, const, is_multiple, minimum, simplify
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.schedule.call import Call
@@ -19,6 +20,7 @@ from taskfuse.schedule.cascade_chunks import CascadeChunks, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
 
 
+@checked
 def chunk_cascade(reductions: object, n: object, multiple: object = 1) -> tuple[TensorView, ...]:
     """Replace reductions along one axis by cascades of ``n`` chunks and a cascade of their results; the results stay those tensors.
 

@@ -13,7 +13,7 @@ from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import among
 from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.scalar import Expr, Sym, const, substitute, sym
-from taskfuse.ir.signatures import checks_types
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -48,7 +48,7 @@ class Copied:
     nodes: dict[Node, Node]
 
 
-@checks_types
+@checked_first
 def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
     """A fusion equal to ``fusion`` that shares no mutable state with it, and the map from its tensors to theirs in the copy.
 

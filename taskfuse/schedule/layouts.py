@@ -7,6 +7,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.calls import AllocationLayout
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.shared_layouts import CHUNK, LINE, ROWS, SPANS
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.allocation import allocation
@@ -17,6 +18,7 @@ LANES = (ParallelType.TIDz, ParallelType.TIDy, ParallelType.TIDx)
 FRAGMENT_ROWS, FRAGMENT_HALF, FRAGMENT_COLUMNS, FRAGMENT_PAIR = 16, 8, 8, 2
 
 
+@checked_first
 def rowmajor() -> AllocationLayout:
     """The logical axes in their order, the last one contiguous."""
 
@@ -26,6 +28,7 @@ def rowmajor() -> AllocationLayout:
     return layout
 
 
+@checked_first
 def padded(elements: int) -> AllocationLayout:
     """The tile's axes in their order with ``elements`` unused places after each run of the innermost: rows start in different banks."""
 
@@ -36,6 +39,7 @@ def padded(elements: int) -> AllocationLayout:
     return layout
 
 
+@checked_first
 def by_threads() -> AllocationLayout:
     """Contiguous elements of neighboring threads: the tile's axes in their order, then those on TIDz, TIDy and TIDx, then the innermost, if no thread
     index is bound to it. A warp that accesses vectors along the innermost axis then has no bank conflicts."""
@@ -51,6 +55,7 @@ def by_threads() -> AllocationLayout:
     return layout
 
 
+@checked_first
 def turned(axis: int) -> AllocationLayout:
     """The tile's axes in their order, but one of them last: threads along it access neighbors.
 
@@ -64,6 +69,7 @@ def turned(axis: int) -> AllocationLayout:
     return layout
 
 
+@checked_first
 def swizzled(span_bytes: int) -> AllocationLayout:
     """The swizzle of TMA and wgmma: chunks of 16 bytes, permuted by XOR with the row inside each span.
 
@@ -98,6 +104,7 @@ def swizzled(span_bytes: int) -> AllocationLayout:
     return layout
 
 
+@checked_first
 def fragment(halves_first: bool = False, atom: Atom | None = None) -> AllocationLayout:
     """How tensor cores hold an m x n matrix in registers: the last two axes, spread over TIDx.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from taskfuse.errors import shown
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position
 from taskfuse.ir.scalar import ge, prove
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.storage import reads_of
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -46,6 +47,7 @@ def propagate_with(known: Keys, tv: TensorView, targets: Sequence[TensorView], u
         known.add_loops(target)
 
 
+@checked
 def parallelize_like(ref: TensorView, targets: Sequence[TensorView], keys: Keys | None = None) -> None:
     """Bind the loop axes of ``targets`` as the axes of ``ref`` with equal keys are; atoms are not copied, axes that are bound already stay.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from taskfuse.errors import FusionError, shown
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.storage import made_from, needed, producers, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -28,6 +29,7 @@ class SegmentedFusion:
     segments: tuple[Fusion, ...]
 
 
+@checked
 def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], views: Sequence[Sequence[TensorView | str]] | None = None) -> SegmentedFusion:
     """Segment an unscheduled fusion into several.
 

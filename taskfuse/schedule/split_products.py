@@ -25,6 +25,7 @@ from taskfuse.ir.contraction import computes, factors
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Const
+from taskfuse.ir.signatures import checked
 from taskfuse.ir.storage import needed, resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -72,6 +73,7 @@ SPLITS: Mapping[str, SplitProducts] = {
 """By name."""
 
 
+@checked
 def split_products(fusion: Fusion, name: str) -> Fusion:
     """A copy whose matrix products of float32 are sums of products of bfloat16, added in float32.
 

@@ -6,12 +6,12 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.expr import Leaf, Literal, MathExpr, Pointwise, Reduction, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.signatures import checks_types
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 
 
-@checks_types
+@checked_first
 def widened(fusion: Fusion) -> Fusion:
     """A copy that computes chains of functions of 16-bit floats in float32, with one rounding at their end, and constants in float32.
 

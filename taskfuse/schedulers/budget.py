@@ -9,8 +9,8 @@ A part of the budget is reserved for the end: the kernels of the chosen segments
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from time import thread_time
 from typing import Final
@@ -76,6 +76,17 @@ class Budget:
     def limit(self) -> AbstractContextManager[None]:
         """Work inside is given up when the budget is spent, by a :class:`~taskfuse.deadline.DeadlineError`: for alternatives to what has been found."""
         return until(lambda: self.is_spent)
+
+    @contextmanager
+    def share(self, part: float) -> Generator[None, None, None]:
+        """Inside, the budget is spent when a part of what is left now is: what comes later has the rest."""
+        seconds, deadline, now = self._seconds, self._deadline, self._clock()
+        self._seconds = self._spent + part * max(seconds - self._spent, 0.0)
+        self._deadline = now + part * max(deadline - now, 0.0)
+        try:
+            yield
+        finally:
+            self._seconds, self._deadline, self.ended = seconds, deadline, None
 
     @property
     def is_spent(self) -> bool:

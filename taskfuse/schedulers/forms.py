@@ -44,6 +44,8 @@ WIDE_SHARE: Final = 0.5
 
 CROSSING_SHARE: Final = 0.1
 """The same of a tensor that is known to be stored."""
+SHARE: Final = 1 / 3
+"""What the search of a form may spend, after the first, of what is left: the last form may be the one that matters."""
 MOST_AGAIN: Final = 8
 """The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
@@ -168,7 +170,8 @@ class Forms:
             made = Search(form.fusion, self._sizes, self._extent.target, self._trial, self._budget, self._known, calls)
             return [made] if made.us >= 0 else []  # it is estimated here, where a fault of it drops the form alone
 
-        self._searches += result(search, [], f"no search of the form {what}", self._faults)
+        with self._budget.share(SHARE) if self._searches else nullcontext():
+            self._searches += result(search, [], f"no search of the form {what}", self._faults)
 
 
 def where_read(fusion: Fusion, extent: Sizes) -> Script | None:

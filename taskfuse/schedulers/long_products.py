@@ -31,7 +31,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.simt_gemm import simt_us
 from taskfuse.target import VECTOR_BYTES
 
-MOST_CHUNKS = 64
+MOST_CHUNKS = 256
 SHORTEST = 128
 """The fewest elements of a chunk: two steps of a tensor core's tiles."""
 CACHED = 1 / 3

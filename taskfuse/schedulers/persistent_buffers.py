@@ -54,6 +54,7 @@ class Phases:
         self.fusion = fusion
         self.of: dict[TensorView, int] = {}
         self._wide = space.having(fusion, space.reduced)
+        self._partial = space.partial(fusion)
         self._private = space.having(fusion, space.kept) if space.kept else self._wide
         self._loads = {tv for tv in fusion.tensors() if among(tv, (*space.loads, *space.moved)) or self._is_load(tv)}
         self._sources: dict[TensorView, _Source] = {}
@@ -109,11 +110,12 @@ class Phases:
         """The tensors whose elements are kept from phase to phase. Inputs that all rows share stay in the cache of their own."""
         match keep:
             case Keep.REGISTERS:
-                return {tv for crossing in self._crossing() for tv in self._source(crossing).kept}
+                found = {tv for crossing in self._crossing() for tv in self._source(crossing).kept}
             case Keep.SHARED:
-                return {tv for crossing in self._crossing() for tv in self._leaves(crossing)}
+                found = {tv for crossing in self._crossing() for tv in self._leaves(crossing)}
             case Keep.NOTHING:
                 return set()
+        return found - self._partial
 
     def held_bytes(self, keep: Keep) -> int:
         """Bytes per element of a row that are kept, at the end of the phase where that is most."""

@@ -197,7 +197,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
     contiguous = space.having(fusion, [space.contiguous])
     sources = {tv: _source(fusion, tv) for tv in space.moved}
     once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if not among(tv, sources.values()))
-    once += sum(_moved_bytes(fusion, tv, source, extent) for tv, source in sources.items())
+    once += sum(_bytes_from(fusion, x, [tv for tv, source in sources.items() if source is x], extent) for x in dict.fromkeys(sources.values()))
     own = [tv for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private]
     again = sum((len(needing) - 1) * extent.elements(tv) * tv.dtype.itemsize for tv, needing in phases.passes().items())
     return RowProblem(
@@ -230,6 +230,16 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
 def _long(axes: Sequence[Axis]) -> int:
     """How many axes have more than one element."""
     return sum(a.extent is not ONE for a in axes)
+
+
+def _bytes_from(fusion: Fusion, source: TensorView, moved: Sequence[TensorView], extent: Sizes) -> float:
+    """Bytes that come from memory for all tensors of elements of an input: those that several have, such as neighbors, come from the L2 cache again, if that
+    holds the input, and count as the bytes that memory moves meanwhile."""
+    total = sum(_moved_bytes(fusion, tv, source, extent) for tv in moved)
+    size, target = float(extent.elements(source) * source.dtype.itemsize), extent.target
+    if size > target.l2_bytes or total <= size:
+        return total
+    return size + (total - size) * target.dram_bytes_per_us / target.l2_bytes_per_us
 
 
 def _moved_bytes(fusion: Fusion, tv: TensorView, source: TensorView, extent: Sizes) -> float:

@@ -328,6 +328,7 @@ class RowSchedule:
         """What is loaded at once is loaded before it is used; all else shares as many loops with its readers as it can."""
         self.script.comment("inlining")
         self.script.inline_most(self.code)
-        loaded = [tv for tv in (*self.shared, *self.loads) if tv in self.wide]
+        partial = self.space.partial(self.fusion)
+        loaded = [tv for tv in (*self.shared, *self.loads) if tv in self.wide and tv not in partial]
         self.script.inline_at([tv for tv in loaded if tv not in self.kept], self.together)
         self.script.inline_at([tv for tv in loaded if tv in self.kept], self.resident)

@@ -206,12 +206,13 @@ class Search:
             whole = frozenset[TensorView]().union(*parts)
             if len(parts) < 2 or not self._is_convex({tv: p for p in segments for tv in p}, whole):
                 continue
-            if self._way(whole).us <= sum(self._way(p).us for p in parts) and self._step(whole) is not None:
+            apart = sum(self._way(p).us for p in parts)
+            if self._way(whole).us <= apart and self._way(whole).scheduled_us <= apart:  # a price may be that of an impossible schedule
                 segments = [*(p for p in segments if p not in parts), whole]
         return segments
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
-        """``segments`` with pairs merged, those with the most bytes in common first. A pair without a gain is not tried again, since paths remain.
+        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain.
 
         Args:
             settled: segments of which no pair is tried.
@@ -227,8 +228,7 @@ class Search:
             for other in near:
                 if there[other] in settled and there[number] in settled:
                     continue
-                shared = own & self._touched(there[other])
-                heappush(pairs, (-sum(self._size(tv) for tv in shared), other, number))
+                heappush(pairs, (-self._saved(there[other], there[number]), other, number))
             for tv in own:
                 touching.setdefault(tv, set()).add(number)
 
@@ -390,6 +390,11 @@ class Search:
             read = {t for tv in p for t in self.reads[tv]}
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
         return self._through[p]
+
+    def _saved(self, a: Segment, b: Segment) -> float:
+        """Bytes that need not be moved if two segments are one: what both read is read once, and what only one reads of the other neither written nor read."""
+        whole = a | b
+        return sum(self._size(tv) * (2 if tv in whole and not tv.is_output and self.readers[tv] <= whole else 1) for tv in self._touched(a) & self._touched(b))
 
     def _gains(self, owner: Mapping[TensorView, Segment], a: Segment, b: Segment) -> bool:
         if not self._is_convex(owner, a | b):

@@ -1,7 +1,7 @@
 """Choosing the kernels of a fusion: one, if a scheduler takes the whole fusion and its kernel is fast; otherwise several, with cuts that move the least data.
 
 The search starts with a segment for each computed tensor, those together that are steps of one elementwise result, and merges two segments while the
-cost models say that this takes no longer, starting with those between which the most bytes go. Segments stay convex: a path that leaves one and comes
+cost models say that this takes no longer, starting with those that save the most bytes. Segments stay convex: a path that leaves one and comes
 back would have to run before and after it.
 
 Then the kernels of the segments are lowered and proved. If one is refused, its segment is scheduled in the next best way; it is taken apart and merged

@@ -92,6 +92,11 @@ class Space:
         wanted = {keys.key(axes[p]) for p in positions for axes in (self.axes, *self.again)}
         return {tv for tv in fusion.tensors() if not fusion.is_view(tv) and any(keys.key(a) in wanted for a in (tv.logical if tv.is_input else tv.root))}
 
+    def partial(self, fusion: Fusion) -> set[TensorView]:
+        """What has some of several reduced axes, but not all: loops have one index for all of these, so a thread's element is another in each trip."""
+        found = [self.having(fusion, [p]) for p in self.reduced]
+        return set[TensorView]().union(*found) - found[0].intersection(*found)
+
 
 def find(fusion: Fusion) -> Space:
     """The space of ``fusion``.

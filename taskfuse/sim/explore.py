@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from taskfuse.errors import SimulationError
-from taskfuse.ir.signatures import at_least, checks_types
+from taskfuse.ir.signatures import at_least, checked_first
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.reports.exploration import Exploration, Failure
@@ -63,7 +63,7 @@ class _Point:
         return None
 
 
-@checks_types
+@checked_first
 def explore(
     kernel: Kernel,
     args: Sequence[Argument],

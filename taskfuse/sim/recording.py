@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from taskfuse.errors import SimulationError
-from taskfuse.ir.signatures import at_least, checks_types
+from taskfuse.ir.signatures import at_least, checked_first
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import AsyncCopy, Bind, For, If, TmaLoad, TmaStore
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
 
-@checks_types
+@checked_first
 def timeline(
     kernel: Kernel,
     args: Sequence[Argument],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from taskfuse.ir.signatures import at_least, checks_types
+from taskfuse.ir.signatures import at_least, checked_first
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.sim.interleaving import InStep, Interleaving, by_seed, policy
@@ -16,7 +16,7 @@ from taskfuse.target import WARP
 RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
 
 
-@checks_types
+@checked_first
 def simulate(
     kernel: Kernel,
     args: Sequence[Argument],

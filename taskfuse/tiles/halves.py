@@ -17,6 +17,7 @@ from math import prod
 
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.scalar import Expr, lt, select, sym
+from taskfuse.ir.signatures import checked_first
 from taskfuse.tiles.orders import unravel
 from taskfuse.tiles.triangles import Half, ratio
 
@@ -81,6 +82,7 @@ def _folded(number: Expr, side: Expr) -> tuple[Expr, Expr]:
     return select(in_longer, longer - 1, pair - odd), select(in_longer, place, place - longer)
 
 
+@checked_first
 def halves(first: Half = Half.LOWER, tile: tuple[int, int] = (1, 1)) -> Halves:
     """The tiles of one triangle of a square result first, then those of the other.
 

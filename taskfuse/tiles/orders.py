@@ -14,6 +14,7 @@ from math import prod
 
 from taskfuse.ir.axes import WORK, claimed_index
 from taskfuse.ir.scalar import Expr, IntLike, minimum, sym, wrap
+from taskfuse.ir.signatures import checked_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Raster:
         return unravel(sym(WORK), extents)
 
 
+@checked_first
 def raster() -> Raster:
     """Tiles in row-major order."""
     return Raster()
@@ -72,6 +74,7 @@ class Grouped:
         return (*leading, first + work % in_group % height, work % in_group // height)
 
 
+@checked_first
 def grouped(group: int = 8, *, across: bool = False) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
@@ -108,6 +111,7 @@ class Rotated:
         return ((sym(WORK) + self.first) % extents[0],)
 
 
+@checked_first
 def rotated(first: IntLike) -> Rotated:
     """One axis in its order, but beginning at ``first``.
 
@@ -132,6 +136,7 @@ class Descending:
         return (extents[0] - 1 - sym(WORK),)
 
 
+@checked_first
 def descending() -> Descending:
     """One axis from its end: if later blocks take longer, as in causal attention, the longest start first.
 
@@ -155,6 +160,7 @@ class Dynamic:
         return (claimed_index(extents[0]),)
 
 
+@checked_first
 def dynamic() -> Dynamic:
     """The axis of blocks of a work axis, ``tv.split(axis, blocks)``: a block takes the next item of work whenever it has finished one.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir.shares import Shares
+from taskfuse.ir.signatures import checked_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class StreamK:
         return Shares(tiles, steps, tiles, -(-tiles * steps // self.blocks))
 
 
+@checked_first
 def split_k(parts: int) -> SplitK:
     """Each tile by ``parts`` blocks, which divide its sum.
 
@@ -52,6 +54,7 @@ def split_k(parts: int) -> SplitK:
     return SplitK(parts)
 
 
+@checked_first
 def stream_k(blocks: int) -> StreamK:
     """All steps of all tiles, in equal shares for ``blocks`` blocks: a share may span tiles, and a tile may span shares.
 

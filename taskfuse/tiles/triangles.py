@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from enum import Enum
 from math import isqrt
 
+from taskfuse.ir.signatures import checked_first
+
 
 class Half(Enum):
     """Which half of a square result is computed."""
@@ -21,6 +23,7 @@ class Half(Enum):
     UPPER = "upper"
 
 
+@checked_first
 def triangle(t: int, half: Half = Half.LOWER) -> tuple[int, int]:
     """Row and column of tile ``t`` of a triangle, both from 0; an upper triangle is the mirror image of a lower one.
 
@@ -34,6 +37,7 @@ def triangle(t: int, half: Half = Half.LOWER) -> tuple[int, int]:
     return (i, j) if half is Half.LOWER else (j, i)
 
 
+@checked_first
 def macro_tiles(grid: tuple[int, int], tile: tuple[int, int]) -> int:
     """The number of items of a triangle, including those without a tile.
 
@@ -48,6 +52,7 @@ def macro_tiles(grid: tuple[int, int], tile: tuple[int, int]) -> int:
     return side * (side + 1) // 2 * ratio(tile)
 
 
+@checked_first
 def triangular(extent: int, tile: tuple[int, int], half: Half = Half.LOWER) -> Iterator[tuple[int, int] | None]:
     """Row and column of tile after tile of the triangle of a square result of ``extent``; ``None`` for a number without a tile."""
     grid = -(-extent // tile[0]), -(-extent // tile[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from taskfuse.ir.signatures import checked_first
 from taskfuse.svg import FONT, Drawing, text_width
 from taskfuse.tiles.work_lists import WorkList
 
@@ -11,6 +12,7 @@ OUTSIDE = "#ffffff"
 GAP, HEIGHT, WIDEST = 18.0, 20.0, 960.0
 
 
+@checked_first
 def table(listed: WorkList) -> str:
     """A table of blocks for each problem; ``.``: no block computes the tile."""
     width = len(str(listed.blocks - 1))
@@ -22,6 +24,7 @@ def table(listed: WorkList) -> str:
     return "\n".join(lines)
 
 
+@checked_first
 def picture(listed: WorkList) -> str:
     """Grids of tiles side by side, each tile with its block, in the color of its turn; then the k of each block as bars."""
     cell = max(HEIGHT, text_width(str(listed.blocks - 1)) + 6)

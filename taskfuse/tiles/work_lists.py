@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from taskfuse.errors import CallError, shown
+from taskfuse.ir.signatures import checked_first
+from taskfuse.location import caller
 from taskfuse.tiles.triangles import Half, triangular
 
 Ints = NDArray[np.int64]
@@ -52,6 +55,7 @@ class WorkItem(NamedTuple):
     column: int
 
 
+@checked_first
 def sort_problems(problems: Sequence[Problem]) -> tuple[int, ...]:
     """The indices of problems in descending order of k, stably.
 
@@ -177,6 +181,7 @@ class WorkList:
         return "\n".join(lines)
 
 
+@checked_first
 def places(offsets: ArrayLike, tile: int, rows: int | None = None) -> NDArray[np.int32]:
     """The group of each tile of ``tile`` rows, in the order of :mod:`taskfuse.ir.row_tiles`: an element for each of ``rows//tile + G`` tiles.
 
@@ -188,9 +193,13 @@ def places(offsets: ArrayLike, tile: int, rows: int | None = None) -> NDArray[np
         rows: of all groups; by default the last position.
 
     Raises:
+        CallError: ``offsets`` are not integers.
         ValueError: there are fewer than two groups, or ``tile`` is less than 1.
     """
-    cut = np.asarray(offsets, np.int64)
+    try:
+        cut = np.asarray(offsets, np.int64)
+    except (TypeError, ValueError):
+        raise CallError(call="places", reason=f"offsets: {shown(offsets)} are not integers", help="give an array of positions", location=caller()) from None
     if cut.ndim != 1 or cut.size < 3 or tile < 1:
         raise ValueError(f"{cut.size} offsets and tiles of {tile} rows: give at least 3 offsets and 1 row")
     count = (int(cut[-1]) if rows is None else rows) // tile + cut.size - 1

@@ -231,3 +231,23 @@ def test_counts_of_segments() -> None:
             tf.segment_sum(x, j)
         with pytest.raises(FusionError, match=r"segment_sum has a count of segments beside offsets, o \[4\]"):
             tf.segment_sum(x, tf.table("o", 4, high="N"), 3)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "amax", "prod"])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int32])
+def test_one_update_of_each_row_is_a_choice(reduce: str, dtype: tf.DType) -> None:
+    """Such as the gradient of a gather of one class of each row: nothing is sent, so the elementwise math around it is one kernel with it."""
+    with tf.Fusion("one") as fusion:
+        x, s = (tf.define_tensor(shape, dtype=dtype, name=name) for shape, name in (([5, 7], "x"), ([5, 2], "s")))
+        fusion.add_output(tf.scatter_reduce(x, 1, tf.define_tensor([4, 1], dtype=tf.int64, name="i"), s, reduce) * 2)
+    rng = np.random.default_rng(0)
+    a, b = ((rng.normal(size=shape) * 9).astype(dtype.numpy) for shape in ((5, 7), (5, 2)))
+    indices = np.array([[3], [-1], [0], [9]])
+    wanted, function = a.astype(np.float64), {"sum": np.add, "amax": np.maximum, "prod": np.multiply}[reduce]
+    for row, column in enumerate(indices[:3, 0]):
+        wanted[row, column] = function(wanted[row, column], float(b[row, 0]))
+    run = tf.compile(fusion, "sim", cache=False)
+    assert len(run.kernels) == 1
+    assert run.schedule.scheduler == "pointwise"
+    for (found,) in (run(a, b, indices), fusion.evaluate(a, b, indices)):
+        np.testing.assert_allclose(np.asarray(found, np.float64), 2 * wanted, rtol=1e-2 if dtype is tf.bfloat16 else 1e-6)

@@ -128,3 +128,16 @@ def test_every_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
     assert "tf.segment" in found[0]
     assert found[0] == found[1]
+
+
+def test_a_share_leaves_the_rest() -> None:
+    budget = Budget(1.0, lambda: 0.0)
+    with budget.share(0.25):
+        while not budget.is_spent:
+            budget.spend(Work.MADE, 1)
+        assert budget.why_spent is Ended.WORK
+    assert budget.why_spent is None
+    with budget.share(0.5):
+        assert not budget.is_spent
+    budget.spend(Work.MADE, 1000)
+    assert budget.is_spent

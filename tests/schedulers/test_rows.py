@@ -141,3 +141,13 @@ def test_parts_over_several_axes_that_lack_terms_are_not_proved(right: str, wron
     assert right in text
     assert tf.parse_kernel(text).verify().is_proved
     assert not tf.parse_kernel(text.replace(right, wrong)).verify().is_proved
+
+
+@pytest.mark.parametrize("axes", [(0, 2), (1, 2), (0, 1, 2)])
+def test_factors_that_lack_some_of_the_reduced_axes(axes: tuple[int, ...]) -> None:
+    """Threads share the index of all reduced axes, of which such a factor has some: it is read where it is used, not before."""
+    with tf.Fusion("scaled") as fusion:
+        x, s, w = (tf.define_tensor(shape, name=name) for shape, name in (([4, 6, 40], "x"), ([4, 1, 1], "s"), ([6, 1], "w")))
+        fusion.add_output(tf.sum((x - s) * w / s, axes))
+    for config in (RowConfig(8, 1, 2), RowConfig(4, 1, 1, blocks=3)):
+        exact(fusion, tf.schedulers.reduction, config)

@@ -6,7 +6,10 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ops.merge import merged
 from taskfuse.schedulers.budget import Budget
+from taskfuse.schedulers.segment_search import Search
+from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmenter import choose_segments
+from taskfuse.target import DEFAULT
 from tests.schedulers.oracle import array, checked
 
 
@@ -78,3 +81,37 @@ def test_steps_that_read_a_table_at_what_they_compute_begin_as_one_segment() -> 
         rows = tf.define_tensor([64, 4, 4], tf.uint32, name="rows")
         fusion.add_output(merged(merged(rows, 8), 16))
     assert len(choose_segments(fusion, budget=Budget(0.0)).steps) == 2
+
+
+WALK = """\
+FUSION walk
+INPUT q: bfloat16[32, 1024, 64]
+INPUT k: bfloat16[32, 256, 64]
+t0: float32[32, 1024, 256] = reduce add of mul(q[i0, i1, i3], k[i0, i2, i3]) over i3: 64 init 0.0
+t1: bfloat16[32, 1024, 256] = cast(t0)
+t2: bfloat16[4, 8, 1024, 256] = view reshape(t1[8*i0 + i1, i2, i3])
+INPUT x: bfloat16[4, 8, 1024, 256]
+t3: bfloat16[4, 8, 1024, 256] = mul(t2, x)
+t4: float32[4, 8, 1024] = reduce add of copy(t3) over i3: 256 init 0.0
+t5: bfloat16[4, 8, 1024, 256] = mul(t4[i0, i1, i2], x)
+t6: bfloat16[4, 8, 1024, 256] = add(t5, t3)
+t7: bfloat16[32768, 256] = view reshape(t6[i0//8192, i0//1024 % 8, i0 % 1024, i1])
+INPUT w: bfloat16[256, 64]
+t8: float32[32768, 64] = reduce add of mul(t7[i0, i2], w[i2, i1]) over i2: 256 init 0.0
+OUTPUT t8
+"""
+
+
+def test_a_walk_that_has_only_a_price_is_not_put_together() -> None:
+    """What a scheduler offers for two products with a sum between them turns out to be impossible; without a budget nothing takes it apart again."""
+    fusion, spent = tf.parse_fusion(WALK), Budget(0.0, lambda: 0.0)
+    assert Search(fusion, None, DEFAULT, None, spent, KnownCandidates(None, DEFAULT, spent)).us < 100
+
+
+def test_what_saves_a_write_and_a_read_is_merged_before_what_shares_an_input() -> None:
+    """Differences of neighbors in two directions read one input, of more bytes than each of them; as one kernel they could not be summed where they are."""
+    with tf.Fusion("variation") as fusion:
+        x = tf.define_tensor([24, 512, 512], name="x")
+        fusion.add_output(tf.abs(x[:, 1:] - x[:, :-1]).sum() + tf.abs(x[:, :, 1:] - x[:, :, :-1]).sum())
+    found = choose_segments(fusion)
+    assert [step.schedule.scheduler for step in found.steps] == ["reduction", "reduction"]

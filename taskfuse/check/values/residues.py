@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, FloorDiv, Max, Min, Mod, Sym, children, const, evaluate, maximum, minimum, simplify, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, FloorDiv, Max, Min, Mod, Sym, children, const, eq, evaluate, maximum, minimum, prove, simplify, sym
 from taskfuse.kir.witness import Definition
 
 NONE: Mapping[int, Expr] = {}
@@ -79,7 +79,7 @@ def _rows(definition: Definition, axes: Sequence[int]) -> _Rows | None:
     """Several reduced axes of constant extents, of which one index of the element says a digit together; ``None`` if none does.
 
     Points of these axes and their numbers ``n`` are in bijection, and so are these and ``(n // low, n % low)``. The index is compared with ``n // low``
-    at all points by the simplifier. Past the end of the numbers are those of points past the end of the outermost axis.
+    at all points by the prover of equations. Past the end of the numbers are those of points past the end of the outermost axis.
     """
     for e in definition.place:
         own = tuple(k for k in axes if f"i{k}" in e.free)
@@ -95,7 +95,7 @@ def _rows(definition: Definition, axes: Sequence[int]) -> _Rows | None:
         vectors = _Rows(own, (*extents[:-1], extents[-1] // width), low // width)  # the number of a vector is that of its elements, divided by its width
         points: list[Expr] = [sym(f"i{k}") for k in range(len(definition.space))]
         points[own[-1]] = points[own[-1]] // width
-        if simplify(vectors.number(points) // vectors.low - e, facts) is const(0):
+        if prove(eq(vectors.number(points) // vectors.low, e), facts):
             return _Rows(own, tuple(extents), low)
     return None
 

@@ -37,6 +37,7 @@ CASES = {
     "an axis that is shorter than its digit": ((4,), (1,), ("i0//5",), [0]),
     "two digits": ((24,), (2, 3), ("i0//12", "i0 % 3"), [0]),
     "a digit of several axes": ((4, 3, 6), (6,), ("(i2 + 6*i1 + 18*i0)//12",), [0, 1, 2]),
+    "a quotient of a quotient": ((4, 8, 12), (6,), ("((i2//2 + 6*i1)//16 + 3*i0)//2",), [0, 1, 2]),
     "a digit that ends within a row": ((3, 4), (3,), ("(i1 + 4*i0)//5",), [0, 1]),
     "a digit of vectors": ((4, 6), (3,), ("(i1//2 + 3*i0)//4",), [0, 1]),
     "a digit of several axes beside a whole one": ((2, 3, 4), (2, 2), ("i0", "(i2 + 4*i1)//6"), [1, 2]),
