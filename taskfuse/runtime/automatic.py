@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from taskfuse.collector import SEARCH
 from taskfuse.count import Count, count
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -57,7 +58,7 @@ def auto_scheduled(
     memory = DecisionCache(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
     run = memory.recall()
     if run is None:
-        with Progress(f"tf.compile of '{fusion.name}'") as progress:
+        with SEARCH, Progress(f"tf.compile of '{fusion.name}'") as progress:
             run = _searched(fusion, make, sizes, target, partial(Budget, budget, tensors=len(fusion.tensors())), known, progress)
         memory.keep(run)
     return run
