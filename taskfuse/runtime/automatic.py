@@ -78,22 +78,31 @@ def _searched(
     budget = begin()
     code = _MachineCode(make)
     runs: dict[tuple[Fusion, str], Executable] = {}
-    alike: dict[str, tuple[Executable, Count | None]] = {}
+    alike: dict[str | None, tuple[Executable, Count | None]] = {}
+    wholes: list[tuple[Fusion, tuple[Executable, Count | None]]] = []
+
+    def key_of(scheduled: Fusion) -> str | None:
+        return result(lambda: form(scheduled).text, None, "no form up to names", [])
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
         progress(f"{len(runs)} schedules tried, {len(alike)} kernels of segments")
         is_segment = scheduled.name != fusion.name  # the arguments of the whole have the names that the user gave them
-        key = result(lambda: form(scheduled).text, None, "no form up to names", []) if is_segment else None
+        while is_segment and wholes:  # a segment may be all of it
+            other, made = wholes.pop()
+            alike[key_of(other)] = made
+        key = key_of(scheduled) if is_segment else None
         known = None if key is None else alike.get(key)
         if known is None:
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             extents = assumed(scheduled, sizes, target)
             check_open(run, scheduled, extents)
-            made = result(lambda: count(run.kernel, extents, target), None, "no count", [])
-            known = run, made  # what cannot be counted is proved all the same
+            counted = result(lambda: count(run.kernel, extents, target), None, "no count", [])
+            known = run, counted  # what cannot be counted is proved all the same
             if key is not None:
                 alike[key] = known
+            if not is_segment:
+                wholes.append((scheduled, known))
         runs[scheduled, scheduled.name], counted = run, _ = known
         if code.refuses and (reason := code.refusal(run)) is not None:
             raise UnsupportedError(what=f"machine code of kernel '{scheduled.name}'", reason=reason)
