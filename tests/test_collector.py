@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from taskfuse.collector import Pause
+from taskfuse.collector import SELDOM, Pause, Seldom
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +58,20 @@ def test_threads_share_a_pause() -> None:
     other.join()
     assert seen == [False]
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("given", [(700, 10, 10), (700, 10, SELDOM[2] + 1), (0, 10, 10), (SELDOM[0] + 1, 5, 5)])
+def test_a_search_collects_seldom_and_restores_what_was_set(given: tuple[int, int, int]) -> None:
+    """Who collects even less is left alone."""
+    before, seldom = gc.get_threshold(), Seldom()
+    inside = (SELDOM[0], SELDOM[1], max(SELDOM[2], given[2])) if given[0] == 700 else given
+    try:
+        gc.set_threshold(*given)
+        with seldom:
+            assert gc.get_threshold() == inside
+            with seldom:
+                pass
+            assert gc.get_threshold() == inside
+        assert gc.get_threshold() == given
+    finally:
+        gc.set_threshold(*before)

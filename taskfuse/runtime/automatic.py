@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from taskfuse.collector import SEARCH
 from taskfuse.count import Count, count
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -57,7 +58,7 @@ def auto_scheduled(
     memory = DecisionCache(fusion, make, "automatic", sorted((sizes or {}).items()), target, budget)
     run = memory.recall()
     if run is None:
-        with Progress(f"tf.compile of '{fusion.name}'") as progress:
+        with SEARCH, Progress(f"tf.compile of '{fusion.name}'") as progress:
             run = _searched(fusion, make, sizes, target, partial(Budget, budget, tensors=len(fusion.tensors())), known, progress)
         memory.keep(run)
     return run
@@ -77,22 +78,31 @@ def _searched(
     budget = begin()
     code = _MachineCode(make)
     runs: dict[tuple[Fusion, str], Executable] = {}
-    alike: dict[str, tuple[Executable, Count | None]] = {}
+    alike: dict[str | None, tuple[Executable, Count | None]] = {}
+    wholes: list[tuple[Fusion, tuple[Executable, Count | None]]] = []
+
+    def key_of(scheduled: Fusion) -> str | None:
+        return result(lambda: form(scheduled).text, None, "no form up to names", [])
 
     def trial(scheduled: Fusion, schedule: Schedule) -> Count | None:
         progress(f"{len(runs)} schedules tried, {len(alike)} kernels of segments")
         is_segment = scheduled.name != fusion.name  # the arguments of the whole have the names that the user gave them
-        key = result(lambda: form(scheduled).text, None, "no form up to names", []) if is_segment else None
+        while is_segment and wholes:  # a segment may be all of it
+            other, made = wholes.pop()
+            alike[key_of(other)] = made
+        key = key_of(scheduled) if is_segment else None
         known = None if key is None else alike.get(key)
         if known is None:
             budget.spend(Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             extents = assumed(scheduled, sizes, target)
             check_open(run, scheduled, extents)
-            made = result(lambda: count(run.kernel, extents, target), None, "no count", [])
-            known = run, made  # what cannot be counted is proved all the same
+            counted = result(lambda: count(run.kernel, extents, target), None, "no count", [])
+            known = run, counted  # what cannot be counted is proved all the same
             if key is not None:
                 alike[key] = known
+            if not is_segment:
+                wholes.append((scheduled, known))
         runs[scheduled, scheduled.name], counted = run, _ = known
         if code.refuses and (reason := code.refusal(run)) is not None:
             raise UnsupportedError(what=f"machine code of kernel '{scheduled.name}'", reason=reason)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from taskfuse.count import Count
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.printer import readable_order
 from taskfuse.schedule.copy import Renaming, embed
-from taskfuse.schedulers.candidates import Candidate
+from taskfuse.schedulers.candidates import Candidate, result
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.script import RESERVED, variable
 
@@ -47,6 +48,22 @@ def form(fusion: Fusion) -> CanonicalForm:
     own = _renamed(fusion, {name: f"v{k}" for k, name in enumerate(names)}, "form")
     own.inputs.sort(key={tv: k for k, tv in enumerate(readable_order(own))}.__getitem__)  # the only order that a text can have
     return CanonicalForm(f"{orders}\n{own}", names)
+
+
+class CountsByForm:
+    """The counts of kernels, made once for scheduled fusions of one form."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Count] = {}
+
+    def __call__(self, scheduled: Fusion, make: Callable[[], Count]) -> Count:
+        """The count of the kernel of a scheduled fusion, which ``make`` makes."""
+        key = result(lambda: form(scheduled).text, None, "no form up to names", [])
+        if key is None:
+            return make()
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
 
 def in_other_names(found: Candidate, old: tuple[str, ...], new: tuple[str, ...]) -> Candidate:

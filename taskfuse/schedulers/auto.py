@@ -14,7 +14,7 @@ from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.back_to_back import back_to_back
 from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
 from taskfuse.schedulers.budget import Budget
-from taskfuse.schedulers.candidates import Candidates, Offering
+from taskfuse.schedulers.candidates import Candidates, Counts, Offering
 from taskfuse.schedulers.cat import cat
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.fallback import offer as fallback_offer
@@ -96,13 +96,15 @@ def candidates(
     target: Target = DEFAULT,
     budget: Budget | None = None,
     lowers: bool = True,
+    counts: Counts | None = None,
 ) -> Candidates:
     """The schedules of ``fusion``, which is not changed, by all of :data:`SCHEDULERS`; those of products lead.
 
     Args:
         lowers: schedulers see themselves whether a kernel comes of their calls; false where a trial of each candidate follows.
+        counts: see :class:`~taskfuse.schedulers.candidates.Candidates`.
     """
-    return Candidates(fusion, SCHEDULERS, config, sizes, target, _offers(lowers), budget, len(PRODUCTS))
+    return Candidates(fusion, SCHEDULERS, config, sizes, target, _offers(lowers), budget, len(PRODUCTS), counts)
 
 
 def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:

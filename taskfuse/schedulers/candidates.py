@@ -53,6 +53,8 @@ Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 """Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
 
 
+Counts = Callable[[Fusion, Callable[[], Count]], Count]
+"""The count of the kernel of a scheduled fusion: a known one, or that of a call."""
 Given = Callable[[Any], Callable[[Fusion], Chosen[Any]]]
 """Makes of parameters what schedules a copy of a fusion with them."""
 Offering = Callable[..., Offer]
@@ -81,6 +83,7 @@ class Candidates:
         offers: of the schedulers that have them: estimates that need no schedule.
         budget: counts the work; ``None``: it is not counted.
         leading: how many of ``schedulers`` :attr:`is_led` asks.
+        counts: what several searches count in common; ``None``: nothing.
 
     Attributes:
         refused: the schedulers that were tried and dropped, and why.
@@ -97,7 +100,9 @@ class Candidates:
         offers: Mapping[Scheduler, Offering] | None = None,
         budget: Budget | None = None,
         leading: int = 0,
+        counts: Counts | None = None,
     ) -> None:
+        self._counts = counts
         self._fusion = fusion
         self._config = config
         self._offers = dict(offers or {})
@@ -262,8 +267,12 @@ class Candidates:
         """The count of the kernel of a scheduled fusion."""
         self._budget.spend(Work.COUNTED, len(scheduled.tensors()))
         sizes: Mapping[str, int] = self._settings["sizes"] or {}
-        extent = Sizes(scheduled, {name: size for name, size in sizes.items() if name in scheduled.dims}, self._settings["target"])
-        return count(lower(scheduled, LoweringOptions(target=extent.target)), {name: extent(sym(name)) for name in scheduled.dims}, extent.target)
+
+        def made() -> Count:
+            extent = Sizes(scheduled, {name: size for name, size in sizes.items() if name in scheduled.dims}, self._settings["target"])
+            return count(lower(scheduled, LoweringOptions(target=extent.target)), {name: extent(sym(name)) for name in scheduled.dims}, extent.target)
+
+        return made() if self._counts is None else self._counts(scheduled, made)
 
     def _tried(self, scheduler: Scheduler, make: Callable[[Fusion], Chosen[Any]]) -> Candidate | None:
         """The candidate of a call on a copy, which one that refuses leaves to the next."""

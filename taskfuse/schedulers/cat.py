@@ -24,7 +24,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
-from taskfuse.schedulers.elementwise import align, ancestors, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import align, ancestors, at_readers, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
@@ -112,8 +112,7 @@ def _concatenation(fusion: Fusion) -> TensorView | None:
 
 
 def _options(fusion: Fusion, whole: TensorView, extent: Sizes) -> list[Option[CatConfig]]:
-    trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial)
+    trial = at_readers(fusion)
     found = [Option(CatConfig(Form.GATHER), work(trial, extent).us(_vector_bytes(trial)))]
     trial, tensors = copy_fusion(fusion)
     parts = tensors[whole].scatter()

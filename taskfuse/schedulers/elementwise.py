@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, Reduction, View, is_copy
 from taskfuse.ir.fusion import Fusion
@@ -23,6 +26,7 @@ from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
 from taskfuse.schedulers.schedule import Sizes, refuse
@@ -149,6 +153,37 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
             else:
                 stack += script.recompute(tv, [reader])
                 check_new(fusion, before, reader)
+
+
+class _AtReaders(NamedTuple):
+    """What :func:`at_readers` found for a fusion with these expressions and outputs: a change of the fusion makes new ones."""
+
+    exprs: tuple[MathExpr, ...]
+    outputs: tuple[TensorView, ...]
+    found: Fusion | UnsupportedError
+
+
+_AT_READERS: WeakKeyDictionary[Fusion, _AtReaders] = WeakKeyDictionary()
+
+
+def at_readers(fusion: Fusion) -> Fusion:
+    """A copy of an unscheduled fusion after :func:`recompute_all`, for reading: all schedulers that ask share it while the fusion stays as it is.
+
+    Raises:
+        UnsupportedError: see :func:`recompute_all`.
+    """
+    known = _AT_READERS.get(fusion)
+    if known is None or known.exprs is not fusion.exprs() or any(a is not b for a, b in zip_longest(known.outputs, fusion.outputs)):
+        copy, _ = copy_fusion(fusion)
+        found: Fusion | UnsupportedError = copy
+        try:
+            recompute_all(Script(copy), copy)
+        except UnsupportedError as error:
+            found = error
+        known = _AT_READERS[fusion] = _AtReaders(fusion.exprs(), tuple(fusion.outputs), found)
+    if isinstance(known.found, UnsupportedError):
+        raise known.found
+    return known.found
 
 
 def is_permuted(read: Read, reader: TensorView) -> bool:

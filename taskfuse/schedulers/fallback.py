@@ -19,7 +19,7 @@ from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import ancestors, at_readers, check_new, follow, is_aligned, recompute_all, stored, work
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -67,8 +67,7 @@ def fallback(
     """
     check_call(fusion, "fallback", config, FallbackConfig)
     extent = Sizes(fusion, sizes, target)
-    trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial)
+    trial, _ = copy_fusion(at_readers(fusion))
     along = _check(trial)
     separate(Script(trial))
     chosen = config or FallbackConfig()
@@ -94,8 +93,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     Raises:
         UnsupportedError: see :func:`fallback`; not all that it raises.
     """
-    script = Script(copy_fusion(fusion)[0])
-    recompute_all(script, script.fusion)
+    script = Script(copy_fusion(at_readers(fusion))[0])
     return Offer(_priced(script, Sizes(fusion, sizes, target))[2], partial(fallback, sizes=sizes, target=target))
 
 

@@ -21,7 +21,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedulers.apart import apart
 from taskfuse.schedulers.budget import Budget
-from taskfuse.schedulers.candidates import Trial, result
+from taskfuse.schedulers.candidates import Counts, Trial, result
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.elementwise import is_aligned, is_permuted, recompute_all, reduce_where_read
 from taskfuse.schedulers.long_cascades import chunk_long_cascades
@@ -58,15 +58,25 @@ class Forms:
         sizes: values of its dimensions for cost models.
         trial: makes the kernel of a candidate and proves it.
         faults: takes the forms that are dropped, and why.
+        counts: see :class:`~taskfuse.schedulers.candidates.Candidates`.
     """
 
-    def __init__(self, fusion: Fusion, extent: Sizes, sizes: Mapping[str, int] | None, trial: Trial | None, budget: Budget, faults: list[str]) -> None:
+    def __init__(
+        self,
+        fusion: Fusion,
+        extent: Sizes,
+        sizes: Mapping[str, int] | None,
+        trial: Trial | None,
+        budget: Budget,
+        faults: list[str],
+        counts: Counts | None = None,
+    ) -> None:
         self._faults = faults
         self._extent = extent
         self._sizes = sizes
         self._trial = trial
         self._budget = budget
-        self._known = KnownCandidates(sizes, extent.target, budget, lowers=trial is None)
+        self._known = KnownCandidates(sizes, extent.target, budget, lowers=trial is None, counts=counts)
         rows = self._form("with ragged rows as a tensor", lambda: as_rows(fusion))
         self._fusion = fusion if rows is None else rows.fusion
         self._moves = () if rows is None else tuple(rows.lines)

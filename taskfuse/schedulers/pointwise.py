@@ -25,14 +25,15 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.recompute import reduces_one
 from taskfuse.schedulers.elementwise import (
     Leaf,
+    OutputWork,
     align,
     ancestors,
+    at_readers,
     bind_vectors,
     cost,
     divides,
     follow,
     is_aligned,
-    recompute_all,
     registers,
     vector_fits,
     widest,
@@ -112,8 +113,13 @@ def pointwise(
     check_call(fusion, "pointwise", config, PointwiseConfig)
     extent = Sizes(fusion, sizes, target)
     check(fusion, "pointwise")
+    return _scheduled(fusion, config, extent)
+
+
+def _scheduled(fusion: Fusion, config: PointwiseConfig | None, extent: Sizes) -> Chosen[PointwiseConfig]:
+    """:func:`pointwise` of a fusion that was checked, or a copy of one."""
     script = Script(fusion)
-    leaves, chosen, us, moved, stencil = _planned(script, config, extent)
+    leaves, chosen, us, moved, stencil = _planned(script, config, extent, work(fusion, extent))
     if chosen.tile > 1:
         _schedule_tiles(script, leaves, chosen, stencil)
     else:
@@ -139,15 +145,21 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     """
     check_call(fusion, "pointwise", None, PointwiseConfig)
     check(fusion, "pointwise")
-    _, _, us, _, _ = _planned(Script(copy_fusion(fusion)[0]), None, Sizes(fusion, sizes, target))
-    return Offer(us, partial(pointwise, sizes=sizes, target=target), is_exact=True)
+    extent = Sizes(fusion, sizes, target)
+    _, _, us, _, _ = _planned(Script(copy_fusion(at_readers(fusion))[0]), None, extent, work(fusion, extent))
+    return Offer(us, partial(_scheduled, config=None, extent=extent), lambda config: partial(_scheduled, config=config, extent=extent), is_exact=True)
 
 
-def _planned(script: Script, config: PointwiseConfig | None, extent: Sizes) -> tuple[tuple[Leaf, ...], PointwiseConfig, float, str, Stencil | None]:
-    """What reads memory, the parameters, microseconds and bytes of a fusion, each of whose tensors is computed at the points of its readers from now on."""
+def _planned(
+    script: Script, config: PointwiseConfig | None, extent: Sizes, total: OutputWork
+) -> tuple[tuple[Leaf, ...], PointwiseConfig, float, str, Stencil | None]:
+    """What reads memory, the parameters, microseconds and bytes of a fusion, each of whose tensors is computed at the points of its readers from now on.
+
+    Args:
+        total: its work before that.
+    """
     fusion = script.fusion
     script.comment("each tensor at its readers' points, inputs in registers")
-    total = work(fusion, extent)
     leaves, out = align(script, fusion), fusion.outputs[0]
     stencil = find(fusion, out, leaves)
     chosen = config or _with_tiles(choose(fusion, out, leaves, extent), stencil, leaves, out, extent)
@@ -174,8 +186,7 @@ def check(fusion: Fusion, kind: str) -> None:
         expr = fusion.definition(tv)
         if isinstance(expr, Reduction) and not reduces_one(fusion, expr):  # it stays one, at whatever points
             raise refuse(fusion, kind, f"{tv.name} is a reduction", "tf.schedulers.auto asks other schedulers")
-    trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial)
+    trial = at_readers(fusion)
     read = {r.tensor for e in needed(trial) for r in storage_reads(trial, e) if not r.tensor.is_input}
     for tv in dict.fromkeys((*trial.outputs, *(e.output for e in needed(trial)), *read)):
         expr = trial.definition(tv)

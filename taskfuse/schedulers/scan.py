@@ -22,8 +22,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.location import caller
-from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, bind_vectors, divides, is_aligned, recompute_all, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, at_readers, bind_vectors, divides, is_aligned, registers, widest, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script
 from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
@@ -132,8 +131,7 @@ def _check(fusion: Fusion) -> None:
     for tv in fusion.outputs:
         if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
             raise refuse(fusion, "scan", f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
-    trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial)
+    trial = at_readers(fusion)
     for expr in needed(trial):
         tv = expr.output
         if not isinstance(expr, Pointwise | FirstValid | View | Scan):

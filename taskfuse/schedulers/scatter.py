@@ -18,8 +18,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.storage import has_code, needed, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import follow, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import at_readers, follow, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
@@ -99,8 +98,7 @@ def is_updated(fusion: Fusion, tv: TensorView) -> bool:
 def _check(fusion: Fusion) -> None:
     if not any(isinstance(e, Update) for e in fusion.exprs()):
         raise refuse(fusion, "scatter", f"no update goes to {fusion.outputs[0].name}", "tf.compile makes several kernels")
-    trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial)
+    trial = at_readers(fusion)
     for out in trial.outputs:
         if not is_updated(trial, out):
             raise refuse(fusion, "scatter", f"no update goes to {out.name}", "tf.compile makes several kernels")

@@ -22,7 +22,7 @@ from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.alpha_equivalence import in_other_names
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget
-from taskfuse.schedulers.candidates import Candidate, Candidates
+from taskfuse.schedulers.candidates import Candidate, Candidates, Counts
 from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.segmentation import SegmentStep
@@ -87,21 +87,24 @@ class Alike:
         names: of its tensors and scalars.
         sizes: values of its dimensions.
         budget: what counts the work.
-        lowers: see :func:`taskfuse.schedulers.auto.candidates`.
+        lowers, counts: see :func:`taskfuse.schedulers.auto.candidates`.
     """
 
-    def __init__(self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget, lowers: bool) -> None:
+    def __init__(
+        self, part: Fusion, names: tuple[str, ...], sizes: Mapping[str, int], target: Target, budget: Budget, lowers: bool, counts: Counts | None
+    ) -> None:
         self.names = names
         self._part = part
         self._sizes = sizes
         self._target = target
         self._budget = budget
         self._lowers = lowers
+        self._counts = counts
 
     @cached_property
     def candidates(self) -> Candidates:
         """The schedules."""
-        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget, lowers=self._lowers)
+        return candidates(self._part, sizes=self._sizes, target=self._target, budget=self._budget, lowers=self._lowers, counts=self._counts)
 
     @property
     def has_products(self) -> bool:
@@ -142,14 +145,15 @@ class KnownCandidates:
     Args:
         sizes: values of the fusion's dimensions.
         budget: what counts the work.
-        lowers: see :func:`taskfuse.schedulers.auto.candidates`.
+        lowers, counts: see :func:`taskfuse.schedulers.auto.candidates`.
     """
 
-    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget, lowers: bool = True) -> None:
+    def __init__(self, sizes: Mapping[str, int] | None, target: Target, budget: Budget, lowers: bool = True, counts: Counts | None = None) -> None:
         self.target = target
         self._sizes = sizes or {}
         self._budget = budget
         self._lowers = lowers
+        self._counts = counts
         self._found: dict[Hashable, Alike] = {}
 
     def piece(self, parts: Parts, tensors: Sequence[TensorView], views: Sequence[TensorView] = ()) -> Piece:
@@ -159,7 +163,7 @@ class KnownCandidates:
         if found is None:
             part = parts.extract(tensors, parts.fusion.name, views)
             own = {name: size for name, size in self._sizes.items() if name in part.dims}
-            found = self._found[key] = Alike(part, names, own, self.target, self._budget, self._lowers)
+            found = self._found[key] = Alike(part, names, own, self.target, self._budget, self._lowers, self._counts)
         return Piece(found, names)
 
 

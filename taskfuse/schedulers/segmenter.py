@@ -20,6 +20,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
 from taskfuse.location import OneCall, caller
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.alpha_equivalence import CountsByForm
 from taskfuse.schedulers.auto import candidates
 from taskfuse.schedulers.budget import Budget, Ended
 from taskfuse.schedulers.candidates import Candidate, Trial, Tried, result, tried
@@ -61,7 +62,8 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
     whole, chunked = result(lambda: _chunked(fusion, extent), (copy_fusion(fusion)[0], ()), "no chunks of long scans", faults)
     if chunked:
         fusion, _ = copy_fusion(whole)
-    found = candidates(whole, sizes=sizes, target=target, budget=budget, lowers=trial is None)
+    counts = CountsByForm()  # a segment may be all of it
+    found = candidates(whole, sizes=sizes, target=target, budget=budget, lowers=trial is None, counts=counts)
     bound = result(lambda: roofline(fusion, extent), 0.0, "no roofline", faults)
     least = SLACK * result(lambda: _least(fusion, extent), 0.0, "no bound", faults)
     several: Segmentation | UnsupportedError | None = None
@@ -72,7 +74,7 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
                 try:
-                    forms = Forms(fusion, extent, sizes, trial, budget, faults)
+                    forms = Forms(fusion, extent, sizes, trial, budget, faults, counts)
                     several = replace(forms.segmentation(reason), chunked=chunked, bound=bound, launch_us=target.launch_us)
                 except UnsupportedError as error:
                     several = error

@@ -23,9 +23,8 @@ from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import ragged_tiles
-from taskfuse.schedulers.elementwise import divides, registers, stored
+from taskfuse.schedulers.elementwise import at_readers, divides, registers, stored
 from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_tiles, find, is_settled, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
@@ -115,8 +114,7 @@ def _prepared(fusion: Fusion, extent: Sizes) -> Fusion:
     """A fusion as the schedule takes it: itself, or a changed copy."""
     planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
     if not is_settled(planned):
-        planned, _ = copy_fusion(planned)
-        settle(Script(planned))
+        planned = at_readers(planned)
     return planned
 
 

@@ -21,7 +21,7 @@ from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.drop_axes import free_axes
-from taskfuse.schedule.tile_shifts import Tiles, shift_of, tiles_of
+from taskfuse.schedule.tile_shifts import Shift, Tiles, shift_of, tiles_of
 from taskfuse.schedulers.elementwise import Leaf, cost, leaf_of, vector_fits
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
@@ -70,23 +70,24 @@ def find(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf]) -> Stencil | N
 def _along(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], k: int) -> Stencil | None:
     """The stencil along one axis: groups of loads whose shifts have the same step."""
     extents = [a.extent for a in out.root]
-    groups: list[tuple[list[Leaf], list[int]]] = []
+    groups: list[tuple[Shift, list[Leaf], list[int]]] = []
     steps = set[int]()
     for leaf in leaves:
-        own = shift_of(fusion, leaf.tensor, k)
-        if own is None or len(leaf.tensor.root) != len(extents) or any(a.extent is not e for a, e in zip(leaf.tensor.root, extents, strict=True)):
+        if len(leaf.tensor.root) != len(extents) or any(a.extent is not e for a, e in zip(leaf.tensor.root, extents, strict=True)):
             continue
-        for members, distances in groups:
-            first = shift_of(fusion, members[0].tensor, k)
-            apart = None if first is None else first.distance(own, extents, fusion)
+        own = shift_of(fusion, leaf.tensor, k)
+        if own is None:
+            continue
+        for first, members, distances in groups:
+            apart = first.distance(own, extents, fusion)
             if apart is not None and isinstance(tiles_of(fusion, [members[0].tensor, leaf.tensor], k, 2), Tiles):
                 members.append(leaf)
                 distances.append(apart)
                 break
         else:
-            groups.append(([leaf], [0]))
+            groups.append((own, [leaf], [0]))
         steps.add(own.step)
-    several = [(tuple(members), max(distances) - min(distances) + 1) for members, distances in groups if len(members) > 1]
+    several = [(tuple(members), max(distances) - min(distances) + 1) for _, members, distances in groups if len(members) > 1]
     if not several or len(steps) > 1:
         return None
     return Stencil(k, tuple(members for members, _ in several), tuple(span for _, span in several), steps.pop())

@@ -25,7 +25,20 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, is_coalesced, registers, vector_fits, widest, work
+from taskfuse.schedulers.elementwise import (
+    Leaf,
+    align,
+    ancestors,
+    at_readers,
+    bind_vectors,
+    divides,
+    follow,
+    is_coalesced,
+    registers,
+    vector_fits,
+    widest,
+    work,
+)
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
@@ -117,7 +130,7 @@ def transpose(
 
 def turned_axis(fusion: Fusion) -> int | None:
     """The axis of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
-    trial, _ = copy_fusion(fusion)
+    trial, _ = copy_fusion(at_readers(fusion))
     bytes_of: dict[int, int] = {}
     for leaf in align(Script(trial), trial):
         if (axis := turned_by(trial, leaf)) is not None:

@@ -164,6 +164,10 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     check_call(fusion, "windows", None, WindowsConfig)
     if not any(windowed_read(fusion.definition(tv)) for tv in fusion.tensors()):
         raise _refused(fusion, "it has no windows")
+    reductions = [e for e in needed(fusion) if isinstance(e, Reduction)]
+    lasting = [e for e in reductions if any(a.is_reduction and a.extent is not ONE for a in e.output.root)]  # the others may become elementwise
+    if not reductions or len(lasting) > 1:
+        raise _refused(fusion, f"it has {len(lasting)} reductions, not one")
     trial = copy_fusion(fusion)[0]
     extent = Sizes(fusion, sizes, target)
     _settle(Script(trial), extent)

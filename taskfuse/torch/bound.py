@@ -6,7 +6,7 @@ compiled, or, with symbolic extents, those of a call with the same sizes. The fi
 fills in the addresses, and launches. All tensors between the kernels of a call are one allocation.
 
 Addresses also determine the vectorization of loads: a function serves arguments of the same alignment to 16 bytes. Other calls take the general path: with
-run-time scalars, in a debug build, if results are arguments, or if arguments overlap.
+run-time scalars, in a debug build, if results are arguments. Arguments that overlap, as slices of one tensor may, have to lie at the same distances again.
 """
 
 from __future__ import annotations
@@ -95,9 +95,10 @@ def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequenc
     """
     if not launches or any(plan.scalars or plan.report is not None or plan.current is None for _, plan, _ in launches):
         return None
-    ranges = [(*_range(x), f"a{k}") for k, x in enumerate(args)] + [(*_range(y), f"b{k}") for k, y in enumerate(made)]
-    if any(low == high for low, high, _ in ranges) or any(low < high for (_, high, _), (low, _, _) in pairwise(sorted(ranges))):
-        return None  # empty, or one in another
+    clusters, distances = _clusters(args)
+    ranges = clusters + [(*_range(y), f"b{k}") for k, y in enumerate(made)]
+    if any(low == high for x in (*args, *made) for low, high in [_range(x)]) or any(low < high for (_, high, _), (low, _, _) in pairwise(sorted(ranges))):
+        return None  # empty, or a result in something else
     if any(y.storage_offset() or y.untyped_storage().data_ptr() != y.data_ptr() for y in made):
         return None
     blocks = _between(launches, ranges)
@@ -111,7 +112,24 @@ def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequenc
                 return LaunchedArray(name, address - low)
         return next(LaunchedArray("c", start + address - low) for (low, high), start in zip(blocks, starts, strict=True) if low <= address < high)
 
-    return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, made, end, otherwise, again)
+    return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, distances, made, end, otherwise, again)
+
+
+def _clusters(args: Sequence[Any]) -> tuple[list[tuple[int, int, str]], list[tuple[int, int, int]]]:
+    """The bytes of arguments, those that overlap, as slices of one tensor may, as one range from the first of them; and for the others of such a range their
+    position, that of the first, and the distance between the two, at which they must lie in other calls, too."""
+    clusters: list[tuple[int, int, str]] = []
+    distances: list[tuple[int, int, int]] = []
+    first = -1
+    for low, high, k in sorted((*_range(x), k) for k, x in enumerate(args)):
+        if clusters and low < clusters[-1][1]:
+            begin, end, name = clusters[-1]
+            clusters[-1] = begin, max(end, high), name
+            distances.append((k, first, low - begin))
+        else:
+            clusters.append((low, high, f"a{k}"))
+            first = k
+    return clusters, distances
 
 
 def _range(x: Any) -> tuple[int, int]:
@@ -157,6 +175,7 @@ def _packed(blocks: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
 def _written(
     launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]],
     args: Sequence[Any],
+    distances: Sequence[tuple[int, int, int]],
     made: Sequence[Any],
     end: int,
     otherwise: BoundCall,
@@ -174,6 +193,9 @@ def _written(
     if again is not None and tests:
         scope["again"] = again
         lines += [f"    if {' or '.join(tests)}:", f"        return again({', '.join([*names, '*rest'])})"]
+    if distances:
+        apart = " or ".join(f"a{k} - a{first} != {distance}" for k, first, distance in distances)
+        lines += [f"    if {apart}:", f"        return otherwise({', '.join([*names, '*rest'])})"]
     if any(launch.plan.guarded for launch, _ in launches):
         lines += ["    if not is_current(device):", f"        return otherwise({', '.join([*names, '*rest'])})"]
     lines.append(f"    stream = current({first.plan.ordinal})")

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
+from taskfuse.collector import SEARCH
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
@@ -23,6 +25,7 @@ from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused
 from taskfuse.torch.padding import pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
+from taskfuse.torch.passed_views import with_passed_views
 from taskfuse.torch.program import GraphProgram, symbol_sources, written
 from taskfuse.torch.random_states import separate_states
 from taskfuse.torch.settings import Settings
@@ -82,10 +85,12 @@ def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphM
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
         _ask({n: r for n, r in regions.items() if n not in compiled}, settings, is_last=True)
-        compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or str(r.fusion) != compiled[n].text}, settings)
+        compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or r.text != compiled[n].text}, settings)
     known, later = symbol_sources(graph)
     views = aliases(graph, known)
-    more = {number: [later[name] for name in region.integers if name in later] for number, region in regions.items()}
+    more = {
+        number: [later[name] for name in region.integers if name in later] + [n for n in region.tensors if n in views] for number, region in regions.items()
+    }
     order = emitted(graph, plan, more, views)
     program = written(gm, order, regions, compiled, views)
     able = frozenset(node.name for node in plan.able)
@@ -106,19 +111,21 @@ def copied(gm: GraphModule) -> GraphModule:
 def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
     """The partition of a graph, in which products may be padded for it, and the fusion of each region."""
     limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
-    plan = planned(gm.graph, limits)
-    if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan):
+    with SEARCH:
         plan = planned(gm.graph, limits)
-    return plan, _regions(gm, plan)
+        if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan):
+            plan = planned(gm.graph, limits)
+        return plan, _regions(gm, plan)
 
 
 def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]:
-    """The fusion of each region; those of which none can be made are left to torch."""
+    """The fusion of each region; those of which none can be made are left to torch. Those that differ only in where their views begin become equal."""
     known, later = symbol_sources(gm.graph)
     while True:
         found: dict[int, ImportedRegion] = {}
         refused: dict[int, str] = {}
-        for number, outputs in enumerate(outputs_of(gm.graph, plan)):
+        every = outputs_of(gm.graph, plan)
+        for number, outputs in enumerate(every):
             nodes = plan.regions[number]
             if not nodes:
                 continue
@@ -136,13 +143,13 @@ def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]
             except TaskfuseError as error:
                 refused[number] = error.message
         if not refused:
-            return found
+            return with_passed_views(plan, found, every, cache(lambda: aliases(gm.graph, known)))
         for number, reason in refused.items():
             plan.dissolve(number, reason)
 
 
 def _keys(regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Key]:
-    return {number: (str(region.fusion), settings.tag) for number, region in regions.items()}
+    return {number: (region.text, settings.tag) for number, region in regions.items()}
 
 
 def _ask(regions: dict[int, ImportedRegion], settings: Settings, *, is_last: bool) -> None:

@@ -53,6 +53,7 @@ class ImportedRegion:
         outputs: the nodes whose tensors are its outputs, in order.
         nodes: what it computes, views and constants included.
         restrided: by output, whether torch's strides differ from those that the fusion stores.
+        text: the fusion as text.
     """
 
     fusion: Fusion
@@ -62,6 +63,10 @@ class ImportedRegion:
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     restrided: tuple[bool, ...]
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", str(self.fusion))
 
 
 def name_of(node: Node) -> tuple[str, str]:

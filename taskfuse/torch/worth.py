@@ -128,7 +128,8 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
 
 @by_text
 def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | None, joins: bool, *, has_views: bool = False) -> tuple[float, float] | None:
-    """The expected time of a fusion of products and their epilogue, and a lower bound of torch's, in microseconds; ``None`` without a scheduler for it.
+    """The expected time of a fusion of products and their epilogue, and a lower bound of torch's, in microseconds; ``None`` without a scheduler for it, and
+    where it takes several kernels that cannot be faster than torch's, which are then not searched for.
 
     Args:
         fusion: all of it.
@@ -138,15 +139,20 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
         has_views: factors may be views that only a separate kernel takes as arrays, such as weights of a 1 x 1 convolution: segments are searched for.
     """
     target = present()
-    ours = _product_us(in_memory_order(fusion).fusion, target, has_views)
-    if ours is None:
+    ordered = in_memory_order(fusion).fusion
+    ours = _product_us(ordered, target)
+    if ours is None and not has_views:
         return None
     read = 0.0 if rest is None else target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
     theirs = 0.0
     for f in products:
         own = Sizes(f, None, target)
         theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / _reached(f, target)))
-    return ours, theirs + (read if joins or rest is None else roofline(rest, Sizes(rest, None, target)))
+    theirs += read if joins or rest is None else roofline(rest, Sizes(rest, None, target))
+    if ours is None:
+        least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us
+        ours = None if least > theirs else _segments_us(ordered, target)
+    return None if ours is None else (ours, theirs)
 
 
 def _reached(fusion: Fusion, target: Target) -> float:
@@ -155,8 +161,8 @@ def _reached(fusion: Fusion, target: Target) -> float:
     return target.torch.products if all(two.make_a_matrix for two in found) else target.torch.windows
 
 
-def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None:
-    """The expected time of one kernel of products or of windows, or of several of which one has products, in microseconds; ``None`` if there is none."""
+def _product_us(fusion: Fusion, target: Target) -> float | None:
+    """The expected time of one kernel of products or of windows, in microseconds; ``None`` if there is none."""
     form = canonical(fusion, Sizes(fusion, None, target))
     found: list[float] = []
     for given in (fusion, *([] if form is None else [form.fusion])):
@@ -164,8 +170,13 @@ def _product_us(fusion: Fusion, target: Target, has_views: bool) -> float | None
             found.append(matmul_offer(given, target=target).us)
         with suppress(UnsupportedError):
             found.append(windows_offer(given, target=target).us)
-    if not found and has_views:
-        with suppress(UnsupportedError):
-            segments = choose_segments(fusion, target=target)
-            found += [segments.us] if any(step.schedule.scheduler == matmul.__name__ for step in segments.steps) else []
     return min(found, default=None)
+
+
+def _segments_us(fusion: Fusion, target: Target) -> float | None:
+    """The expected time of several kernels of which one has products, in microseconds; ``None`` if there are none."""
+    with suppress(UnsupportedError):
+        segments = choose_segments(fusion, target=target)
+        if any(step.schedule.scheduler == matmul.__name__ for step in segments.steps):
+            return segments.us
+    return None

@@ -14,6 +14,9 @@ from taskfuse.runtime.automatic import as_scheduled, assumed, auto_scheduled
 from taskfuse.runtime.chain import Chain
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, Maker
+from taskfuse.schedulers import candidates
+from taskfuse.schedulers import schedule as schedules
+from taskfuse.schedulers.alpha_equivalence import form
 from taskfuse.schedulers.candidates import MOST_PARAMETERS
 from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmentation import Segmentation
@@ -71,6 +74,30 @@ def test_several_kernels_are_a_chain_of_what_was_made() -> None:
     assert len(run.kernels) == 2
     assert not fusion.has_schedule
     assert {k.name for k in run.kernels} <= set(make.made)
+
+
+def test_a_segment_that_is_the_whole_is_neither_made_nor_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every kernel is far from its roofline, other parameters are counted, and segments are searched."""
+    monkeypatch.setattr(schedules, "SANE", 0.0)
+    counted: list[str] = []
+
+    def lowered(fusion: tf.Fusion, *args: Any) -> Kernel:
+        counted.append(form(fusion).text)
+        return tf.lower(fusion, *args)
+
+    monkeypatch.setattr(candidates, "lower", lowered)
+    made: list[tuple[str, str]] = []
+
+    class Seen(Maker):
+        def __call__(self, fusion: tf.Fusion | Kernel, schedule: Any = None) -> Executable:
+            assert isinstance(fusion, tf.Fusion)
+            made.append((fusion.name, form(fusion).text))
+            return super().__call__(fusion, schedule)
+
+    run = auto_scheduled(built(one), Seen("sim", cache=False), sizes=None, target=DEFAULT)
+    assert isinstance(run, CompiledKernel)
+    assert len(counted) == len(set(counted)) > 1
+    assert not any(text in {before for _, before in made[:k]} for k, (name, text) in enumerate(made) if name != "fusion")
 
 
 def test_a_schedule_that_is_there_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:

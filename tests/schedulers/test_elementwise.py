@@ -14,6 +14,7 @@ from taskfuse.schedulers.elementwise import (
     OutputWork,
     align,
     ancestors,
+    at_readers,
     bind_vectors,
     cost,
     divides,
@@ -346,3 +347,30 @@ def test_instructions_of_a_point() -> None:
     assert cost(definition(fusion, total)) == 2
     assert cost(definition(fusion, reads(fusion, total)[0].tensor)) > 1
     assert not leaf_of(fusion, reads(fusion, total)[0].tensor).values
+
+
+def test_what_is_at_its_readers_is_computed_once_until_the_fusion_changes() -> None:
+    with tf.Fusion("flipped") as fusion:
+        x = tf.define_tensor([8, 4], name="x")
+        fusion.add_output(tf.flip(tf.exp(x), 0) + 1.0)
+    first = at_readers(fusion)
+    assert at_readers(fusion) is first
+    assert all(is_aligned(r, e.output) or r.tensor.is_input for e in needed(first) for r in storage_reads(first, e))
+    fusion.add_output(tf.neg(fusion.outputs[0]))
+    second = at_readers(fusion)
+    assert second is not first
+    assert len(second.outputs) == 2
+    recompute_all(Script(fusion), fusion)
+    assert at_readers(fusion) is not second
+    assert [str(e) for e in needed(at_readers(fusion))] == [str(e) for e in needed(fusion)]
+
+
+def test_a_refusal_is_remembered() -> None:
+    with tf.Fusion("wide") as fusion:
+        x = tf.define_tensor([64], name="x")
+        for _ in range(8):
+            x = tf.flip(x, 0) + tf.cat([x[1:], x[:1]])
+        fusion.add_output(x)
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match="too many points"):
+            at_readers(fusion)

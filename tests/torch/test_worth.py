@@ -13,11 +13,12 @@ from taskfuse.schedulers.attention import offer
 from taskfuse.schedulers.roofline import bytes_of
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT
+from taskfuse.torch import worth
 from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.importer import SLOWER
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.reports import Report
-from taskfuse.torch.worth import attention_times, by_text, gradient_times
+from taskfuse.torch.worth import attention_times, by_text, gradient_times, product_times
 from tests.schedulers.attentions import attention
 from tests.torch.graphs import report, traced
 
@@ -119,3 +120,30 @@ def test_times_are_remembered_by_texts() -> None:
         times("a", ["b", "c"], None)
         times("a", ["b"], "c", has_views=True)
     assert asked == ["a ['b', 'c'] None False", "a ['b'] c True"]
+
+
+def test_kernels_that_cannot_be_faster_than_torch_are_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution of 1 x 1 whose weights lie as none of its kernels takes them: alone it needs a kernel more than torch's."""
+    searched: list[str] = []
+
+    def search(fusion: tf.Fusion, target: object) -> None:
+        searched.append(fusion.name)
+
+    monkeypatch.setattr(worth, "_segments_us", search)
+    monkeypatch.setattr(worth, "_product_us", lambda *_: None)
+
+    def product(bias: bool) -> tf.Fusion:
+        with tf.Fusion("product") as fusion:
+            a, b = tf.define_tensor([512, 256], dtype=tf.bfloat16, name="a"), tf.define_tensor([256, 512], dtype=tf.bfloat16, name="b")
+            fusion.add_output(tf.gelu(a @ b) if bias else a @ b)
+        return fusion
+
+    with tf.Fusion("rest") as rest:
+        rest.add_output(tf.gelu(tf.define_tensor([512, 512], dtype=tf.bfloat16, name="a")))
+    alone = product(False)
+    assert product_times(alone, [alone], None, False, has_views=True) is None
+    assert searched == []
+    assert product_times(product(True), [alone], rest, False, has_views=True) is None
+    assert searched == ["product"]
+    assert product_times(product(True), [alone], rest, False) is None
+    assert searched == ["product"]

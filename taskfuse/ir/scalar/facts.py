@@ -118,12 +118,17 @@ class Facts:
         Raises:
             ValueError: the bounds of one would depend on it.
         """
+        wrapped = {name: (None if lo is None else wrap(lo), None if hi is None else wrap(hi)) for name, (lo, hi) in ranges.items()}
+        key = tuple(wrapped.items())
+        found = self._derived.get(key)
+        if found is not None:
+            return found
         result = self._copy()
-        for name, (lo, hi) in ranges.items():
-            bounds = (None if lo is None else wrap(lo), None if hi is None else wrap(hi))
+        for name, bounds in wrapped.items():
             if result._depends(bounds, name):
                 raise ValueError(f"the range of '{name}' depends on '{name}'")
             result.ranges[name] = bounds
+        self._derived[key] = result
         return result
 
     def _depends(self, bounds: tuple[Expr | None, Expr | None], name: str) -> bool:
