@@ -16,18 +16,6 @@ from tests.golden import Golden
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-# What a page takes for granted: its reader has a kernel and arrays.
-SETUP = {
-    "docs/simulator.md": """
-import numpy as np
-import taskfuse as tf
-from taskfuse import MODULAR, Interleaving
-
-with tf.Fusion("double") as fusion:
-    fusion.add_output(tf.define_tensor(["N"]) * 2)
-kernel, x = tf.lower(fusion), np.ones(8, np.float32)
-"""
-}
 FOLDERS = ("taskfuse/", "tests/", "docs/", "examples/", "typings/")
 
 
@@ -38,7 +26,7 @@ def name(path: Path) -> str:
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_python_blocks_print_what_the_page_shows(path: Path, golden: Golden) -> None:
     page = Page.read(path)
-    results = page.run(SETUP.get(name(path), ""))
+    results = page.run()
     if golden.update:
         path.write_text(rewritten(page, results), encoding="utf-8")
         return

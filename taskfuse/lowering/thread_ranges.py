@@ -129,7 +129,7 @@ class ThreadRanges:
             what=self.fusion.name,
             reason=reason,
             notes=tuple(note for p in wide for note in self._bindings(p)),
-            help=f"bind fewer or smaller axes to {wide[0].value}, or use TIDx or TIDy" if len(wide) == 1 else "bind fewer or smaller axes to thread indices",
+            help=f"bind fewer or smaller axes to {wide[0].value if len(wide) == 1 else 'thread indices'}: split them, and leave the outer part Serial",
         )
 
     def _bindings(self, p: ParallelType) -> Iterator[str]:

@@ -7,6 +7,7 @@ that N elements take log2(N) elementwise steps, whatever the function is. Sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from taskfuse.dtypes import bool_, int64, result_type
 from taskfuse.ir.axes import iteration_symbol
@@ -23,7 +24,7 @@ from taskfuse.ops.views import broadcast_to
 
 __all__ = ["associative_scan", "linear_recurrence", "segmented_cumsum"]
 
-Combining = Callable[[tuple[TensorView, ...], tuple[TensorView, ...]], Sequence[TensorView] | TensorView]
+Combining = Callable[[Any, Any], Sequence[TensorView] | TensorView]
 
 
 @op(OpKind.SCAN, promoted, torch="", numpy="")
@@ -32,8 +33,8 @@ def associative_scan(combine: Combining, *operands: TensorView, axis: int = -1) 
     """For each index along ``axis``, the combination of all elements up to it, for any number of tensors at once, as ``jax.lax.associative_scan``.
 
     Args:
-        combine: from the combinations of two adjacent ranges, the earlier first, to that of both, each a tuple of as many tensors as there are operands; it
-            must be associative, elementwise, and keep dtypes. Empty ranges are passed as zeros, and their results are not used.
+        combine: from the combinations of two adjacent ranges, the earlier first, to that of both, each a tensor, or of several operands a tuple of as many
+            tensors; it must be associative, elementwise, and keep dtypes. Empty ranges are passed as zeros, and their results are not used.
 
     Raises:
         ShapeError: the operands do not broadcast, ``axis`` is out of range or its extent is not constant, or ``combine`` gives another number of tensors.
@@ -62,7 +63,7 @@ def _doubled(combine: Combining, found: tuple[TensorView, ...], place: int, step
     """Each element combined with that ``step`` indices before it, where there is one."""
     ahead = [(step, -step) if d == place else (0, 0) for d in range(found[0].ndim)]
     earlier = tuple(pad(x, ahead) for x in found)
-    made = combine(earlier, found)
+    made = combine(earlier, found) if len(found) > 1 else combine(earlier[0], found[0])
     both = (made,) if isinstance(made, TensorView) else tuple(made)
     if len(both) != len(found):
         raise shape_error("associative_scan", f"combine returns {len(both)} tensors for two sets of {len(found)}", "let it return one set")

@@ -6,7 +6,7 @@ unless ``tv.split_fold`` knows how sequences of steps compose; sums and other re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from taskfuse.dtypes import DType, bool_, result_type
 from taskfuse.errors import shown
@@ -31,29 +31,33 @@ from taskfuse.ops.build import (
     shape_error,
 )
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.registry import OpKind, op, promoted
+from taskfuse.ops.registry import OPS, OpKind, op, promoted
 
 __all__ = ["decayed_sum", "fold"]
 
 
 @op(OpKind.SCAN, promoted, torch="", numpy="")
 @axial
-def fold(step: str, *operands: TensorView, axis: int = -1, init: object = 0) -> TensorView:
+def fold(step: str | Callable[..., object], *operands: TensorView, axis: int = -1, init: object = 0) -> TensorView:
     """The last of ``state = step(state, *operands)`` for each index along ``axis`` in order, starting with ``state = init``.
 
     The operands broadcast; the result has their shape without ``axis``, and their promoted dtype.
 
     Args:
-        step: the name of an elementwise function of one operand more, whose result has the dtype of its operands: ``"fma"`` is ``state * x + y``.
+        step: an elementwise function of one operand more, whose result has the dtype of its operands, or its name: ``tf.maximum``; ``"fma"`` is
+            ``state * x + y``.
         init: the state before the first step, and the result if there are no steps.
 
     Raises:
         DTypeError: the function does not take the operands' dtype, or gives another one; ``init`` is not a number of it.
         ShapeError: there is no such function, it takes another number of operands, or ``axis`` is out of range.
     """
+    if callable(step):
+        step = next((name for name, known in OPS.items() if known.function is step), repr(step))
     row = ELEMENTWISE.get(step)
     if row is None:
-        raise shape_error("fold", f"{shown(step)} is not the name of an elementwise function", "the functions are listed in docs/ops.md")
+        help = "the functions are listed in docs/ops.md; tf.associative_scan takes functions of one's own"
+        raise shape_error("fold", f"{shown(step)} is not an elementwise function, or the name of one", help)
     if row.arity != len(operands) + 1:
         takes = f"takes {row.arity} operand{'s' if row.arity != 1 else ''}, of which the state is the first"
         raise shape_error("fold", f"{shown(step)} {takes}; {len(operands)} others are given", "give one tensor for each operand but the state")

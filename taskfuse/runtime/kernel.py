@@ -201,10 +201,10 @@ class CompiledKernel(Executable):
         check_count(self.kernel, len(args))
         params = wanted(self.kernel)
         taken = [self._to_numpy(k, p, a) if isinstance(p, TensorParam) else a for k, (p, a) in enumerate(zip(params, args, strict=True))]
+        symbols = self._extents(params, taken)
         if self._proof is not None and self._proof.is_open:
-            self._proof.admit(self._extents(params, taken))
+            self._proof.admit(symbols)
         if tables := promised(self.kernel):
-            symbols = self._extents(params, taken)
             check_promises(self.kernel, ((index, table, taken[index]) for index, table in tables), symbols)
         if out is None:
             return simulate(self.kernel, taken, seed=seed)

@@ -80,9 +80,9 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
         )
     expr = tv.definition
     if atom.copies_only and expr is not None and not (is_copy(expr) or _copies(atom, expr)):
-        raise call.error(
-            f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
-        )
+        fills = "; zeros outside a tensor, as of tf.pad, it writes itself" if atom.bounds in (Bounds.FILL, Bounds.ZERO) else ""
+        help = f"give a copy the atom: {tv.name}.cache_before() or cache_after() makes one{fills}"
+        raise call.error(f"the atom {atom.name} copies, but the definition of {tv.name} computes", help)
     if atom.contraction is not None:
         _check_contraction(call, atom)
     if atom.spreads:

@@ -154,7 +154,7 @@ def test_a_block_has_at_most_1024_threads() -> None:
         "note: group1 is parallel on TIDy: t1 201, t2 56\n"
         "note: tv1 of t1 binds 201 to TIDy\n"
         "note: tv3 of t2 binds 56 to TIDy\n"
-        "help: bind fewer or smaller axes to thread indices"
+        "help: bind fewer or smaller axes to thread indices: split them, and leave the outer part Serial"
     )
 
 
@@ -165,7 +165,7 @@ def test_a_block_has_at_most_64_threads_along_z() -> None:
         "note: group1 is parallel on TIDz: t1 61, t2 4\n"
         "note: tv1 of t1 binds 61 to TIDz\n"
         "note: tv3 of t2 binds 4 to TIDz\n"
-        "help: bind fewer or smaller axes to TIDz, or use TIDx or TIDy"
+        "help: bind fewer or smaller axes to TIDz: split them, and leave the outer part Serial"
     )
 
 

@@ -72,7 +72,7 @@ def test_the_order_of_ranges_is_kept() -> None:
 
 def test_an_axis_of_one_and_operands_that_broadcast() -> None:
     x = given((3, 1))[0]
-    np.testing.assert_array_equal(made(lambda x: tf.associative_scan(lambda a, b: a[0] + b[0], x), x)[0], x)
+    np.testing.assert_array_equal(made(lambda x: tf.associative_scan(lambda a, b: a + b, x), x)[0], x)
     a, b = made(
         lambda x, y: tf.associative_scan(lambda a, b: (a[0] + b[0], a[1] * b[1]), x, y, axis=0),
         *given((4, 3)),
@@ -97,9 +97,9 @@ def test_errors() -> None:
         with pytest.raises(ShapeError, match="no tensors"):
             tf.associative_scan(lambda a, b: a)
         with pytest.raises(ShapeError, match="returns 2 tensors for two sets of 1"):
-            tf.associative_scan(lambda a, b: (a[0], b[0]), x)
+            tf.associative_scan(lambda a, b: (a, b), x)
         with pytest.raises(DTypeError, match="returns bool for float32"):
-            tf.associative_scan(lambda a, b: a[0] > b[0], x)
+            tf.associative_scan(lambda a, b: a > b, x)
         with pytest.raises(ShapeError, match=r"the number of steps for .* is not constant"):
             tf.linear_recurrence(tf.define_tensor(("N",)), tf.define_tensor(("N",)))
         with pytest.raises(DTypeError, match="give a bool tensor"):

@@ -101,7 +101,7 @@ def test_the_text_comes_back() -> None:
 @pytest.mark.parametrize(
     ("step", "count", "dtype", "error", "reason"),
     [
-        ("nothing", 1, tf.float32, ShapeError, "'nothing' is not the name of an elementwise function"),
+        ("nothing", 1, tf.float32, ShapeError, "'nothing' is not an elementwise function, or the name of one"),
         ("fma", 1, tf.float32, ShapeError, "takes 3 operands, of which the state is the first; 1 others are given"),
         ("lt", 1, tf.float32, DTypeError, "gives bool, which cannot be the state of the next step"),
         ("exp", 0, tf.float32, ShapeError, "the number of steps is unknown"),
@@ -134,3 +134,15 @@ def test_a_fold_is_not_split_over_threads() -> None:
     y.axis(1).parallelize(tf.ParallelType.TIDx)
     with pytest.raises(tf.errors.LoweringError, match="runs along the axis of its fold and is bound to TIDx: each state needs the one before it"):
         tf.lower(fusion)
+
+
+def test_a_function_for_its_name() -> None:
+    texts: list[str] = []
+    for step in ("maximum", tf.maximum):
+        with tf.Fusion("greatest") as fusion:
+            fusion.add_output(tf.fold(step, tf.define_tensor([3, 4], name="x"), axis=0, init=-9.0))
+        texts.append(str(fusion))
+    assert texts[0] == texts[1]
+    with tf.Fusion("own"), pytest.raises(ShapeError, match="is not an elementwise function") as caught:
+        tf.fold(abs, tf.define_tensor([3], name="x"))
+    assert "tf.associative_scan" in str(caught.value)

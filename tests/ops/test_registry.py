@@ -81,7 +81,7 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "scaled_dot_product_attention_backward": lambda x: tf.scaled_dot_product_attention_backward(x, x, x, x, x, tf.cast(x[:, 0], _wide(x)))[0],
     "varlen_attention": lambda x: varlen(tf.reshape(x, [2, 1, 2]), tf.table("cuts", 2, high=2, rising=True)),
     "paged_attention": lambda x: paged(tf.reshape(x, [1, 1, 2, 2]), tf.reshape(x, [1, 2, 1, 2])),
-    "associative_scan": lambda x: tf.associative_scan(lambda a, b: (tf.maximum(a[0], b[0]),), x)[0],
+    "associative_scan": lambda x: tf.associative_scan(tf.maximum, x)[0],
     "segmented_cumsum": lambda x: tf.segmented_cumsum(x, tf.ne(x, 0)),
     "var_mean": lambda x: tf.var_mean(x)[0],
     "topk": lambda x: tf.topk(x, 1)[0],

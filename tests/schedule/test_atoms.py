@@ -77,7 +77,7 @@ def test_vectors_are_powers_of_two(extent: int | str) -> None:
 
 def test_what_computes_is_no_copy() -> None:
     _, a, _ = pair(8, 4)
-    text = "the atom vector copies, but the definition of tv1 computes\nhelp: vectorize a copy: tv1.cache_before() or cache_after()"
+    text = "the atom vector copies, but the definition of tv1 computes\nhelp: give a copy the atom: tv1.cache_before() or cache_after() makes one"
     assert refused(lambda: a.set_atom(atoms.VECTOR, [1]), a.fusion) == f"set_atom(tv1): {text}"
 
 
