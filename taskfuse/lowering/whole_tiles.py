@@ -30,7 +30,7 @@ class WholeTiles:
         self.tails = tails
         self.fusion = indexer.fusion
         self._known: dict[TensorView, bool] = {}
-        self._with_tiles: dict[TensorView, bool] = {}
+        self._with_tiles: dict[TensorView, bool | None] = {}
 
     def are_computed(self, tv: TensorView) -> bool:
         """True if code of ``tv`` writes all of its registers wherever there is work, from registers that all have values or from existing elements."""
@@ -141,26 +141,33 @@ class WholeTiles:
 
     def _has_tiles(self, tv: TensorView) -> bool:
         """True if ``tv`` is made, element by element in registers, of tiles and of copies of inputs."""
-        known = self._with_tiles.get(tv)
-        if known is None:
-            known = self._with_tiles[tv] = self._is_of_tiles_and_inputs(tv)
-        return known
-
-    def _is_of_tiles_and_inputs(self, tv: TensorView) -> bool:
-        leaves: list[TensorView] = []
-        stack, seen = self._sources(tv), set[TensorView]()
+        stack = [tv]
         while stack:
-            source = stack.pop()
-            if source in seen:
-                continue
-            seen.add(source)
+            top = stack[-1]
+            inner = [s for s in self._sources(top) if self._is_between(s) and s not in self._with_tiles] if top not in self._with_tiles else []
+            if not inner:
+                self._with_tiles.setdefault(stack.pop(), self._content(top))
+            stack += inner
+        return self._with_tiles[tv] is True
+
+    def _is_between(self, tv: TensorView) -> bool:
+        """True for what is computed in registers, element by element, of other tensors than copies."""
+        is_local = self.indexer.memory.get(tv) is MemoryType.Local and tv.schedule.atom is None
+        return is_local and isinstance(self.fusion.definition(tv), Pointwise) and not self.is_input(tv) and not self._is_staged(tv)
+
+    def _content(self, tv: TensorView) -> bool | None:
+        """Whether tiles are among what ``tv`` is made of; ``None`` if anything else is than tiles that are computed, and copies."""
+        found: bool | None = False
+        for source in self._sources(tv):
             if self.indexer.memory.get(source) is not MemoryType.Local:
-                return False
-            if source.schedule.atom is not None or self.is_input(source) or self._is_staged(source):
-                leaves.append(source)
-            elif isinstance(self.fusion.definition(source), Pointwise):
-                stack += self._sources(source)
+                return None
+            if self._is_between(source):
+                of = self._with_tiles[source]
+            elif self.is_input(source) or self._is_staged(source):
+                of = False
             else:
-                return False
-        tiles = [s for s in leaves if not self.is_input(s) and not self._is_staged(s)]
-        return bool(tiles) and all(map(self.are_computed, tiles))
+                of = True if source.schedule.atom is not None and self.are_computed(source) else None
+            if of is None:
+                return None
+            found = found or of
+        return found
