@@ -29,6 +29,11 @@ ARRAYS = "declare an input with tf.define_tensor, and give the array to the call
 """What to do with an array of NumPy."""
 
 
+def facts_help(x: TensorView, facts: str = "min=") -> str | None:
+    """Help where what a tensor is asked for cannot be proved: facts about its extents, if any is symbolic."""
+    return f"give facts with tf.dim(..., {facts})" if any(e.free for e in x.shape) else None
+
+
 def shape_error(op: str, reason: str, help: str | None = None) -> ShapeError:
     """A :class:`ShapeError` at the user's line."""
     return ShapeError(op=op, reason=reason, help=help, location=caller())

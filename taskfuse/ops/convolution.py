@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, and_, const,
 from taskfuse.ir.storage import resolve, strided
 from taskfuse.ir.strides import order_of
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
+from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, facts_help, shape_error, typed
 from taskfuse.ops.elementwise import add, copy
 from taskfuse.ops.linalg import sum_of_products
 from taskfuse.ops.rearrange import count
@@ -177,7 +177,7 @@ def _check_shapes(op: str, dims: int, x: TensorView, weight: TensorView, bias: T
         )
     if simplify(weight.shape[0] % groups, facts) is not ZERO:
         raise shape_error(
-            op, f"{weight.shape[0]} channels of {described(weight)} do not provably divide into {groups} groups", "give facts with tf.dim(..., multiple_of=)"
+            op, f"{weight.shape[0]} channels of {described(weight)} do not provably divide into {groups} groups", facts_help(weight, "multiple_of=")
         )
     if bias is not None and (bias.ndim != 1 or bias.shape[0] is not weight.shape[0]):
         raise shape_error(op, f"{described(bias)} is not a vector of the {weight.shape[0]} output channels", "give a bias [O]")
@@ -196,7 +196,7 @@ def _taps(op: str, x: TensorView, weight: TensorView, dims: int, stride: Numbers
     for size, n, by, step, (before, after) in zip(x.shape[2:], places, steps, spans, around, strict=True):
         room = simplify(size + (before + after) - step * (n - 1) - 1, facts)
         if not prove(le(0, room), facts) or not prove(le(1, n), facts):
-            raise shape_error(op, f"a window of {n} does not provably fit into {described(x)}", "give facts with tf.dim(..., min=)")
+            raise shape_error(op, f"a window of {n} does not provably fit into {described(x)}", facts_help(x, "min="))
         found.append(_Taps(size, simplify(room // by + 1, facts), n, by, step, before))
     return found
 

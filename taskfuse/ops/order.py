@@ -13,7 +13,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import ZERO, Const, le, prove
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops.argreduce import first_position
-from taskfuse.ops.build import cast_tensor, check_tensor, described, normalize_axis, pointwise, shape_error
+from taskfuse.ops.build import cast_tensor, check_tensor, described, facts_help, normalize_axis, pointwise, shape_error
 from taskfuse.ops.elementwise import isnan
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.keywords import axial
@@ -74,7 +74,7 @@ def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[T
     check_tensor("topk", x)
     place, number = normalize_axis("topk", axis, x.ndim, described(x)), count("topk", "number of elements", k)
     if not prove(le(number, x.shape[place]), x.fusion.facts()):
-        raise shape_error("topk", f"dimension {place} of {described(x)} does not provably have {number} elements", "give facts with tf.dim(..., min=)")
+        raise shape_error("topk", f"dimension {place} of {described(x)} does not provably have {number} elements", facts_help(x, "min="))
     with x.fusion.call():
         if number == 0:
             none = sliced(x, place, ZERO, ZERO)

@@ -10,7 +10,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, IntLike, and_, le, minimum, prove, simplify, wrap
 from taskfuse.ir.tensor import Scalar, TensorView, Value
-from taskfuse.ops.build import cast_tensor, check_symbols, check_tensor, described, listed, normalize_axis, plain, shape_error
+from taskfuse.ops.build import cast_tensor, check_symbols, check_tensor, described, facts_help, listed, normalize_axis, plain, shape_error
 from taskfuse.ops.create import arange_like
 from taskfuse.ops.elementwise import add, ne, sub
 from taskfuse.ops.gather import take
@@ -105,9 +105,7 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     rows, columns = x.shape[a] - max(-at, 0), x.shape[b] - max(at, 0)
     facts = x.fusion.facts()
     if not prove(and_(le(0, rows), le(0, columns)), facts):
-        raise shape_error(
-            "diagonal", f"{described(x)} does not have a diagonal {at} for all extents", "give facts about the extents, such as tf.dim('S', min=4)"
-        )
+        raise shape_error("diagonal", f"{described(x)} does not have a diagonal {at} for all extents", facts_help(x))
     kept = [d for d in range(x.ndim) if d not in (a, b)]
     here = iteration_symbol(len(kept))
     index: list[Expr] = [ZERO] * x.ndim
@@ -149,7 +147,7 @@ def chunk(x: TensorView, chunks: int, axis: int = 0) -> tuple[TensorView, ...]:
         step = max(int(length), 1)
         return tuple(sliced(x, place, k, min(k + step, size.value)) for k in range(0, max(size.value, 1), step))
     if simplify(length * parts - size, x.fusion.facts()) is not ZERO:
-        raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ in size", "give facts with tf.dim(..., multiple_of=)")
+        raise shape_error("chunk", f"{parts} pieces of dimension {place} of {described(x)} may differ in size", facts_help(x, "multiple_of="))
     return tuple(sliced(x, place, length * k, length * (k + 1)) for k in range(parts))
 
 
@@ -228,7 +226,7 @@ def narrow(x: TensorView, axis: int, start: Value, length: IntLike) -> TensorVie
     first = _extent("narrow", x, start)
     first = x.shape[place] + first if isinstance(first, Const) and first.value < 0 else first
     if not prove(and_(le(0, first), and_(le(0, extent), le(first + extent, x.shape[place]))), x.fusion.facts()):
-        raise shape_error("narrow", f"{extent} elements from {start} on are not provably in dimension {place} of {described(x)}", "give facts with tf.dim(...)")
+        raise shape_error("narrow", f"{extent} elements from {start} on are not provably in dimension {place} of {described(x)}", facts_help(x))
     return sliced(x, place, first, first + extent)
 
 
@@ -244,7 +242,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     width, stride = count("unfold", "number of elements", size), count("unfold", "step", step, 1)
     facts = x.fusion.facts()
     if not prove(le(width, x.shape[place]), facts):
-        raise shape_error("unfold", f"a window of {width} does not provably fit into dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
+        raise shape_error("unfold", f"a window of {width} does not provably fit into dimension {place} of {described(x)}", facts_help(x, "min="))
     windows = simplify((x.shape[place] - width) // stride + 1, facts)
     index = [iteration_symbol(d) * stride + iteration_symbol(x.ndim) if d == place else iteration_symbol(d) for d in range(x.ndim)]
     return view(x, "unfold", [*(windows if d == place else e for d, e in enumerate(x.shape)), wrap(width)], index)
@@ -270,7 +268,7 @@ def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], of
     for e in x.shape:
         total = total * e
     if not prove(and_(le(0, last), le(last + 1, total)), x.fusion.facts()):
-        raise shape_error("as_strided", f"element {last} is not provably one of the {total} of {described(x)}", "give facts with tf.dim(..., min=)")
+        raise shape_error("as_strided", f"element {last} is not provably one of the {total} of {described(x)}", facts_help(x, "min="))
     with x.fusion.call():
         return view(reshape(x, [-1]), "as_strided", shape, [place])
 
@@ -347,7 +345,7 @@ def _first(x: TensorView, place: int, by: object) -> Expr:
     if isinstance(size, Const):
         return wrap(-by % size.value) if size.value else ZERO
     if not prove(le(max(by, -by), size), x.fusion.facts()):
-        raise shape_error("roll", f"a shift by {by} is not provably within dimension {place} of {described(x)}", "give facts with tf.dim(..., min=)")
+        raise shape_error("roll", f"a shift by {by} is not provably within dimension {place} of {described(x)}", facts_help(x, "min="))
     return size - by if by > 0 else wrap(-by)
 
 
@@ -364,7 +362,7 @@ def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
     check_tensor("diff", x)
     place, times = normalize_axis("diff", axis, x.ndim, described(x)), count("diff", "number of times", n)
     if not prove(le(times, x.shape[place]), x.fusion.facts()):
-        raise shape_error("diff", f"dimension {place} of {described(x)} does not provably have {times} elements", "give facts with tf.dim(..., min=)")
+        raise shape_error("diff", f"dimension {place} of {described(x)} does not provably have {times} elements", facts_help(x, "min="))
     with x.fusion.call():
         wide: DType = x.dtype.compute
         found = x if times == 0 or x.dtype.is_bool else cast_tensor(x, wide)

@@ -30,6 +30,7 @@ from taskfuse.ops.build import (
     define_pointwise,
     described,
     dtype_error,
+    facts_help,
     listed,
     literal,
     normalize_axis,
@@ -143,7 +144,6 @@ class PadMode(Enum):
     WRAP = "wrap"
 
 
-_MIN = "give facts about the extent, such as tf.dim('S', min=4)"
 _TORCH_MODES = {"replicate": "edge", "circular": "wrap"}
 
 
@@ -197,7 +197,7 @@ def _cropped(x: TensorView, pairs: list[tuple[Expr, Expr]]) -> tuple[TensorView,
         if all(width is ZERO for width in gone):
             continue
         if not prove(le(gone[0] + gone[1], x.shape[d]), facts):
-            raise shape_error("pad", f"widths {before} and {after} remove more elements of dimension {d} of {described(x)} than it provably has", _MIN)
+            raise shape_error("pad", f"widths {before} and {after} remove more elements of dimension {d} of {described(x)} than it provably has", facts_help(x))
         x = _sliced(x, d, gone[0], x.shape[d] - gone[1])
     return x, [(_added(before), _added(after)) for before, after in pairs]
 
@@ -243,7 +243,7 @@ def _extended(x: TensorView, pairs: Sequence[tuple[Expr, Expr]], kind: PadMode) 
                 enough = prove(le(1, n), facts) or width is ZERO if kind is PadMode.EDGE else prove(le(width, has), facts)
                 if not enough:
                     what = f"{width} elements of dimension {d} of {described(x)}, which has {n}"
-                    raise shape_error("pad", f"mode {kind.value!r} cannot give {what}", "give facts about the extent, such as tf.dim('S', min=4)")
+                    raise shape_error("pad", f"mode {kind.value!r} cannot give {what}", facts_help(x) or "pad several times")
             match kind:
                 case PadMode.WRAP:
                     first, last = _sliced(x, d, n - before, n), _sliced(x, d, ZERO, after)

@@ -19,7 +19,7 @@ from taskfuse.ir.expr import IndexValue, Literal, Read
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, and_, le, lt, maximum, minimum, prove, select, simplify, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.argreduce import equal_to, first_position
-from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define_pointwise, described, dtype_error, listed, shape_error, typed
+from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, define_pointwise, described, dtype_error, facts_help, listed, shape_error, typed
 from taskfuse.ops.elementwise import add, floor_divide, mul, remainder
 from taskfuse.ops.order_keys import KeyLayout, index_values, rank_width
 from taskfuse.ops.rearrange import count
@@ -67,7 +67,7 @@ def _fixed(op: str, x: TensorView, dims: int, kernel: Numbers, stride: Numbers |
             raise shape_error(op, f"{around} elements of padding are more than half of a window of {places}", "pad with tf.pad first")
         room = size + 2 * around - step * (places - 1) - 1
         if not prove(le(0, room), x.fusion.facts()):
-            raise shape_error(op, f"a window of {places} does not provably fit into {described(x)}", "give facts with tf.dim(..., min=)")
+            raise shape_error(op, f"a window of {places} does not provably fit into {described(x)}", facts_help(x, "min="))
         number = (room.ceildiv(by) if ceil_mode else room // by) + 1
         if ceil_mode:  # the last window begins in the input, or in the padding before it
             number = number - select(lt((number - 1) * by, size + around), 0, 1)

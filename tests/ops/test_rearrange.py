@@ -190,8 +190,6 @@ def test_as_strided() -> None:
         np.testing.assert_array_equal(evaluated(lambda a, s=size, t=stride, o=offset: tf.as_strided(a, s, t, o), x), expected)
     with tf.Fusion("f"):
         y = tf.define_tensor([3, 4], name="y")
-        assert message(lambda: tf.as_strided(y, [3, 3], [5, 1])) == (
-            "as_strided: element 12 is not provably one of the 12 of y [3, 4]\nhelp: give facts with tf.dim(..., min=)"
-        )
+        assert message(lambda: tf.as_strided(y, [3, 3], [5, 1])) == ("as_strided: element 12 is not provably one of the 12 of y [3, 4]")
         assert message(lambda: tf.as_strided(y, [3], [1, 1])).startswith("as_strided: 1 sizes and 2 strides")
         assert message(lambda: tf.as_strided(y, [3], [-1])).startswith("as_strided: -1 is not a stride")
