@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 import taskfuse as tf
-from taskfuse.errors import LoweringError, TaskfuseError
+from taskfuse.errors import CallError, LoweringError, TaskfuseError, shown
 from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.axes import CLAIMED, Rasterize
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tables import TableRange, places
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
+from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
@@ -185,6 +187,7 @@ def seeded_case(seed: int, mix: Mix = Mix.MIXED) -> Case:
     return random_case(RandomChooser(seed), mix.options(seed))
 
 
+@checked_first
 def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Case:
     """The case of a user's fusion and schedule.
 
@@ -194,8 +197,14 @@ def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: in
         seed: picks the arguments, the orders and the interleavings that checks use.
 
     Raises:
+        CallError: an argument of another type, or ``sizes`` lacks a dimension, has another one, or one with a value that its facts exclude.
         LoweringError: lowering refuses the schedule; :func:`taskfuse.lower` lists other errors.
     """
+    given = dict(sizes or {})
+    wrong = sorted(given.keys() ^ fusion.dims.keys()) or [name for name, d in fusion.dims.items() if not d.admits(given[name], given)]
+    if wrong:
+        help = f"give a value to each of {', '.join(f'{d.name} ({d.allowed})' for d in fusion.dims.values()) or 'no dimension'}"
+        raise CallError(call="fusion_case", reason=f"sizes is {shown(given)}", help=help, location=caller())
     own, _ = copy_fusion(fusion)
     program = Program(fusion.name, (), str(fusion))
     return Case(program, program, dict(sizes or {}), seed, own, own, Outcome(lower(own), None, None), CaseOptions())
@@ -342,7 +351,11 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
     claims = any(CLAIMED in m.free for x in fusion.tensors() for t in x.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
-    if tv.schedule.memory is MemoryType.Shared and (claims or _has_block_roles(fusion)) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
+    if (
+        tv.schedule.memory is MemoryType.Shared
+        and (claims or _has_block_roles(fusion))
+        and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None
+    ):
         yield
     moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:

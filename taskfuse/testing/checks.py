@@ -20,6 +20,7 @@ from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
+from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import MODULAR, NATIVE, Values
 from taskfuse.kir import Kernel, parse_kernel
@@ -137,6 +138,7 @@ STEPS = 20_000
 """Limit of loop iterations on the second machine."""
 
 
+@checked_first
 def check_case(case: Case, effort: Effort | None = None) -> CaseProof:
     """Check every property of a case that lowers; a refused case passes without checks. Returns the result of the static proof.
 

@@ -1,10 +1,13 @@
 """Cases: what they compute, and how they are made again."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse.errors import CallError
 from taskfuse.testing import FULL, Effort, Mix, RandomChooser, check_case, fusion_case, random_schedule
 from taskfuse.testing.case import automatic
 from taskfuse.testing.fuzz import reproduction
@@ -62,3 +65,19 @@ def test_the_other_way_round_general_ones_come_first() -> None:
     recorder = rows()
     assert automatic(Highest(), recorder)
     assert [line for line in recorder.lines if line.startswith("tf.schedulers.")] == ["tf.schedulers.auto(fusion)"]
+
+
+@pytest.mark.parametrize("sizes", [None, {}, {"M": 3}, {"N": 0}, {"N": 3, "M": 1}])
+def test_wrong_sizes(sizes: dict[str, int] | None) -> None:
+    with pytest.raises(CallError, match=r"^fusion_case: sizes is ") as caught:
+        fusion_case(branches(), sizes)
+    assert caught.value.help == "give a value to each of N (at least 1)"
+
+
+def test_no_case() -> None:
+    nothing: Any = branches()
+    three: Any = 3
+    with pytest.raises(CallError, match="^check_case: case: .* is not of type Case"):
+        check_case(nothing)
+    with pytest.raises(CallError, match="^fusion_case: fusion: 3 is not of type Fusion"):
+        fusion_case(three)
