@@ -65,17 +65,20 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     at = {ATOM: const(0)}
     index_map = replace(index_map, tails=tuple(substitute(g, at) for g in index_map.tails), guards=tuple(substitute(g, at) for g in index_map.guards))
     inside, index_map = st.past_the_end(tv, index_map)
-    valid = and_(inside, _exists(st, tv, index_map))
+    valid = and_(inside, _exists(st, tv, index_map, width.value))
     stmt = AsyncCopy(_first(st.indexer.write(tv, index_map), index_map.facts), _first(source, index_map.facts), width.value, valid)
     return [st.statement(tv, stmt, index_map, index_map.guards)]
 
 
-def _exists(st: Statements, tv: TensorView, index_map: IndexMap) -> Expr:
+def _exists(st: Statements, tv: TensorView, index_map: IndexMap, width: int) -> Expr:
     """The condition under which the elements of a padded copy exist: all of them, or none."""
     condition = st.operands(tv, index_map)[1][0]
-    if ATOM in condition.free:
-        raise refused(tv, f"whether an element exists depends on its place in the vector: {condition}", "copy element by element, or along another axis")
-    return condition
+    first, facts = substitute(condition, {ATOM: const(0)}), index_map.facts
+    for v in range(1, width) if ATOM in condition.free else ():
+        other = substitute(condition, {ATOM: const(v)})
+        if not (prove(other, facts.with_assumption(first)) and prove(first, facts.with_assumption(other))):
+            raise refused(tv, f"whether an element exists depends on its place in the vector: {condition}", "copy element by element, or along another axis")
+    return first
 
 
 def _first(access: Access, facts: Facts) -> Access:

@@ -2,8 +2,13 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import pytest
+
 import taskfuse as tf
+from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
+from taskfuse.errors import LoweringError
 from tests.lowering.refusing import lowering
 from tests.lowering.running import agrees, numbers
 
@@ -37,3 +42,24 @@ def test_a_vector_axis_is_contiguous_in_both_tensors() -> None:
     assert lowering(vector(8, lambda x: tf.copy(tf.flip(x, 1)))) == (
         "cannot lower tv2: its vector axis is not contiguous in x\nhelp: make the vector axis the innermost axis of both tensors"
     )
+
+
+@pytest.mark.parametrize(
+    ("widths", "fits"), [(((2, 3), (4, 12)), True), (((0, 0), (0, 16)), True), (((1, 0), (8, 0)), True), (((0, 0), (2, 14)), False), (((0, 0), (4, 11)), False)]
+)
+def test_vectors_of_a_padded_row_exist_as_a_whole(widths: tuple[tuple[int, int], ...], fits: bool) -> None:
+    with tf.Fusion("padded") as fusion:
+        x = tf.define_tensor(["M", 128], name="x")
+        padded = tf.pad(x, widths)
+        fusion.add_output(padded * 2)
+    padded.set_memory_type(MemoryType.Shared)
+    padded.split(1, 4)
+    padded.set_atom(atoms.CP_ASYNC, [2])
+    if not fits:
+        with pytest.raises(LoweringError, match=r"depends on its place in the vector|does not divide what it splits"):
+            tf.lower(fusion)
+        return
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    array = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
+    np.testing.assert_array_equal(kernel.simulate(array, seed=1)[0], 2 * np.pad(array, widths))
