@@ -120,7 +120,7 @@ class Ranges:
 
     def release(self) -> None:
         """Drop the stronger ranges derived from these, which refer back to them, so that reference counts free both."""
-        left = [self]
+        left = [self] if self._next else []
         while left:
             here = left.pop()
             made = [r for r in here._next.values() if r is not here]

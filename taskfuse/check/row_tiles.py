@@ -70,7 +70,10 @@ def tile_and_row(kernel: Kernel, index: Expr, context: Context) -> tuple[RowTile
             continue
         tiles = RowTiles(found.tensor, found.size - ONE, table.rises[1], found.divisor)
         tile = found.sought
-        place = index - simplify(tiles.start(tile), constraints.facts)
+        start = tiles.start(tile)
+        place = index - start
+        if lookups_of(place):  # it is said in simpler words
+            place = index - simplify(start, constraints.facts)
         is_number = _is_nonnegative(tile, context) and _is_nonnegative(tiles.count - ONE - tile, context)
         if is_number and not lookups_of(place) and all(map(constraints.proves, conjuncts(tiles.belongs(index, tile)))):
             return tiles, tile, place

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.flags import all_of
-from taskfuse.ir.scalar import Expr, Facts, Samples, evaluate, sample_count, sampled_values, samples_of, samples_where, samples_with
+from taskfuse.ir.scalar import Expr, Facts, Samples, evaluate, fails_somewhere, sample_count, sampled_values, samples_of, samples_where, samples_with
 
 
 class Sampled(Protocol):
@@ -34,9 +34,11 @@ class Sampled(Protocol):
 def fails(constraints: Sampled, condition: Expr) -> bool:
     """True only if a condition does not follow from the assumptions, or has no value."""
     table = _table(constraints)
-    if not condition.free <= table.keys() or not sample_count(table):
+    if not sample_count(table):
         return False
     try:
+        if not condition.free <= table.keys():
+            return fails_somewhere(condition, table)
         found = evaluate(condition, table)
         return not (found if isinstance(found, int) else all_of(found))
     except ZeroDivisionError:  # of constants

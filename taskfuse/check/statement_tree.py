@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
@@ -24,6 +25,8 @@ from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
+MEMORY = 1 << 12
+"""The most symbols of which it is remembered whether they are parts of cursors."""
 SAME_CLUSTER = str(private("cluster"))
 """A name among those with one value in two threads: the cluster of their blocks."""
 SAME_WARP = str(private("warp"))
@@ -299,6 +302,7 @@ def at_beginning(symbol: str, number: int) -> Sym:
     return private(f"{name}{ARM}{number}.{part}")
 
 
+@lru_cache(MEMORY)
 def cursor_of(symbol: str) -> str | None:
     """The cursor of which a symbol is a part, now or when an arm began."""
     found = Cursor.of(symbol)

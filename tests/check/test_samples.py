@@ -43,8 +43,13 @@ def test_what_does_not_follow_fails_at_a_sample(text: str) -> None:
     assert fails(inside(), parse_expr(text))
 
 
-def test_nothing_is_said_of_what_is_not_known() -> None:
-    assert not fails(inside(), parse_expr("other < 3"))
+@pytest.mark.parametrize(("text", "expected"), [("other < 3", True), ("other % 4 < M + 4", False), ("M//(other*other) <= M", False), ("other == N", True)])
+def test_a_symbol_of_which_nothing_is_known_may_be_any_integer(text: str, expected: bool) -> None:
+    assert fails(inside(), parse_expr(text)) is expected
+
+
+def test_nothing_is_said_where_tables_are_looked_up() -> None:
+    assert not fails(inside(), parse_expr("clamp(offsets[threadIdx.y of 4], 0, 4) < 3"))
 
 
 def test_a_condition_that_has_no_value_does_not_follow() -> None:

@@ -86,3 +86,7 @@ def test_conjunctions_are_split() -> None:
 def test_threads_are_numbered_x_first() -> None:
     number = linear_thread(structure(SET, "(8, 4, 2)").tree.kernel)
     assert str(number) == str(parse_expr("threadIdx.x + 8*threadIdx.y + 32*threadIdx.z"))
+
+
+def test_an_index_of_extent_1_counts_nothing() -> None:
+    assert str(linear_thread(structure(SET, "(8, 1, 2)").tree.kernel)) == str(parse_expr("threadIdx.x + 8*threadIdx.z"))

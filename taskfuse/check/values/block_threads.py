@@ -9,7 +9,7 @@ followed for the largest block. What holds of that block holds of smaller ones i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class BlockThreads:
     along: str
     extent: Expr
     is_whole_warps: bool
+    _values: dict[Expr, Ints] = field(default_factory=dict[Expr, Ints], init=False, repr=False)
 
     @classmethod
     def of(cls, kernel: Kernel, joins: Iterable[Node], storages: Mapping[str, BufferStorage]) -> BlockThreads:
@@ -80,7 +81,10 @@ class BlockThreads:
 
     def values(self, e: Expr) -> Ints:
         """Such an expression, of each thread."""
-        return np.broadcast_to(np.asarray(evaluate(e, self.index), np.int64), self.count)
+        found = self._values.get(e)
+        if found is None:
+            found = self._values[e] = np.broadcast_to(np.asarray(evaluate(e, self.index), np.int64), self.count)
+        return found
 
     def chosen(self, conditions: Iterable[Expr]) -> Bools:
         """The threads selected by those of the conditions that depend on nothing else."""

@@ -93,6 +93,7 @@ class CrossThreadReductions:
         self.steps = 0
         self.first, self.last = 0, 0
         self.reader: Node | None = None
+        self.staying: set[Node] = set()  # the statements whose conditions are at the reader what they were
         self.alike = np.arange(self.count, dtype=np.int64)
         self.takers = np.ones(self.count, np.bool_)
         self.numbers: dict[tuple[int, ...], int] = {}
@@ -208,8 +209,11 @@ class CrossThreadReductions:
 
     def _stays(self, node: Node) -> None:
         """Cursors in the conditions around a step are at the reader what they were, for all threads and blocks. Raises :class:`Open`."""
+        if node in self.staying:
+            return
         if self.reader is not None and not is_said_alike(node, self.reader, (), MemoryType.Global):
             raise Open("partial results are joined under a condition on a cursor, which may move before they are read", node, self.reader)
+        self.staying.add(node)
 
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
@@ -289,7 +293,7 @@ class CrossThreadReductions:
         if index is None:
             raise Open("the place where it reads partial results depends on more than threads", node)
         if MEDIA[self.storages[access.buffer].memory].is_private:
-            if any((i != i[0]).any() for i in index):
+            if any(map(_varies, index)):
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
             found = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
@@ -343,7 +347,7 @@ class CrossThreadReductions:
         if index is None:
             raise Open("the place where it stores partial results depends on more than threads", node)
         if MEDIA[storage.memory].is_private:
-            if any((i != i[0]).any() for i in index):
+            if any(map(_varies, index)):
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
             old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
@@ -353,7 +357,7 @@ class CrossThreadReductions:
                 self._same_below(node, np.flatnonzero(mask & (before < self.above)), old, value)
                 above = np.where(mask, np.minimum(before, self.above), old.above)
             if old is None or all_of(mask):
-                self.registers[key] = ThreadSets(value.sets.copy(), value.known & mask, value.of.copy(), above, value.blocks, value.spans, under)
+                self.registers[key] = ThreadSets(value.sets, value.known & mask, value.of, above, value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
                 known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
@@ -379,9 +383,7 @@ class CrossThreadReductions:
                 if old.above[0] < above:
                     self._same_below(node, np.array([t]), old, value, above)
                 above = min(above, int(old.above[0]))
-            self.shared[access.buffer, row] = ThreadSets(
-                value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), np.array([above]), value.blocks, value.spans, under
-            )
+            self.shared[access.buffer, row] = ThreadSets(value.sets[one], value.known[one], value.of[one], np.array([above]), value.blocks, value.spans, under)
 
     def _same_below(self, node: Node, threads: Ints, old: ThreadSets, new: ThreadSets, below: int | None = None) -> None:
         """What a statement writes is what was there before, of the threads of blocks in which it is not executed. Raises :class:`Open`."""
@@ -490,6 +492,11 @@ class CrossThreadReductions:
         for name, e in moved.items():
             if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
                 raise Open(f"it takes partial results of blocks that may not exist: {name} = {e}", node)
+
+
+def _varies(values: Ints) -> bool:
+    """True if the values of threads differ; one number may be spread over them."""
+    return any(values.strides) and any_of(values != values[0])
 
 
 def _names(access: Access, name: str) -> bool:

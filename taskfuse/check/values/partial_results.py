@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(slots=True, eq=False)
 class ThreadSets:
-    """Sets of threads, one per thread or element; those not ``known`` have never been written.
+    """Sets of threads, one per thread or element; those not ``known`` have never been written. Arrays are shared, and never changed.
 
     Attributes:
         of: the number of the accumulator of each; -1 for the empty set.

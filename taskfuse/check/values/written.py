@@ -5,15 +5,16 @@ A cursor symbol in a read means the same place only if the cursor has not moved 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from taskfuse.check.normalize import CLUSTER_NAMES
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, StatementBlock, cursor_of
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Substitution, conjuncts, const, eq, simplify, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, conjuncts, const, eq, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, CursorInit
@@ -66,11 +67,11 @@ class Writing:
                     peers[block] = sym(block) // extent * extent + sym(W + place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
-        root = claim.node.path[0].block.context  # what holds at the write says nothing of the reader's block
-        facts = root.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
-
-        def named(e: Expr) -> Expr:
-            return simplify(self.named(e), facts) if peers and not e.free.isdisjoint(peers) else self.named(e)
+        named: Callable[[Expr], Expr] = self.named
+        if peers:
+            root = claim.node.path[0].block.context  # what holds at the write says nothing of the reader's block
+            facts = root.facts.with_ranges({W + name: (0, extent - 1) for name, extent in hardware.items()})
+            named = partial(self._of_peers, peers, facts)
 
         self.element = tuple(map(named, claim.element))
         self.index = tuple(map(named, claim.index))
@@ -84,6 +85,10 @@ class Writing:
                 self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
+
+    def _of_peers(self, peers: Mapping[str, Expr], facts: Facts, e: Expr) -> Expr:
+        """An expression in these symbols, simplified where it has indices of blocks of a cluster."""
+        return self.named(e) if e.free.isdisjoint(peers) else simplify(self.named(e), facts)
 
     def is_at(self, read: Node, skip: int | None) -> bool:
         """True only if the cursors in its place, its element or its conditions, except the slot on an axis, have the same values at the read.

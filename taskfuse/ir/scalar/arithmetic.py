@@ -63,8 +63,8 @@ def add(a: Expr, b: Expr) -> Expr:
     """``a + b``."""
     if a is ZERO:
         return b
-    if isinstance(b, Const):
-        return shift(a, b.value)
+    if isinstance(b, Const):  # a cache would hash constants, which Python does
+        return const(a.value + b.value) if isinstance(a, Const) else shift(a, b.value)
     return shift(b, a.value) if isinstance(a, Const) else _combined(a, b, 1)
 
 
@@ -72,7 +72,9 @@ def sub(a: Expr, b: Expr) -> Expr:
     """``a - b``."""
     if a is b:
         return ZERO
-    return shift(a, -b.value) if isinstance(b, Const) else _combined(a, b, -1)
+    if isinstance(b, Const):
+        return const(a.value - b.value) if isinstance(a, Const) else shift(a, -b.value)
+    return _combined(a, b, -1)
 
 
 @lru_cache(MEMORY)

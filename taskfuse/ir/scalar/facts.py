@@ -87,9 +87,10 @@ class Facts:
         self.samples: Mapping[str, NDArray[np.int64]] | None = None
 
     def _copy(self) -> Facts:
-        copy = Facts()
+        copy = Facts.__new__(Facts)
         copy.ranges, copy.multiples, copy.intervals, copy.excluded = dict(self.ranges), dict(self.multiples), dict(self.intervals), dict(self.excluded)
         copy.forms, copy.known, copy.family = self.forms, self.known, self.family
+        copy._forget()
         self.family.size += 1
         return copy
 

@@ -79,11 +79,13 @@ def _interval(e: Expr, facts: Facts) -> Interval:
 def _refine(e: Expr, found: Interval, facts: Facts) -> Interval:
     """Tightens by assumptions about ``e`` itself and by its known divisor."""
     lo, hi = found
-    assumed_lo, assumed_hi = facts.intervals.get(e, UNBOUNDED)
-    if assumed_lo is not None and (lo is None or assumed_lo > lo):
-        lo = assumed_lo
-    if assumed_hi is not None and (hi is None or assumed_hi < hi):
-        hi = assumed_hi
+    assumed = facts.intervals.get(e)
+    if assumed is not None:
+        assumed_lo, assumed_hi = assumed
+        if assumed_lo is not None and (lo is None or assumed_lo > lo):
+            lo = assumed_lo
+        if assumed_hi is not None and (hi is None or assumed_hi < hi):
+            hi = assumed_hi
     excluded = facts.excluded.get(e)
     step = facts.multiples.get(e, 1)
     if excluded is None and step == 1:

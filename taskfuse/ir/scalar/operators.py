@@ -88,7 +88,7 @@ def _ge(self: Expr, other: IntLike | float) -> bool:
 
 def _add(self: Expr, other: IntLike) -> Expr:
     if type(other) is int:
-        return shift(self, other)
+        return const(self.value + other) if isinstance(self, Const) else shift(self, other)
     try:
         return add(self, other if isinstance(other, Expr) else wrap(other))
     except NotAnIntegerError:
@@ -104,7 +104,7 @@ def _radd(self: Expr, other: IntLike) -> Expr:
 
 def _sub(self: Expr, other: IntLike) -> Expr:
     if type(other) is int:
-        return shift(self, -other)
+        return const(self.value - other) if isinstance(self, Const) else shift(self, -other)
     try:
         return sub(self, other if isinstance(other, Expr) else wrap(other))
     except NotAnIntegerError:
@@ -120,7 +120,7 @@ def _rsub(self: Expr, other: IntLike) -> Expr:
 
 def _mul(self: Expr, other: IntLike) -> Expr:
     if type(other) is int:  # by far the most
-        return scale(self, other)
+        return const(self.value * other) if isinstance(self, Const) else scale(self, other)
     try:
         return mul(self, other if isinstance(other, Expr) else wrap(other))
     except NotAnIntegerError:

@@ -11,7 +11,7 @@ from math import gcd
 from typing import Final
 
 from taskfuse.ir.scalar.arithmetic import add, add_all, cancel, divide_exact, factors, floordiv, linear, linear_parts, mod, monomial, mul, scale, sub
-from taskfuse.ir.scalar.expr import FALSE, ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Or, Select, Sum, const
+from taskfuse.ir.scalar.expr import FALSE, ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Or, Select, Sum, Sym, const
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_, select
@@ -47,6 +47,9 @@ class Rewriter:
         """The simplified expression."""
         if isinstance(e, Const):
             return e
+        if isinstance(e, Sym):
+            lo, hi = interval(e, self.facts)
+            return const(lo) if lo is not None and lo == hi else e
         found = self.memo.get(e)
         if found is PENDING:  # two rules undo each other
             self.facts.family.is_circular = True

@@ -6,7 +6,7 @@ samples at which an assumed condition fails are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -31,26 +31,36 @@ _RANDOM = np.random.default_rng(7).random((61, ROWS))
 
 
 def is_negative_somewhere(form: Expr, facts: Facts) -> bool:
-    """True only if a form is negative for some values of its symbols at which the facts hold.
-
-    A symbol without facts may be any integer.
-    """
-    if lookups_of(form):
-        return False
-    table = samples_of(facts)
-    if not sample_count(table):
-        return False
-    for name in sorted(form.free - table.keys()):
-        table = samples_with(table, name, -NEAR, np.where(np.arange(sample_count(table)) % 2, FAR, NEAR))
-    at = Evaluation(table)
+    """True only if a form is negative for some values of its symbols at which the facts hold."""
     try:
-        negative = np.less(at.of(form), 0)
-        if negative.any():  # where it has a value
-            for has_value in _demands(form):
-                negative = np.logical_and(negative, at.of(has_value))
-        return bool(negative.any())
+        return fails_somewhere(ge(form, ZERO), samples_of(facts))
     except ZeroDivisionError:  # of constants
         return False
+
+
+def fails_somewhere(condition: Expr, table: Samples) -> bool:
+    """True only if a condition has a value at some samples, and fails there.
+
+    A symbol without samples may be any integer: nothing is known of it.
+
+    Raises:
+        ZeroDivisionError: it has no value for any symbols.
+    """
+    if lookups_of(condition) or not sample_count(table):
+        return False
+    at = Evaluation(_with_any(condition.free, table))
+    wrong = np.logical_not(at.of(condition))
+    if wrong.any():
+        for has_value in _demands(condition):
+            wrong = np.logical_and(wrong, at.of(has_value))
+    return bool(wrong.any())
+
+
+def _with_any(names: Iterable[str], table: Samples) -> Samples:
+    """Samples of some symbols: any integers for those of which nothing is known."""
+    for name in sorted(n for n in names if n not in table):
+        table = samples_with(table, name, -NEAR, np.where(np.arange(sample_count(table)) % 2, FAR, NEAR))
+    return table
 
 
 @lru_cache(MEMORY)
@@ -115,9 +125,10 @@ def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> S
 
 
 def samples_where(table: Samples, condition: Expr) -> Samples:
-    """The samples at which a condition holds."""
-    if not condition.free <= table.keys():
+    """The samples at which a condition holds; none are known of tables."""
+    if lookups_of(condition):
         return {}
+    table = _with_any(condition.free, table)
     return _chosen(table, evaluate(condition, table))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 
-from taskfuse.ir.scalar import Expr, evaluate, is_multiple, minimum, sym, unsafe_divisor
+from taskfuse.ir.scalar import Expr, Facts, evaluate, is_multiple, minimum, sym, unsafe_divisor
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
 from tests.ir.scalar.nests import DIMS, N, S, x
 
@@ -33,3 +34,13 @@ def test_a_divisor_that_may_be_zero_is_found_wherever_it_stands() -> None:
     assert unsafe_divisor(m // 4, facts) is None
     assert unsafe_divisor(N + 3 * (N // m), facts) is m
     assert unsafe_divisor(N % (N - 1), facts) is N - 1
+
+
+def test_constant_divisors_decide_a_multiple_without_rewriting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simplify(e: Expr, facts: Facts) -> Expr:
+        raise AssertionError(f"{e} is simplified under {facts}")
+
+    monkeypatch.setattr("taskfuse.ir.scalar.queries.simplify", simplify)
+    facts = Facts().with_multiple("N", 8)
+    assert is_multiple(4 * minimum(128 * (x // S) + 2 * S, N - 2), 8, facts)
+    assert is_multiple(0, 8, facts)

@@ -96,12 +96,12 @@ class Undoing(Rewriter):
     """Two rules, each of which makes what the other one takes."""
 
     def _step(self, e: Expr) -> Expr:
-        return N if e is M else M
+        return N // 2 if e is M // 2 else M // 2
 
 
 def test_rules_that_undo_each_other_end_and_it_is_said() -> None:
     facts = Facts()
     assert simplify(N + M, facts) is not None
     assert not facts.family.is_circular
-    assert Undoing.of(facts.with_range("k", 0, 3))(sym("k")) in (M, N)
+    assert Undoing.of(facts.with_range("k", 0, 3))(sym("k") // 2) in (M // 2, N // 2)
     assert facts.family.is_circular

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.ir.scalar import Expr, Facts, and_, ceildiv, eq, evaluate, ge, gt, le, lt, ne, not_, or_, parse_expr, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, Facts, and_, ceildiv, eq, evaluate, ge, gt, le, lt, ne, not_, or_, parse_expr, prove, search, simplify, sym
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
 from tests.ir.scalar.nests import DIMS, M, N, S, T, i0, nest, o, ty, x, y
 
@@ -124,3 +124,22 @@ def test_a_sum_of_bounded_symbols_needs_no_search(monkeypatch: pytest.MonkeyPatc
     assert not prove(ge(x, y), facts.with_assumption(lt(y, x)))
     assert not prove(ge(x, i0), facts.with_range("i0", 0, S))
     assert {x - y, x - i0} <= set(asked)
+
+
+def test_a_form_that_is_negative_at_a_sample_has_no_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[Expr] = []
+    kind: Any = vars(search)["_Search"]
+    tell_apart = kind._cases
+
+    def counted(self: Any, cond: Expr, yes: Expr, no: Expr, assumptions: int) -> bool:
+        found = tell_apart(self, cond, yes, no, assumptions)
+        cases.extend([] if self.steps.refuted else [cond])
+        return found
+
+    monkeypatch.setattr(kind, "_cases", counted)
+    facts = nest(x=(0, 7), y=(0, 7))
+    distance = parse_expr("select(x < y, y - x, x - y)")
+    assert not search.nonnegative(distance - 1, facts)
+    assert not cases
+    assert search.nonnegative(distance, facts)
+    assert len(cases) == 1
