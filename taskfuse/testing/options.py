@@ -196,7 +196,9 @@ STAGED = replace(
 FORMS = replace(USUAL, stencils=85, forms=75, transforms=35, schedulers=15)
 
 # Reductions that read one another, mostly in one walk.
-CASCADES = replace(USUAL, cascades=100, transforms=25, groups=60, schedulers=15)
+CASCADES = replace(
+    USUAL, cascades=100, transforms=12, groups=55, depth=2, memory=4, caches=10, rfactors=0, clusters=6, block_types=15, nests=0, warps=0, schedulers=15
+)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -278,7 +280,10 @@ PRODUCTS = CaseOptions(
 )
 
 # Problems of special schedulers, with drawn parameters.
-PROBLEMS = replace(PRODUCTS, products=0, problems=75, shared_tiles=100, schedulers=85, drawn=75, symbolic=30, threads=1024, blocks=512)
+PROBLEMS = replace(PRODUCTS, products=0, problems=100, schedulers=100, drawn=75, symbolic=30, blocks=512)
+
+# Products on tensor cores whose tiles blocks share.
+SHARED = replace(PRODUCTS, products=0, shared_tiles=100)
 
 # Schedules of the library's schedulers, at extents that need several blocks and tiles.
 AUTOMATIC = CaseOptions(
@@ -362,6 +367,7 @@ class Mix(Enum):
     FORMS = "forms"
     CASCADES = "cascades"
     PROBLEMS = "problems"
+    SHARED = "shared"
     CALLS = "calls"
 
     def options(self, seed: int) -> CaseOptions:
@@ -399,8 +405,9 @@ OPTIONS = {
     Mix.FORMS: FORMS,
     Mix.CASCADES: CASCADES,
     Mix.PROBLEMS: PROBLEMS,
+    Mix.SHARED: SHARED,
 }
-CALLS = (Mix.STAGED, Mix.FORMS, Mix.CASCADES, Mix.PROBLEMS)
+CALLS = (Mix.STAGED, Mix.FORMS, Mix.CASCADES, Mix.PROBLEMS, Mix.SHARED)
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
