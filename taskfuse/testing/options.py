@@ -70,6 +70,7 @@ class CaseOptions:
         problems: share of fusions that one scheduler of the library is for, such as attention.
         shared_tiles: share of fusions whose math is a product of constant extents, and of such products whose tiles blocks share.
         forms: share of tensors on which calls are tried that state the math in another form (``tile_shifts``, ``chunk_product``, ``split_fold``).
+        varied: share of places where a rarer call does what a usual one does: layouts by threads, ``Fusion.inline_at``, ``Task.add``, other orders of an axis.
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
     """
@@ -135,6 +136,7 @@ class CaseOptions:
     behind: int = 0
     turns: int = 0
     claims: int = 0
+    varied: int = 0
     stencils: int = 0
     cascades: int = 0
     problems: int = 0
@@ -187,13 +189,14 @@ STAGED = replace(
     transforms=15,
     empty=10,
     gathers=2,
+    varied=25,
     behind=75,
     turns=75,
     claims=85,
 )
 
 # Math in other forms: tiles of neighbors, products whose tiles blocks share, folds in parts.
-FORMS = replace(USUAL, stencils=85, forms=75, transforms=35, schedulers=15)
+FORMS = replace(USUAL, stencils=85, forms=75, varied=30, transforms=35, schedulers=15)
 
 # Reductions that read one another, mostly in one walk.
 CASCADES = replace(

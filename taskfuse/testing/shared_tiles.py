@@ -105,8 +105,10 @@ class _SharedTiles:
         call(acc, "set_atom", wgmma(WGMMA_ROWS, self.columns, UNIT), [5, 6, 7])
         call(acc.axis(3), "parallelize", self.rows)
         call(acc.axis(4), "parallelize", P.Unroll)
-        if stages > 1 and chooser.chance(60):
-            call(acc, "in_flight", chooser.integer(1, stages - 1))
+        steps = acc.loop[2].extent
+        assert isinstance(steps, Const)
+        if min(stages, steps.value) > 1 and chooser.chance(60):
+            call(acc, "in_flight", chooser.integer(1, min(stages, steps.value) - 1))
         call(parts, "split", 2, WGMMA_ROWS)
         call(parts.axis(2), "parallelize", self.rows)
         call(parts, "fragment", [3, 4])
@@ -118,7 +120,7 @@ class _SharedTiles:
     def _sums(self, terms: TensorView, parts: TensorView, rows: int) -> None:
         """The elements of tiles, in pieces that blocks take in turn."""
         call, chooser = self.recorder.call, self.chooser
-        piece, threads = chooser.pick(((256, 128), (128, 128), (64, 32), (256, 64), (96, 32)))
+        piece, threads = chooser.pick(((256, 128), (128, 128), (64, 32), (256, 64), (512, 128)))  # divisors of the elements of a tile
         (blocks,) = (a.extent for a in parts.loop[:1])
         assert isinstance(blocks, Const)
         for tv in (terms, self.total, *self.after):
