@@ -25,6 +25,8 @@ WIDTHS = (64, 32, 16, 128, 8)
 STEPS = ((64, 128), (32, 64), (16, 32), (64, 128))
 """Elements of k of a step, and the bytes of a row of them."""
 UNIT = 16
+PLAIN = 2
+"""Expressions of a product without functions of it: a view of a factor, and the product."""
 
 
 class SharedTileGraph(Graph):
@@ -40,7 +42,7 @@ class SharedTileGraph(Graph):
             y = self.recorder.call(tf, "add", y, self.new_input([self.chooser.pick((1, m)), n], float32))
         if self.chooser.chance(40):
             y = self.recorder.call(tf, self.chooser.pick(UNARY_EXACT[:4]), y)
-        if self.chooser.chance(60):
+        if len(self.fusion.exprs()) == PLAIN or self.chooser.chance(60):
             y = self.recorder.call(tf, "cast", y, dtype)
         self.recorder.call(self.fusion, "add_output", y)
 
