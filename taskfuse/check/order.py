@@ -183,12 +183,13 @@ def _span(first: Node, last: Node) -> _Span | None:
 def _divided_turn(rings: Rings) -> Obligation | None:
     """A turn that instances take while they hold another one, if they are not all one instance of that one: the next of them waits for both, for ever."""
     every = [(t, _span(t.before, t.after)) for ring in rings.rings for _, t in ring.pingpong] + [(t, _span(t.take, t.give)) for t in rings.turns]
-    for (inner, _), (outer, span) in product(every, every):
+    for (inner, own), (outer, span) in product(every, every):
         if span is None or outer.count == 1 or inner.barrier == outer.barrier:
             continue
-        around = next((n for n in inner.take.path if n.block is span.block and span.low <= n.index <= span.high), None)
-        if around is None or (around is inner.take and (inner.index, inner.count) == (outer.index, outer.count)):
-            continue  # each instance takes both in one iteration
+        is_within = any(n.block is span.block and span.low <= n.index <= span.high for n in inner.take.path)
+        is_beside = own is not None and own.block is span.block and (inner.index, inner.count) == (outer.index, outer.count)
+        if not is_within or is_beside:  # each instance takes both in one iteration
+            continue
         mask, values = rings.threads.mask(rings.threads.split(inner.take.conditions).threads), rings.threads.values(outer.index)
         if mask is None or values is None or len(set(values[mask].tolist())) > 1:
             reason = f"its instances take it while they hold that of {outer.barrier}, and are not known to be one instance there"

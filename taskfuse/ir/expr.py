@@ -135,6 +135,11 @@ class Reduction:
         """The operands of the body."""
         return self.operands if self.rescaled is None else self.operands[:-1]
 
+    @property
+    def starts_neutral(self) -> bool:
+        """Whether it starts at the neutral element, with which it may start any number of times."""
+        return self.init.value == self.combine.neutral(self.output.dtype.compute)
+
     def __post_init__(self) -> None:
         neutral = self.combine.neutral(self.output.dtype.compute)
         if neutral == 0 and self.init.value == 0 and not is_same_number(self.init.value, abs(self.init.value)):

@@ -29,7 +29,7 @@ from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Content, Immediate, Operand
 from taskfuse.kir.products import Shuffle
-from taskfuse.lowering.domains import digit_values, digits, product
+from taskfuse.lowering.domains import digit_values, digits, product, refused
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.lanes import WarpReduction
 from taskfuse.lowering.partials import MOST_BYTES, JoinStep, Partials, lane_registers
@@ -84,6 +84,9 @@ def _steps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], part
         return stored
     join = _JoinSteps(statements, tv, loops, partials)
     reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction and not join.is_alone(p, a)]
+    if (reduced or partials.warps is not None) and not join.expr.starts_neutral and not join.expr.combine.idempotent:
+        reason = f"its threads or blocks have partial results, and each would begin with its initial value {join.expr.init.value}"
+        raise refused(tv, reason, f"give the bound axes to another tensor, {tv.name}.rfactor(...), or bind them to none")
     steps: list[JoinStep] = []
     if partials.warps is not None:
         steps += join.warps(partials.warps)

@@ -59,7 +59,7 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
 
 def reduces_one(fusion: Fusion, expr: MathExpr) -> bool:
     """True for a reduction with axes of one element, and no others unless its body can stand alone: recomputed, it loses them."""
-    if not isinstance(expr, Reduction):
+    if not isinstance(expr, Reduction) or not expr.starts_neutral:
         return False
     reduced = [a for a in expr.output.root if a.is_reduction]
     dtypes = {r.tensor.dtype for r in storage_reads(fusion, expr)}

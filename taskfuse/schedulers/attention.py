@@ -31,6 +31,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end
 from taskfuse.schedule.repairs import depends
@@ -45,6 +46,7 @@ from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.schedulers.walk_tiles import check_product, copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
+NO_MAXIMUM = "no maximum is taken between the products, or their result is not stored"
 SWIZZLED_ROWS = 8
 """The period of a swizzle in Shared memory, in rows."""
 
@@ -70,19 +72,20 @@ def attention(
         UnsupportedError: the fusion or the parameters do not fit this scheduler.
     """
     check_call(fusion, "attention", config, AttentionConfig)
-    script = Script(fusion)
-    if ragged_rows(fusion):
-        find(stored_by_tiles(fusion))
-        store_by_tiles(script)
-    found = find(fusion)
-    extent = Sizes(fusion, sizes, target)
-    alternatives = planned(fusion, found, extent)
+    trial = stored_by_tiles(fusion) if ragged_rows(fusion) else copy_fusion(fusion)[0]
+    found, extent = find(trial), Sizes(trial, sizes, target)
+    alternatives = planned(trial, found, extent)
     chosen = alternatives[0].config if config is None else config
-    check_fits(fusion, found, chosen, extent)
+    check_fits(trial, found, chosen, extent)
     try:
-        _Walk(script, found, chosen).apply()
+        _Walk(Script(trial), found, chosen).apply()  # what is refused leaves the fusion as it is
     except ScheduleError as error:
         raise refuse(fusion, "attention", error.message.splitlines()[0], error.help) from error
+    script = Script(fusion)
+    if ragged_rows(fusion):
+        store_by_tiles(script)
+    found = find(fusion)
+    _Walk(script, found, chosen).apply()
     option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))
     names = ", ".join(r.name for r in found.reductions)
     return Chosen("attention", f"{found.scores.name}, then {names}", option, alternatives, config is not None, script.text)
@@ -245,7 +248,10 @@ class _Walk:
         """The products by chunks."""
         fusion = self.fusion
         products = [e for e in fusion.exprs() if computes(e, SUM_OF_PRODUCTS)]
-        self.walk = next(e.output for e in products if e.rescaled is not None)
+        walks = [e.output for e in products if e.rescaled is not None]
+        if not walks:
+            raise refuse(fusion, "attention", NO_MAXIMUM)
+        self.walk = walks[0]
         self.scores = next(e.output for e in products if e.rescaled is None and depends(fusion, self.walk, (e.output,)))
 
     def _copies(self) -> None:
@@ -305,7 +311,7 @@ class _Walk:
         self.row_results = [tv for tv in rest if not has(tv, columns)]
         self.bulk = bulk
         if not self.after or not self.parts:
-            raise refuse(fusion, "attention", "no maximum is taken between the products, or their result is not stored")
+            raise refuse(fusion, "attention", NO_MAXIMUM)
 
     # -- loops ------------------------------------------------------------------------------------------------------------------------
 

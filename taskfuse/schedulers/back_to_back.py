@@ -29,6 +29,7 @@ from taskfuse.ir.storage import needed, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
@@ -63,11 +64,13 @@ def back_to_back(
     alternatives = planned(fusion, found, Sizes(fusion, sizes, target))
     chosen = alternatives[0].config if config is None else config
     check_fits(fusion, found, chosen, target)
-    script = Script(fusion)
+    trial = copy_fusion(fusion)[0]
     try:
-        _BackToBackWalk(script, found, chosen).apply()
+        _BackToBackWalk(Script(trial), find(trial), chosen).apply()  # what is refused leaves the fusion as it is
     except ScheduleError as error:
         raise refuse(fusion, NAME, error.message.splitlines()[0], error.help) from error
+    script = Script(fusion)
+    _BackToBackWalk(script, found, chosen).apply()
     option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))
     first, last = (", ".join(tv.name for tv in tvs) for tvs in (found.first, found.last))
     return Chosen(NAME, f"{first}, then {last}", option, alternatives, config is not None, script.text)

@@ -70,6 +70,7 @@ class CaseOptions:
         problems: share of fusions that one scheduler of the library is for, such as attention.
         shared_tiles: share of fusions whose math is a product of constant extents, and of such products whose tiles blocks share.
         forms: share of tensors on which calls are tried that state the math in another form (``tile_shifts``, ``chunk_product``, ``split_fold``).
+        varied: share of places where a rarer call does what a usual one does: layouts by threads, ``Fusion.inline_at``, ``Task.add``, other orders of an axis.
         exact: only ops whose results on small integers are exact in every float dtype used, so that ordinary numbers compare equal.
         functions: every function of the tables of ops, instead of the usual few.
     """
@@ -135,6 +136,7 @@ class CaseOptions:
     behind: int = 0
     turns: int = 0
     claims: int = 0
+    varied: int = 0
     stencils: int = 0
     cascades: int = 0
     problems: int = 0
@@ -187,16 +189,19 @@ STAGED = replace(
     transforms=15,
     empty=10,
     gathers=2,
+    varied=25,
     behind=75,
     turns=75,
     claims=85,
 )
 
 # Math in other forms: tiles of neighbors, products whose tiles blocks share, folds in parts.
-FORMS = replace(USUAL, stencils=85, forms=75, transforms=35, schedulers=15)
+FORMS = replace(USUAL, stencils=85, forms=75, varied=30, transforms=35, schedulers=15)
 
 # Reductions that read one another, mostly in one walk.
-CASCADES = replace(USUAL, cascades=100, transforms=25, groups=60, schedulers=15)
+CASCADES = replace(
+    USUAL, cascades=100, transforms=8, groups=45, depth=2, memory=3, caches=8, rfactors=0, clusters=4, block_types=12, distributed=20, prefetch=3, warps=0, schedulers=15
+)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -278,7 +283,10 @@ PRODUCTS = CaseOptions(
 )
 
 # Problems of special schedulers, with drawn parameters.
-PROBLEMS = replace(PRODUCTS, products=0, problems=75, shared_tiles=100, schedulers=85, drawn=75, symbolic=30, threads=1024, blocks=512)
+PROBLEMS = replace(PRODUCTS, products=0, problems=100, schedulers=100, drawn=75, symbolic=30, blocks=512)
+
+# Products on tensor cores whose tiles blocks share.
+SHARED = replace(PRODUCTS, products=0, shared_tiles=100)
 
 # Schedules of the library's schedulers, at extents that need several blocks and tiles.
 AUTOMATIC = CaseOptions(
@@ -362,6 +370,7 @@ class Mix(Enum):
     FORMS = "forms"
     CASCADES = "cascades"
     PROBLEMS = "problems"
+    SHARED = "shared"
     CALLS = "calls"
 
     def options(self, seed: int) -> CaseOptions:
@@ -399,8 +408,9 @@ OPTIONS = {
     Mix.FORMS: FORMS,
     Mix.CASCADES: CASCADES,
     Mix.PROBLEMS: PROBLEMS,
+    Mix.SHARED: SHARED,
 }
-CALLS = (Mix.STAGED, Mix.FORMS, Mix.CASCADES, Mix.PROBLEMS)
+CALLS = (Mix.STAGED, Mix.FORMS, Mix.CASCADES, Mix.PROBLEMS, Mix.SHARED)
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.PREFETCH, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),

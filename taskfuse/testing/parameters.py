@@ -1,4 +1,4 @@
-"""Random parameters of the schedulers of matrix products: small tiles and few blocks, so that blocks have several tiles, and rings few slots."""
+"""Random parameters of schedulers: small tiles and few blocks, so that blocks have several tiles, and rings few slots."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import fields
 from typing import Any
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.schedulers import MatmulConfig, MatmulKind, ProductsConfig
+from taskfuse.schedulers import AttentionConfig, BackToBackConfig, MatmulConfig, MatmulKind, NestedSumConfig, ProductsConfig, WindowsConfig
+from taskfuse.schedulers.parameters import Parameters
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.program import SpelledArgument
 from taskfuse.tiles import Half
@@ -63,17 +64,58 @@ def products_parameters(chooser: Chooser) -> SpelledArgument | None:
     return _spelled(ProductsConfig, values)
 
 
-DRAWN = {"matmul": matmul_parameters, "products": products_parameters}
+def attention_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """An :class:`AttentionConfig`; ``None``: the drawn values do not fit together."""
+    warpgroups = chooser.pick((2, 1, 2, 3))
+    values: dict[str, Any] = {
+        "warpgroups": warpgroups,
+        "chunk": chooser.pick((64, 32, 16, 128)),
+        "stages": chooser.pick((2, 3, 1)),
+        "cluster": 2 if chooser.chance(10) else 1,
+        "blocks": chooser.pick((0, 0, 2, 4)),
+        "query_stages": chooser.pick((1, 2)),
+        "staged": chooser.pick((0, 0, 1)),
+        "is_pipelined": chooser.chance(45),
+        "in_turn": warpgroups > 1 and chooser.chance(45),
+    }
+    return _spelled(AttentionConfig, values)
+
+
+def back_to_back_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """A :class:`BackToBackConfig`."""
+    return _spelled(BackToBackConfig, {"warpgroups": chooser.pick((1, 2, 3)), "chunk": chooser.pick((32, 64, 16)), "stages": chooser.pick((2, 1, 3))})
+
+
+def nested_sum_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """A :class:`NestedSumConfig`."""
+    values = {"vector": chooser.pick((4, 8, 16)), "rows": chooser.pick((2, 4)), "stages": chooser.pick((1, 2, 4)), "each": chooser.pick((1, 2))}
+    return _spelled(NestedSumConfig, values)
+
+
+def windows_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """A :class:`WindowsConfig`."""
+    values = {"tile": chooser.pick((2, 3, 4)), "lanes": chooser.pick((8, 4, 16)), "rows": chooser.pick((2, 1, 4)), "vector": chooser.pick((1, 1, 2))}
+    return _spelled(WindowsConfig, values)
+
+
+DRAWN = {
+    "matmul": matmul_parameters,
+    "products": products_parameters,
+    "attention": attention_parameters,
+    "back_to_back": back_to_back_parameters,
+    "nested_sums": nested_sum_parameters,
+    "windows": windows_parameters,
+}
 """The functions that draw parameters, by scheduler."""
 
 
-def _spelled(kind: type[MatmulConfig | ProductsConfig], values: dict[str, Any]) -> SpelledArgument | None:
+def _spelled(kind: type[Parameters], values: dict[str, Any]) -> SpelledArgument | None:
     """The parameters, without those that are the default, with what makes them."""
     try:
         made = kind(**values)
     except UnsupportedError:
         return None
-    given = ", ".join(f"{f.name}={_text(values[f.name])}" for f in fields(kind) if values[f.name] != f.default)
+    given = ", ".join(f"{f.name}={_text(values[f.name])}" for f in fields(kind) if f.name in values and values[f.name] != f.default)
     return SpelledArgument(f"tf.schedulers.{kind.__name__}({given})", made)
 
 

@@ -105,7 +105,10 @@ class _Partitioner:
     def _task(self, tensors: list[TensorView]) -> Task | None:
         if self.chooser.chance(self.options.unclaimed):
             return None
-        task: Task | None = self.recorder.attempt(self.recorder.fusion, "task", tensors)
+        later = tensors[1:] if self.chooser.chance(self.options.varied) else []
+        task: Task | None = self.recorder.attempt(self.recorder.fusion, "task", tensors[:1] if later else tensors)
+        for tv in later if task is not None else ():
+            self.recorder.attempt(task, "add", tv)
         if task is not None:
             self.found.tasks.append(task)
         return task

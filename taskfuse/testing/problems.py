@@ -21,7 +21,7 @@ class ProblemGraph(Graph):
     def grow(self) -> None:
         """Add the problem, and its outputs."""
         attention = (self._attention, self._gradient, self._layers)
-        self.chooser.pick((*attention, *attention, self._windows, self._windows, self._nested, self._nested, self._written))()
+        self.chooser.pick((*attention, *attention, self._windows, self._windows, self._windows, self._nested, self._nested, self._written))()
 
     def _dimensions(self) -> list[Dimension]:
         self._dtype16: DType = self.chooser.pick((bfloat16, float16))
@@ -92,7 +92,7 @@ class ProblemGraph(Graph):
 
     def _windows(self) -> None:
         """Of depthwise convolutions and pooling, channels last or second."""
-        is_last, dtype = self.chooser.chance(60), self.chooser.pick((float32, float32, bfloat16))
+        is_last, dtype = self.chooser.chance(85), self.chooser.pick((float32, float32, bfloat16))
         channels, sides = self.chooser.pick((8, 4, 12)), [self.chooser.pick((7, 9, 5)) for _ in range(2)]
         batch = self._named("B", self.chooser.pick((2, 1)))
         x = self.new_input([batch, *sides, channels] if is_last else [batch, channels, *sides], dtype)

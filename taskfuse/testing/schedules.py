@@ -169,15 +169,25 @@ class CaseScheduler:
         at = self.chooser.integer(0, 2) if self.chooser.chance(self.options.transforms) else None
         factor = self.chooser.pick(FACTORS)
         merged = self.chooser.chance(self.options.transforms // 4)
+        order = self._order() if self.chooser.chance(self.options.varied) else None
         for tv in scope:
             if merged and len(tv.loop) > 1:
                 self.recorder.attempt(tv, "merge", 0)
             if at is not None and at < len(tv.loop):
                 self.recorder.attempt(tv, "split", at, factor)
+            if order is not None and order[0] < len(tv.loop):
+                self.recorder.attempt(tv, "rasterize", [order[0]], order[1])
             self._reduce_last(tv)
             for k, (axis, ptype) in enumerate(zip(tv.loop, types, strict=False)):
                 if ptype is not ParallelType.Serial and self._affordable(tv, axis, ptype):
                     self.recorder.attempt(tv.axis(k), "parallelize", ptype)
+
+    def _order(self) -> tuple[int, SpelledArgument]:
+        """A loop axis, and an order of its values."""
+        first = self.chooser.pick((1, -1, 2))
+        orders = (("descending()", tf.tiles.descending()), (f"rotated({first})", tf.tiles.rotated(first)), ("raster()", tf.tiles.raster()))
+        text, order = self.chooser.pick(orders)
+        return self.chooser.integer(0, 2), SpelledArgument(f"tf.tiles.{text}", order)
 
     def _by_block(self, scope: Sequence[TensorView], block: Sequence[tuple[ParallelType, int]]) -> None:
         """Schedule every tensor for one block shape: an axis (a reduction axis if there is one) is split by each factor."""
@@ -374,6 +384,11 @@ class CaseScheduler:
         match self.chooser.integer(0, 15):
             case 0:
                 return
+            case 1 | 2 | 3 if self.chooser.chance(self.options.varied):
+                some = [tv for tv in self.chooser.some(self.computed(), 60) if tv.loop and tv.uses]
+                for group in (some, some[:2], some[1:]):
+                    if group:
+                        self.recorder.attempt(self.fusion, "inline_at", group, self.chooser.integer(1, min(len(tv.loop) for tv in group)))
             case 1 | 2:
                 for tv in self.chooser.some(self.computed(), 60):
                     if tv.loop and tv.uses:
@@ -431,4 +446,10 @@ class CaseScheduler:
                 self._lay_out(tv)
 
     def _lay_out(self, tv: TensorView) -> None:
+        if self.chooser.chance(self.options.varied):
+            k = self.chooser.integer(0, tv.ndim - 1)
+            turned = SpelledArgument(f"tf.layouts.turned({k})", tf.layouts.turned(k))
+            by_threads = SpelledArgument("tf.layouts.by_threads()", tf.layouts.by_threads())
+            self.recorder.attempt(tv, "set_allocation_domain", self.chooser.pick((turned, by_threads)))
+            return
         self.recorder.attempt(tv, "set_allocation_domain", layout(self.chooser, tv, self.recorder.text(tv)))

@@ -25,6 +25,8 @@ WIDTHS = (64, 32, 16, 128, 8)
 STEPS = ((64, 128), (32, 64), (16, 32), (64, 128))
 """Elements of k of a step, and the bytes of a row of them."""
 UNIT = 16
+PLAIN = 2
+"""Expressions of a product without functions of it: a view of a factor, and the product."""
 
 
 class SharedTileGraph(Graph):
@@ -40,7 +42,7 @@ class SharedTileGraph(Graph):
             y = self.recorder.call(tf, "add", y, self.new_input([self.chooser.pick((1, m)), n], float32))
         if self.chooser.chance(40):
             y = self.recorder.call(tf, self.chooser.pick(UNARY_EXACT[:4]), y)
-        if self.chooser.chance(60):
+        if len(self.fusion.exprs()) == PLAIN or self.chooser.chance(60):
             y = self.recorder.call(tf, "cast", y, dtype)
         self.recorder.call(self.fusion, "add_output", y)
 
@@ -105,8 +107,10 @@ class _SharedTiles:
         call(acc, "set_atom", wgmma(WGMMA_ROWS, self.columns, UNIT), [5, 6, 7])
         call(acc.axis(3), "parallelize", self.rows)
         call(acc.axis(4), "parallelize", P.Unroll)
-        if stages > 1 and chooser.chance(60):
-            call(acc, "in_flight", chooser.integer(1, stages - 1))
+        steps = acc.loop[2].extent
+        assert isinstance(steps, Const)
+        if min(stages, steps.value) > 1 and chooser.chance(60):
+            call(acc, "in_flight", chooser.integer(1, min(stages, steps.value) - 1))
         call(parts, "split", 2, WGMMA_ROWS)
         call(parts.axis(2), "parallelize", self.rows)
         call(parts, "fragment", [3, 4])
@@ -118,7 +122,7 @@ class _SharedTiles:
     def _sums(self, terms: TensorView, parts: TensorView, rows: int) -> None:
         """The elements of tiles, in pieces that blocks take in turn."""
         call, chooser = self.recorder.call, self.chooser
-        piece, threads = chooser.pick(((256, 128), (128, 128), (64, 32), (256, 64), (96, 32)))
+        piece, threads = chooser.pick(((256, 128), (128, 128), (64, 32), (256, 64), (512, 128)))  # divisors of the elements of a tile
         (blocks,) = (a.extent for a in parts.loop[:1])
         assert isinstance(blocks, Const)
         for tv in (terms, self.total, *self.after):

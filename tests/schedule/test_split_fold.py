@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.errors import ScheduleError
+from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.expr import Fold
 from tests.schedule.folded import FOLDS, Build, by_threads, made
 
@@ -65,3 +65,26 @@ def test_refusals() -> None:
     out.split(0, 4)
     with pytest.raises(ScheduleError, match="before split"):
         out.split_fold(4)
+
+
+def started() -> tf.Fusion:
+    """A sum of one part, which starts at 2."""
+    with tf.Fusion("started") as fusion:
+        fusion.add_output(tf.fold("add", tf.define_tensor([3, 16]), axis=1, init=2))
+    fusion.outputs[0].split_fold(1)
+    return fusion
+
+
+def test_a_start_is_counted_once() -> None:
+    """A reduction of one term is no copy of it; threads with partial results would each begin with the start."""
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
+    fusion = started()
+    tf.schedulers.fallback(fusion)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert np.allclose(kernel.simulate(x)[0], x.sum(1) + 2, rtol=1e-5)
+    bound = started()
+    bound.outputs[0].split(1, 4)
+    bound.outputs[0].axis(2).parallelize(tf.ParallelType.TIDx)
+    with pytest.raises(LoweringError, match="each would begin with its initial value 2"):
+        tf.lower(bound)

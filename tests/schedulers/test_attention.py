@@ -137,3 +137,22 @@ def scaled_first() -> tf.Fusion:
 def test_what_it_refuses(make: Callable[[], tf.Fusion], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         find(make())
+
+
+@pytest.mark.parametrize("schedule", [tf.schedulers.attention, tf.schedulers.back_to_back], ids=lambda s: s.__name__)
+def test_what_is_refused_stays_as_it_was(schedule: Callable[..., object]) -> None:
+    """Queries that may be none, which a call refuses when the walk is made; and products without a maximum between them."""
+    with tf.Fusion("empty") as fusion:
+        x = tf.define_tensor([tf.dim("M", min=0), 32], dtype=tf.float16)
+        w, u = (tf.define_tensor([64, 32], dtype=tf.float16) for _ in range(2))
+        if schedule is tf.schedulers.attention:
+            fusion.add_output(tf.scaled_dot_product_attention(x, w, u))
+        else:
+            fusion.add_output(tf.matmul(tf.cast(tf.relu(tf.matmul(x, w.T, dtype=tf.float32)), tf.float16), u, dtype=tf.float32))
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="whose extent M may be 0"):
+        schedule(fusion)
+    assert str(fusion) == before
+    if schedule is tf.schedulers.back_to_back:
+        with pytest.raises(UnsupportedError, match="no maximum is taken between the products"):
+            tf.schedulers.attention(fusion, tf.schedulers.AttentionConfig(1, 64))
