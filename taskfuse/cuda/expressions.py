@@ -85,23 +85,34 @@ __device__ __forceinline__ int upper_bound(int size, At at, Key key) {
 BALLOT = Helper(
     "upper_bound_by_ballot",
     """\
-// the same: by all lanes of a warp together if they look for one key, each comparing one element of 32
+// the same, in any table: by all lanes of a warp together if they look for one key. They compare the 32 elements that are left at once, and bisect their votes
 template <class At, class Key>
 __device__ __forceinline__ int upper_bound_by_ballot(int size, At at, Key key) {
   constexpr unsigned all = 0xffffffffu;
   int one_key = 0;
   if (__activemask() == all) __match_all_sync(all, key, &one_key);
   if (!one_key) return upper_bound(size, at, key);
-  int found = 0, passed = 32;
-  for (int k = 1 + (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32, last = size - 2; passed == 32; k += 32) {
-    passed = __popc(__ballot_sync(all, k <= last && at(k) <= key));
-    found += passed;
+  int low = 1, high = size - 1;
+  while (high - low > 32) {
+    const int middle = (int)(((unsigned)low + (unsigned)high) / 2);
+    if (at(middle) <= key) low = middle + 1;
+    else high = middle;
   }
-  return found;
+  const int first = low, k = low + (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+  const unsigned passed = __ballot_sync(all, k < high && at(k) <= key);
+  if ((passed & (passed + 1)) == 0) return first - 1 + __popc(passed);
+  while (low < high) {
+    const int middle = first + (low - first + high - first) / 2;
+    if (passed >> (middle - first) & 1) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
 }""",
     (UPPER_BOUND,),
 )
-"""All lanes search together if one of them sees all lanes active, and a whole warp either sees the same key or not: no lane waits for one that is elsewhere."""
+"""All lanes search together if one of them sees all lanes active, and a whole warp either sees the same key or not: no lane waits for one that is elsewhere.
+
+Warps and single lanes find the same place, also in a table that decreases somewhere: trips and waits of roles depend on it."""
 
 
 LENGTHS = Helper(
