@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from hashlib import sha256
 from typing import Protocol
 
 from taskfuse.cuda.ranges import INT32, IntegerRanges
@@ -36,6 +37,8 @@ from taskfuse.ir.scalar import (
     Xor,
     element,
     ge,
+    maximum,
+    minimum,
     prove,
     sym,
 )
@@ -70,7 +73,7 @@ template <class At, class Key>
 __device__ __forceinline__ int upper_bound(int size, At at, Key key) {
   int low = 1, high = size - 1;
   while (low < high) {
-    const int middle = (low + high) / 2;
+    const int middle = (int)(((unsigned)low + (unsigned)high) / 2);
     if (at(middle) <= key) low = middle + 1;
     else high = middle;
   }
@@ -82,23 +85,34 @@ __device__ __forceinline__ int upper_bound(int size, At at, Key key) {
 BALLOT = Helper(
     "upper_bound_by_ballot",
     """\
-// the same: by all lanes of a warp together if they look for one key, each comparing one element of 32
+// the same, in any table: by all lanes of a warp together if they look for one key. They compare the 32 elements that are left at once, and bisect their votes
 template <class At, class Key>
 __device__ __forceinline__ int upper_bound_by_ballot(int size, At at, Key key) {
   constexpr unsigned all = 0xffffffffu;
   int one_key = 0;
   if (__activemask() == all) __match_all_sync(all, key, &one_key);
   if (!one_key) return upper_bound(size, at, key);
-  int found = 0, passed = 32;
-  for (int k = 1 + (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32, last = size - 2; passed == 32; k += 32) {
-    passed = __popc(__ballot_sync(all, k <= last && at(k) <= key));
-    found += passed;
+  int low = 1, high = size - 1;
+  while (high - low > 32) {
+    const int middle = (int)(((unsigned)low + (unsigned)high) / 2);
+    if (at(middle) <= key) low = middle + 1;
+    else high = middle;
   }
-  return found;
+  const int first = low, k = low + (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+  const unsigned passed = __ballot_sync(all, k < high && at(k) <= key);
+  if ((passed & (passed + 1)) == 0) return first - 1 + __popc(passed);
+  while (low < high) {
+    const int middle = first + (low - first + high - first) / 2;
+    if (passed >> (middle - first) & 1) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
 }""",
     (UPPER_BOUND,),
 )
-"""All lanes search together if one of them sees all lanes active, and a whole warp either sees the same key or not: no lane waits for one that is elsewhere."""
+"""All lanes search together if one of them sees all lanes active, and a whole warp either sees the same key or not: no lane waits for one that is elsewhere.
+
+Warps and single lanes find the same place, also in a table that decreases somewhere: trips and waits of roles depend on it."""
 
 
 LENGTHS = Helper(
@@ -227,6 +241,8 @@ class Indices:
         tables: tensors whose elements occur in expressions, by name.
         ballots: the tables in which whole warps search together.
         named: expressions that have a variable in this scope, with its text.
+        speculated: whether what is printed is computed where no guard may ask for it: there must be no division by zero, of which C++ may assume anything, and
+            no read behind a table.
     """
 
     names: Mapping[str, str]
@@ -239,6 +255,7 @@ class Indices:
     tables: Mapping[str, TensorInMemory] = field(default_factory=dict[str, "TensorInMemory"])
     ballots: frozenset[str] = frozenset()
     named: Mapping[Expr, PrintedExpr] = field(default_factory=dict[Expr, PrintedExpr])
+    speculated: bool = False
 
     def text(self, e: Expr, level: Level = Level.TERNARY) -> str:
         """The text of ``e``, in parentheses if its operator binds weaker than ``level``."""
@@ -255,6 +272,9 @@ class Indices:
     def is_nonnegative(self, e: Expr) -> bool:
         """True if ``e`` is proved not negative."""
         return self.ranges.of(e)[0] >= 0 or prove(ge(e, 0), self.facts())
+
+    def _is_positive(self, e: Expr) -> bool:
+        return self.ranges.of(e)[0] >= 1 or prove(ge(e, 1), self.facts())
 
     def _as(self, t: PrintedExpr, wide: bool) -> PrintedExpr:
         if t.wide == wide:
@@ -343,6 +363,8 @@ class Indices:
         return PrintedExpr(text, Level.SUM, wide or any(t.wide for _, t in parts))
 
     def _divide(self, a: Expr, b: Expr, op: str) -> PrintedExpr:
+        if self.speculated and not self._is_positive(b):
+            b = maximum(b, 1)  # the same where the quotient has a value
         left, right = self.print(a), self.print(b)
         wide = left.wide or right.wide
         positive = self.ranges.of(b)[0] >= 0  # a divisor of zero has no value
@@ -353,7 +375,7 @@ class Indices:
             return PrintedExpr(f"{left.at(Level.PRODUCT)} {op} {right.at(Level.UNARY)}", Level.PRODUCT, wide)
         if isinstance(b, Const) and b.value > 0 and b.value & (b.value - 1) == 0:
             if op == "/":
-                return PrintedExpr(f"{left.at(Level.SUM)} >> {b.value.bit_length() - 1}", Level.SHIFT, wide)
+                return PrintedExpr(f"{self._as(left, wide).at(Level.SUM)} >> {b.value.bit_length() - 1}", Level.SHIFT, wide)
             return PrintedExpr(f"{left.at(Level.EQUAL)} & {b.value - 1}", Level.BIT_AND, wide)
         helper = FLOOR_DIVIDE if op == "/" else FLOOR_MODULO
         self.helpers.add(helper)
@@ -368,6 +390,8 @@ class Indices:
 
     def _element(self, e: Element) -> PrintedExpr:
         """An element of a table between its bounds; one of a type that 32 bits with a sign do not hold is compared as a ``long long``."""
+        if self.speculated and not self._is_positive(e.size - 1):  # without places, the next one is none, either
+            e = Element(e.tensor, maximum(minimum(e.index, e.size - 1), 0), e.size, e.low, e.high)
         table = self.tables[e.tensor.name]
         wide = table.dtype.itemsize == 8 or table.dtype is uint32
         found = PrintedExpr(table.element((e.index,), self), Level.ATOM, table.dtype.itemsize == 8)
@@ -392,9 +416,10 @@ class Indices:
     def _table(self, values: tuple[int, ...], index: Expr) -> PrintedExpr:
         wide = not all(INT32[0] <= v <= INT32[1] for v in values)
         ctype = "long long" if wide else "int"
+        name = f"table_{digest(values)}"
         helper = Helper(
-            f"table_{abs(hash_values(values)):x}",
-            f"__device__ __forceinline__ {ctype} table_{abs(hash_values(values)):x}(int i) {{\n"
+            name,
+            f"__device__ __forceinline__ {ctype} {name}(int i) {{\n"
             f"  static const {ctype} values[] = {{{', '.join(f'{v}ll' if wide else str(v) for v in values)}}};\n"
             "  return values[i];\n}",
         )
@@ -402,12 +427,9 @@ class Indices:
         return PrintedExpr(f"{helper.name}({self.text(index)})", Level.ATOM, wide)
 
 
-def hash_values(values: tuple[int, ...]) -> int:
-    """A number that names a table, the same in every process."""
-    found = 0
-    for v in values:
-        found = (found * 1000003 + v) & 0xFFFFFFFF
-    return found
+def digest(values: tuple[int, ...]) -> str:
+    """What names a table, the same in every process."""
+    return sha256(repr(values).encode()).hexdigest()[:16]
 
 
 def once(make: Callable[[], Facts]) -> Callable[[], Facts]:

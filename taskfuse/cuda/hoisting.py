@@ -2,7 +2,9 @@
 
 A quotient by a divisor that differs between threads or iterations costs dozens of instructions, a search several dependent reads, and the compiler
 leaves both in the branch of a guard. So a body starts with variables for those that its loops repeat, or that it uses more than once. They are integer
-functions of indices and extents, and a search reads inside its table whatever its key, so speculation is safe.
+functions of indices and extents, computed where no guard may hold: a search reads inside its table whatever its key and size, an element is one that
+is always there, and where divisors may be less than 1, or a table may have no places, the printed ones are clamped
+(:attr:`~taskfuse.cuda.expressions.Indices.speculated`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
 from taskfuse.cuda.expressions import once
-from taskfuse.ir.scalar import ZERO, Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, and_, children, elements_of, le, lt, prove
+from taskfuse.ir.scalar import ZERO, Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, and_, children, elements_of, ge, le, lt, prove
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.scope import loop_facts
@@ -42,10 +44,10 @@ class Divisions:
         return is_costly and all(map(self._exists, elements_of(e)))
 
     def _exists(self, e: Element) -> bool:
-        """True only for an element that there is under any condition: at a place that was looked up in a table of as many, or the next one; or at a number
-        that is always one of theirs."""
+        """True only for an element that there is under any condition: at a place that was looked up in a table of as many, or the next one, if there are
+        places; or at a number that is always one of theirs."""
         if e not in self._there:
-            in_table = _is_place(e.index, e) or _is_place(e.index - 1, e)
+            in_table = (_is_place(e.index, e) or _is_place(e.index - 1, e)) and prove(ge(e.size, 1), self._facts())
             self._there[e] = in_table or prove(and_(le(ZERO, e.index), lt(e.index, e.size)), self._facts())
         return self._there[e]
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from taskfuse.cuda.layout import vector_bytes_of
 from taskfuse.cuda.ranges import INT64, coordinates_fit, fits
-from taskfuse.kir import Kernel, accesses, to_text, walk
+from taskfuse.ir.offsets import lengths_name
+from taskfuse.ir.scalar import lookups_of
+from taskfuse.kir import Kernel, accesses, expressions, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, GatherCopy, VectorCopy
 
@@ -19,7 +21,7 @@ class KernelInterface:
     Attributes:
         head: its declarations: the kernel, possibly without its body.
         text: its whole text, the witness included, which identifies it.
-        accessed: the tensors that threads access directly.
+        accessed: the tensors that threads access directly, tables among them.
         vectors: alignment in bytes of each tensor's address for vectors and asynchronous copies.
         is_narrow: whether 32-bit integers hold all indices; ``None``: decided for each launch.
         whole: the kernel with its body.
@@ -52,8 +54,14 @@ class KernelInterface:
 
 def interface_of(kernel: Kernel) -> KernelInterface:
     """The interface of a kernel in memory."""
-    accessed = frozenset(a.buffer for s in walk(kernel) for side in accesses(s) for a in side)
-    return KernelInterface(kernel, to_text(kernel, witness=True), accessed, _vectors(kernel), None, lambda: kernel)
+    return KernelInterface(kernel, to_text(kernel, witness=True), accessed_by_threads(kernel), _vectors(kernel), None, lambda: kernel)
+
+
+def accessed_by_threads(kernel: Kernel) -> frozenset[str]:
+    """The tensors and buffers that threads access: operands, tables in expressions, and lengths whose offsets are such a table."""
+    found = {a.buffer for s in walk(kernel) for side in accesses(s) for a in side}
+    tables = {lookup.tensor.name for s in walk(kernel) for e in expressions(s) for lookup in lookups_of(e)}
+    return frozenset(found | tables | {name for offsets in tables if (name := lengths_name(offsets)) is not None})
 
 
 def _vectors(kernel: Kernel) -> dict[str, int]:

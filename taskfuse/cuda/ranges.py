@@ -84,8 +84,14 @@ class IntegerRanges:
         return found
 
     def _divides_by_zero(self, e: Expr) -> bool:
-        """True if an expression has no value: a guard keeps every thread from it, as of an axis without elements."""
-        return (isinstance(e, FloorDiv | Mod) and self.of(e.b) == (0, 0)) or any(map(self._divides_by_zero, children(e)))
+        """True only if an expression has no value: a guard keeps every thread from it, as of an axis without elements."""
+        match e:
+            case Select(cond, a, b):
+                return self._divides_by_zero(cond) or (self._divides_by_zero(a) and self._divides_by_zero(b))
+            case And(args) | Or(args):
+                return self._divides_by_zero(args[0])
+            case _:
+                return (isinstance(e, FloorDiv | Mod) and self.of(e.b) == (0, 0)) or any(map(self._divides_by_zero, children(e)))
 
     def _fit(self, e: Expr) -> bool:
         match e:
@@ -113,8 +119,10 @@ class IntegerRanges:
                 return self._in(e) and self.fits(index)
             case Element(index=index, low=low, high=high):
                 return all(map(self.fits, (index, low, high)))
-            case UpperBound(low=low, high=high, sought=sought):
-                return self._in(e) and all(map(self.fits, (low, high, sought)))
+            case UpperBound(size=size, low=low, high=high, divisor=divisor, step=step, sought=sought):
+                rise = step * self.of(size)[1]
+                least, most = self.of(low)[0] // divisor + min(rise, 0), self.of(high)[1] // divisor + max(rise, 0)  # of the elements that it compares
+                return self._in(e) and self._limits[0] <= least and most <= self._limits[1] and all(map(self.fits, (size, low, high, sought)))
             case _:
                 return self._in(e)
 

@@ -13,6 +13,7 @@ from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
+from taskfuse.cuda.kernel_interface import accessed_by_threads
 from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.signature import (
@@ -34,9 +35,9 @@ from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.offsets import lengths_name
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, lookups_of, sym
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
-from taskfuse.kir import Kernel, accesses, expressions, walk
+from taskfuse.kir import Kernel, walk
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import TmaStore
@@ -195,9 +196,7 @@ class _Emitter:
         arguments: list[Argument] = []
         parameters: list[str] = []
         maps = {p.name: p for p in self.kernel.params if isinstance(p, TensorMapParam)}
-        accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
-        tables = {found.tensor.name for s in walk(self.kernel) for e in expressions(s) for found in lookups_of(e)}
-        accessed |= tables | {name for offsets in tables if (name := lengths_name(offsets)) is not None}
+        accessed = accessed_by_threads(self.kernel)
         forms = iter(self.variant.forms)
         in_place = self.kernel.in_place.values()
         by_map = {maps[s.map].tensor for s in walk(self.kernel) if isinstance(s, TmaStore)}

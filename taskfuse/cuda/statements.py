@@ -105,7 +105,7 @@ class StatementPrinter:
         """Variables for the divisions that ``body`` begins with, and a scope that knows them."""
         w = self._writer
         for e in self._divisions.of(body, scope.indices.named):
-            text = scope.indices.print(e)
+            text = replace(scope.indices, speculated=True).print(e)
             name = w.names.reserve(_NAMES[type(e)])
             w.line(scope, f"const {'long long' if text.wide else 'int'} {name} = {text.text};")
             named = {**scope.indices.named, e: PrintedExpr(name, Level.ATOM, text.wide)}

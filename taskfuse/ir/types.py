@@ -103,8 +103,8 @@ class PlaceSearch(Enum):
     """How a kernel finds the place of a key in a table (``upper_bound``). All searches have the same result. The value is its printed name.
 
     - ``BISECTION``: each thread by itself, in log2 of the size dependent reads.
-    - ``BALLOT``: if a whole warp has one key, each lane compares one element of 32, and a vote counts those that are not greater; otherwise
-      by bisection.
+    - ``BALLOT``: if a whole warp has one key, each lane compares one of the last 32 elements of a bisection, and all lanes bisect their votes;
+      otherwise by bisection.
     - ``TABLE``: one read of an input with the places of all keys.
     """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.cuda.expressions import Divisors, Indices
+from taskfuse.cuda.expressions import Divisors, Indices, digest
 from taskfuse.cuda.ranges import INT32, IntegerRanges
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import Identifiers
@@ -153,3 +153,9 @@ def test_text(text: str, printed: str) -> None:
     names = Identifiers()
     indices = Indices({n: names[n] for n in SMALL}, IntegerRanges(SMALL), Facts, False, frozenset(), Divisors(frozenset({"S", "T"}), names.reserve), set())
     assert indices.text(parse_expr(text)) == printed
+
+
+def test_tables_of_other_values_have_other_names() -> None:
+    assert digest((0, 1, 2)) != digest((1, 2))
+    assert digest((0, 1000003)) != digest((1, 0))
+    assert digest((3, 1)) == digest((3, 1))

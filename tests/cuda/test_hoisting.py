@@ -3,6 +3,7 @@
 import pytest
 
 from taskfuse.cuda.hoisting import Divisions
+from taskfuse.cuda.source import emit
 from taskfuse.ir.scalar import parse_expr
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.nodes import For, If
@@ -98,3 +99,41 @@ def test_searches_are_named_and_what_is_there_for_certain() -> None:
     assert [str(e) for e in Divisions(there, frozenset()).of(there.body, {})] == ["clamp(t[threadIdx.x//8 of 5], 0, 63)"]
     bare = parse_kernel(head + "y[0] = copy(x[clamp(t[threadIdx.x of 5], 0, 63)])\ny[1] = copy(x[clamp(t[threadIdx.x of 5], 0, 63)])\n")
     assert Divisions(bare, frozenset()).of(bare.body, {}) == []  # a thread may have no such element
+
+
+PLACE = """
+KERNEL k(x: float32[64], t: int32[G + 1]) -> (y: float32[64])
+  DIM G min 0
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+IF G >= 1:
+  FOR i in 0..2:
+    y[32*i + threadIdx.x] = copy(x[clamp(t[upper_bound(t[k of G + 1], threadIdx.x, 0, 63) + 1 of G + 1], 0, 63)])
+ELSE:
+  FOR i in 0..2:
+    y[32*i + threadIdx.x] = copy(x[i])
+"""
+QUOTIENT = """
+KERNEL k(x: float32[64], t: int32[1]) -> (y: float32[64])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+FOR i in 0..2:
+  IF clamp(t[0 of 1], 0, 63) > 0:
+    y[32*i + threadIdx.x] = copy(x[threadIdx.x // clamp(t[0 of 1], 0, 63)])
+  ELSE:
+    y[32*i + threadIdx.x] = copy(1.0)
+"""
+
+
+def test_a_table_may_have_no_places() -> None:
+    found = parse_kernel(PLACE)
+    assert found.verify().is_proved
+    assert "element = min(max(t[max(min(G, upper_bound(" in emit(found).text
+    assert "element = min(max(t[upper_bound(" in emit(parse_kernel(PLACE.replace("min 0", "min 1"))).text
+
+
+def test_no_division_by_zero_is_computed_ahead_of_its_guard() -> None:
+    found = parse_kernel(QUOTIENT)
+    assert found.verify().is_proved
+    assert "quotient = threadIdx_x / max(1, element);" in emit(found).text
+    assert "quotient = threadIdx_x / element;" in emit(parse_kernel(QUOTIENT.replace("0, 63", "1, 63"))).text

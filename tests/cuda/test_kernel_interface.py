@@ -37,6 +37,13 @@ def test_what_is_asked_of_the_body() -> None:
     assert dict(found.vectors) == {"x": 16, "y": 16}
 
 
+def test_tables_are_accessed() -> None:
+    text = VECTORS.replace("(x:", "(g: int32[2], n: int32[2] lengths of 64, unread: int32[2], x:").replace(
+        "t[threadIdx.x]", "t[clamp(g[0 of 2], 0, 15) + clamp(n.offsets[1 of 3], 0, 15)]"
+    )
+    assert {"g", "n", "unread"} & interface_of(parse_kernel(text.lstrip("\n"))).accessed == {"g", "n"}
+
+
 @pytest.mark.parametrize("m", [1, 1 << 31])
 def test_indices_fit_as_they_do_for_the_kernel(m: int) -> None:
     found = interface_of(parse_kernel(VECTORS.lstrip("\n")))

@@ -51,6 +51,30 @@ COPY y[blockIdx.x, 4*threadIdx.x] <- r[0] width 4
     assert [launch.function for launch in driver.launches] == [0xF001, 0xF002, 0xF002, 0xF003, 0xF003, 0xF003]
 
 
+TABLES = """
+KERNEL k(x: float32[32], t: int32[2], n: int32[2] lengths of 32) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+y[threadIdx.x] = copy(x[clamp(t[1 of 2], 0, 31)])
+IF threadIdx.x < clamp(n.offsets[1 of 3], 0, 32):
+  y[threadIdx.x] = copy(x[threadIdx.x])
+"""
+
+
+def test_tables_are_read_where_they_lie(driver: FakeDriver, torch: FakeTorch) -> None:
+    case = Case(TABLES, driver)
+    x, wide = tensor(32), aligned((8,), "int32")
+    t, n = FakeTensor(wide[:4:2], dtype="int32"), FakeTensor(wide[7:3:-3], dtype="int32")
+    case.run((x, t, n))
+    assert {name: v for name, v in case.arguments().items() if "." in name} == {"t.0": 2, "n.0": -3}
+    assert "t[1 * t_stride0]" in case.sources[-1].text
+    for table, name in ((0, "t"), (1, "n")):
+        tables = [tensor(2, dtype="int32"), tensor(2, dtype="int32")]
+        memory = aligned((32,), "float32")
+        tables[table] = FakeTensor(memory[:2].view("int32"), dtype="int32")
+        assert f"it overlaps input '{name}'" in case.error(x, *tables, out=FakeTensor(memory))
+
+
 def test_large_spans_take_64_bits(driver: FakeDriver, torch: FakeTorch) -> None:
     class Far(FakeTensor):
         def stride(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import taskfuse as tf
 from examples import nested_groups, pipeline, stream
 from taskfuse.cuda.ranges import INT32, INT64, UNKNOWN, IntegerRanges, cursor_ranges, dense, fits, kernel_ranges
 from taskfuse.cuda.source import emit
-from taskfuse.ir.scalar import Expr, const, sym
+from taskfuse.ir.scalar import Expr, const, parse_expr, sym
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.schedulers import MatmulConfig
@@ -144,3 +144,25 @@ def test_indices_of_axes_without_elements_need_no_bits() -> None:
     assert "//K" in str(kernel)
     assert all(fits(kernel, {"N": n, "K": k}) for n in (0, 5) for k in (0, 5))
     assert not fits(kernel, {"N": 1 << 20, "K": 1 << 20})
+
+
+def test_the_other_arm_of_a_choice_may_divide_by_zero() -> None:
+    text = """
+KERNEL k(x: float32[64]) -> (y: float32[32])
+  DIM M min 0, K
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+y[threadIdx.x] = copy(x[select(M < 1, K*threadIdx.x % 64, threadIdx.x // M % 64)])
+"""
+    found = tf.parse_kernel(text)
+    assert found.verify().is_proved
+    assert fits(found, {"M": 0, "K": 1000})
+    assert not fits(found, {"M": 0, "K": 2**30 + 1})  # without 64 bits, the index was negative
+    without_value = tf.parse_kernel(text.replace("select(M < 1, K*threadIdx.x % 64, threadIdx.x // M % 64)", "(K*threadIdx.x + 1 // M) % 64"))
+    assert fits(without_value, {"M": 0, "K": 2**30 + 1})
+
+
+def test_what_a_search_compares_fits() -> None:
+    ranges = IntegerRanges({"t": (0, 1), "a": (0, 7), "G": (0, 2**20), "M": (0, 2**31 - 1)})
+    assert ranges.fits(parse_expr("upper_bound(t[k of G + 1]//2 + k, a, 0, M)"))
+    assert not ranges.fits(parse_expr("upper_bound(t[k of G + 1] + k, a, 0, M)"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from taskfuse.ir.scalar import Expr, substitute
@@ -50,12 +51,16 @@ class MachinePlace:
 class MachineLaunch:
     """Numbers of a launch.
 
+    Args:
+        tables: number of the content of the tables about which nothing is promised: they rise in that of number 0, and hold any integers in others.
+
     Raises:
         NoLaunch: it is impossible, or exceeds the machine's limits.
     """
 
     kernel: Kernel
     extents: Mapping[str, int]
+    tables: int = 0
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     places: dict[str, MachinePlace] = field(default_factory=dict[str, MachinePlace])
     maps: dict[str, tuple[TensorMapParam, MachinePlace]] = field(default_factory=dict[str, tuple[TensorMapParam, MachinePlace]])
@@ -81,7 +86,8 @@ class MachineLaunch:
                 continue
             size = self.number(p.shape[0])
             if p.rises is None:  # the first and the last element may lie outside the range that expressions bring them into
-                self.values[p.name] = tuple(3 * k - 1 for k in range(size))
+                draw = Random(f"{p.name} {self.tables}")
+                self.values[p.name] = tuple(draw.randrange(-2, 3 * size + 2) if self.tables else 3 * k - 1 for k in range(size))
             else:  # as promised: unequal steps from one end to the other
                 low, high = map(self.number, p.rises)
                 self.values[p.name] = tuple(low + (high - low) * k * k // max(1, (size - 1) ** 2) for k in range(size))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from taskfuse.kir import Kernel
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.synchronization import Acquire, Barrier, SetMaxNReg, Wait
+from taskfuse.kir.walk import looked_up
 from taskfuse.testing.launches import Ending, Launches, Oracle, key
 from taskfuse.testing.machine.fault import FaultFound, MachineFault, NoLaunch, OutOfSteps
 from taskfuse.testing.machine.launch import MachineLaunch
@@ -25,17 +26,22 @@ def find_fault(
 ) -> MachineFault | None:
     """The first fault of some launches, each in a few orders of threads and engines, or ``None``. Refused launches are skipped.
 
-    A run ends after ``most_steps`` iterations of loops, of all threads together. ``endings`` counts the launches by their endings.
+    In each order, tables about which nothing is promised hold other integers. A run ends after ``most_steps`` iterations of loops, of all threads together.
+    ``endings`` counts the launches by their endings.
     """
     code = compiled(kernel)
     endings = Launches() if endings is None else endings
-    if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order
+    used = looked_up(kernel)
+    hold_anything = any(p.name in used and p.rises is None and p.holds is None for p in kernel.table_inputs)
+    if not hold_anything and not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order
         orders = 1
     for extents in launches:
         ending, seed = Ending.DECIDED, 0
         try:
             launch = MachineLaunch(kernel, extents)
             for seed in range(orders):
+                if seed and hold_anything:
+                    launch = MachineLaunch(kernel, extents, seed)
                 SecondMachine(code, launch, ORDERS[seed % len(ORDERS)], seed, most_steps).run()
         except NoLaunch:
             ending = Ending.REFUSED

@@ -98,3 +98,6 @@ FOR i in 0..4:
 """
     values = MachineLaunch(parse_kernel(text), {}).values
     assert (values["t"], values["u"]) == ((2, 3, 6, 11), (-1, 2, 5, 8))
+    other = MachineLaunch(parse_kernel(text), {}, 1).values
+    assert other["t"] == values["t"]
+    assert other["u"] != values["u"]

@@ -108,3 +108,20 @@ def test_memory_of_other_blocks(changes: tuple[tuple[str, str], ...], kind: Faul
 def test_threads_that_meet_through_one_of_each_block(change: tuple[str, str]) -> None:
     assert find_fault(meet(), orders=3) is None
     assert find_fault(meet(change), orders=3) is not None
+
+
+DECREASING = """\
+KERNEL k(t: int32[3]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+IF clamp(t[2 of 3], 0, 9) < clamp(t[1 of 3], 0, 9):
+  y[0] = copy(1.0)
+"""
+
+
+def test_tables_hold_anything_in_other_orders() -> None:
+    fault = find_fault(parse_kernel(DECREASING), orders=8)
+    assert fault is not None
+    assert fault.kind is FaultKind.RACE
+    assert find_fault(parse_kernel(DECREASING), orders=1) is None
+    assert find_fault(parse_kernel(DECREASING.replace("int32[3]", "int32[3] rising 0..9")), orders=8) is None
