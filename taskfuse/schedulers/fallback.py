@@ -12,9 +12,11 @@ from functools import partial
 from math import prod
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Read, Reduction, Scan, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
@@ -23,7 +25,7 @@ from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_ali
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
@@ -108,13 +110,40 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     total = work(fusion, extent)
     total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent))
-    return owner, steps, total.us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
+    target = extent.target
+    us = max(total.us(SCALAR_BYTES), target.kernel_us(_reread_bytes(fusion, extent) / target.l2_bytes_per_us))
+    return owner, steps, us + steps * target.assumed.serial_us + again * AGAIN_US
+
+
+def _inside(fusion: Fusion) -> set[TensorView]:
+    """What serial loops compute, and the tensors of these loops."""
+    loops = {e.output for e in needed(fusion) if isinstance(e, Reduction | Scan | Fold)}
+    return loops.union(*(ancestors(fusion, tv) for tv in loops))
+
+
+def _reread_bytes(fusion: Fusion, extent: Sizes) -> float:
+    """Bytes that serial loops read: no thread holds what another trip, or another thread, needs again. Of what all threads share a warp reads one sector."""
+    found: dict[tuple[object, ...], float] = {}
+    inside = _inside(fusion)
+    for e in needed(fusion):
+        if e.output not in inside:
+            continue
+        axes = e.output.root
+        kept = [k for k, a in enumerate(axes) if not a.is_reduction and a.extent is not ONE]
+        lane = iteration_symbol(kept[-1]).free if kept else frozenset[str]()
+        points = prod(extent(a.extent) for a in axes)
+        for read in storage_reads(fusion, e):
+            if read.tensor.is_input:
+                is_own = any(lane & i.free for i in read.index)
+                key = read.tensor, read.index, tuple(a.extent for a in axes)
+                found[key] = points * (read.tensor.dtype.itemsize if is_own else SECTOR_BYTES / WARP)
+    return sum(found.values())
 
 
 def _serial_instructions(fusion: Fusion, extent: Sizes) -> float:
     """Instructions of all threads for trips of their loops, and for the places of what they read in each: nothing is unrolled, and nothing a vector."""
     loops = {e.output for e in needed(fusion) if isinstance(e, Reduction | Scan | Fold)}
-    inside = loops.union(*(ancestors(fusion, tv) for tv in loops))
+    inside = _inside(fusion)
     found = 0.0
     for e in needed(fusion):
         if e.output in inside:
