@@ -115,35 +115,34 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     return owner, steps, us + steps * target.assumed.serial_us + again * AGAIN_US
 
 
-def _inside(fusion: Fusion) -> set[TensorView]:
-    """What serial loops compute, and the tensors of these loops."""
-    loops = {e.output for e in needed(fusion) if isinstance(e, Reduction | Scan | Fold)}
-    return loops.union(*(ancestors(fusion, tv) for tv in loops))
-
-
 def _reread_bytes(fusion: Fusion, extent: Sizes) -> float:
-    """Bytes that serial loops read: no thread holds what another trip, or another thread, needs again. Of what all threads share a warp reads one sector."""
+    """Bytes that the loops of reductions read: no thread holds what another trip, or another thread, needs again. Of what all threads share a warp reads one
+    sector; what is the same in all trips is read before them. All tensors have the axes of the reductions that read them, at the same positions."""
     found: dict[tuple[object, ...], float] = {}
-    inside = _inside(fusion)
+    serial: dict[TensorView, set[int]] = {}
     for e in needed(fusion):
-        if e.output not in inside:
+        if isinstance(e, Reduction):
+            for tv in (e.output, *ancestors(fusion, e.output)):
+                serial.setdefault(tv, set()).update(k for k, a in enumerate(e.output.root) if a.is_reduction)
+    for e in needed(fusion):
+        trips = serial.get(e.output)
+        if trips is None:
             continue
         axes = e.output.root
-        kept = [k for k, a in enumerate(axes) if not a.is_reduction and a.extent is not ONE]
-        lane = iteration_symbol(kept[-1]).free if kept else frozenset[str]()
-        points = prod(extent(a.extent) for a in axes)
+        lanes = [k for k, a in enumerate(axes) if k not in trips and a.extent is not ONE]
         for read in storage_reads(fusion, e):
             if read.tensor.is_input:
-                is_own = any(lane & i.free for i in read.index)
-                key = read.tensor, read.index, tuple(a.extent for a in axes)
-                found[key] = points * (read.tensor.dtype.itemsize if is_own else SECTOR_BYTES / WARP)
+                names = frozenset[str]().union(*(i.free for i in read.index))
+                points = prod(extent(a.extent) for k, a in enumerate(axes) if k not in trips or iteration_symbol(k).free & names)
+                is_own = bool(lanes) and bool(iteration_symbol(lanes[-1]).free & names)
+                found[read.tensor, read.index, tuple(a.extent for a in axes)] = points * (read.tensor.dtype.itemsize if is_own else SECTOR_BYTES / WARP)
     return sum(found.values())
 
 
 def _serial_instructions(fusion: Fusion, extent: Sizes) -> float:
     """Instructions of all threads for trips of their loops, and for the places of what they read in each: nothing is unrolled, and nothing a vector."""
     loops = {e.output for e in needed(fusion) if isinstance(e, Reduction | Scan | Fold)}
-    inside = _inside(fusion)
+    inside = loops.union(*(ancestors(fusion, tv) for tv in loops))
     found = 0.0
     for e in needed(fusion):
         if e.output in inside:
