@@ -1,5 +1,7 @@
 """Elementwise parts in one form, and what loads of them cost."""
 
+from time import thread_time
+
 import numpy as np
 import pytest
 
@@ -346,3 +348,18 @@ def test_instructions_of_a_point() -> None:
     assert cost(definition(fusion, total)) == 2
     assert cost(definition(fusion, reads(fusion, total)[0].tensor)) > 1
     assert not leaf_of(fusion, reads(fusion, total)[0].tensor).values
+
+
+def test_points_that_multiply_are_refused_before_the_first_is_made() -> None:
+    """Each of seven stages of a Hadamard transform reads the one before at four points: 16384 elements of each thread, which took seconds to write down."""
+    with tf.Fusion("hadamard") as fusion:
+        h = tf.define_tensor([64, 128], name="x")
+        for k in (1, 2, 4, 8, 16, 32, 64):
+            pairs = tf.reshape(h, [64, 64 // k, 2, k])
+            a, b = pairs[:, :, 0], pairs[:, :, 1]
+            h = tf.reshape(tf.stack([a + b, a - b], 2), [64, 128])
+        fusion.add_output(h)
+    begun = thread_time()
+    with pytest.raises(UnsupportedError, match="it reads operands at too many points"):
+        tf.schedulers.pointwise(fusion)
+    assert thread_time() - begun < 1
