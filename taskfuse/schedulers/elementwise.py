@@ -35,6 +35,8 @@ from taskfuse.target import SECTOR_BYTES, Target
 
 MOST_NEW = 128
 """The most tensors that recomputation may add: their number multiplies if concatenations or reductions of one another are read at several points."""
+SURELY = 8
+"""How many times as many tensors are refused before the first is made: the estimate of their number is no bound."""
 NEIGHBORS = 64
 """The points that are taken for those at which a warp loads."""
 VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
@@ -126,6 +128,8 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
         UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
     """
     before = len(fusion.tensors())
+    if _points(fusion) > before + SURELY * MOST_NEW:  # a call for one of them would already take long
+        raise refuse(fusion, "single", "it reads operands at too many points", "tf.compile makes several kernels")
     for expr in needed(fusion):
         if reduces_one(fusion, expr):  # at its own points, where it loses these axes
             tv = expr.output
@@ -184,6 +188,23 @@ def at_readers(fusion: Fusion) -> Fusion:
     if isinstance(known.found, UnsupportedError):
         raise known.found
     return known.found
+
+
+def _points(fusion: Fusion) -> int:
+    """How many tensors there are once all that is elementwise is computed at its readers' points: those that readers at the same points read at these, once."""
+    here: dict[TensorView, int] = {}
+    apart: dict[TensorView, int] = {}
+    total = 0
+    for expr in reversed(needed(fusion)):
+        tv = expr.output
+        own = max(1, here.get(tv, 0) + apart.get(tv, 0)) if isinstance(expr, Pointwise | FirstValid | Gather) else 1
+        total += own
+        for read in dict.fromkeys(storage_reads(fusion, expr)):
+            if is_aligned(read, tv):
+                here[read.tensor] = max(here.get(read.tensor, 0), own)
+            else:
+                apart[read.tensor] = apart.get(read.tensor, 0) + own
+    return total
 
 
 def is_permuted(read: Read, reader: TensorView) -> bool:

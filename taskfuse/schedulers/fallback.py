@@ -12,9 +12,11 @@ from functools import partial
 from math import prod
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Read, Reduction, Scan, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
@@ -23,7 +25,7 @@ from taskfuse.schedulers.elementwise import ancestors, at_readers, check_new, fo
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
@@ -106,7 +108,33 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     total = work(fusion, extent)
     total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent))
-    return owner, steps, total.us(SCALAR_BYTES) + steps * extent.target.assumed.serial_us + again * AGAIN_US
+    target = extent.target
+    us = max(total.us(SCALAR_BYTES), target.kernel_us(_reread_bytes(fusion, extent) / target.l2_bytes_per_us))
+    return owner, steps, us + steps * target.assumed.serial_us + again * AGAIN_US
+
+
+def _reread_bytes(fusion: Fusion, extent: Sizes) -> float:
+    """Bytes that the loops of reductions read: no thread holds what another trip, or another thread, needs again. Of what all threads share a warp reads one
+    sector; what is the same in all trips is read before them. All tensors have the axes of the reductions that read them, at the same positions."""
+    found: dict[tuple[object, ...], float] = {}
+    serial: dict[TensorView, set[int]] = {}
+    for e in needed(fusion):
+        if isinstance(e, Reduction):
+            for tv in (e.output, *ancestors(fusion, e.output)):
+                serial.setdefault(tv, set()).update(k for k, a in enumerate(e.output.root) if a.is_reduction)
+    for e in needed(fusion):
+        trips = serial.get(e.output)
+        if trips is None:
+            continue
+        axes = e.output.root
+        lanes = [k for k, a in enumerate(axes) if k not in trips and a.extent is not ONE]
+        for read in storage_reads(fusion, e):
+            if read.tensor.is_input:
+                names = frozenset[str]().union(*(i.free for i in read.index))
+                points = prod(extent(a.extent) for k, a in enumerate(axes) if k not in trips or iteration_symbol(k).free & names)
+                is_own = bool(lanes) and bool(iteration_symbol(lanes[-1]).free & names)
+                found[read.tensor, read.index, tuple(a.extent for a in axes)] = points * (read.tensor.dtype.itemsize if is_own else SECTOR_BYTES / WARP)
+    return sum(found.values())
 
 
 def _serial_instructions(fusion: Fusion, extent: Sizes) -> float:

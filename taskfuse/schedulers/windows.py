@@ -162,7 +162,8 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
         UnsupportedError: see :func:`windows`.
     """
     check_call(fusion, "windows", None, WindowsConfig)
-    if not any(windowed_read(fusion.definition(tv)) for tv in fusion.tensors()):
+    reductions = [e for e in needed(fusion) if isinstance(e, Reduction)]
+    if not any(windowed_read(fusion.definition(tv)) for tv in fusion.tensors()) and not (len(reductions) == 1 and _overlapping(fusion, reductions[0])):
         raise _refused(fusion, "it has no windows")
     reductions = [e for e in needed(fusion) if isinstance(e, Reduction)]
     lasting = [e for e in reductions if any(a.is_reduction and a.extent is not ONE for a in e.output.root)]  # the others may become elementwise
@@ -186,6 +187,10 @@ def _settle(script: Script, extent: Sizes) -> None:
         recompute_all(script, fusion, is_permuted)
     reductions = [e for e in needed(fusion) if isinstance(e, Reduction)]
     windows = [r for e in reductions for r in storage_reads(fusion, e) if windows_of(fusion, r.tensor)]
+    if len(reductions) == 1 and not windows:
+        for read in _overlapping(fusion, reductions[0]):
+            script.recompute(read.tensor, [reductions[0].output])
+        return
     if len(reductions) != 1 or len(windows) != 1 or len(windows[0].index) == len(reductions[0].output.root):
         return
     (expr,), tv = reductions, reductions[0].output
@@ -197,6 +202,16 @@ def _settle(script: Script, extent: Sizes) -> None:
             definition = fusion.definition(copy)
             if definition is not None and free_axes(fusion, definition):
                 script.new(copy, "drop_axes")
+
+
+def _overlapping(fusion: Fusion, expr: Reduction) -> list[Read]:
+    """The inputs of which a reduction reads elements of windows where they lie, without a view between: an index has a kept axis and a reduced one."""
+    symbols = [(iteration_symbol(k).free, a.is_reduction) for k, a in enumerate(expr.output.root)]
+
+    def is_windows(index: Expr) -> bool:
+        return {is_reduced for names, is_reduced in symbols if names & index.free} == {True, False}
+
+    return [r for r in storage_reads(fusion, expr) if r.tensor.is_input and any(map(is_windows, r.index))]
 
 
 def _find(fusion: Fusion) -> _Problem:

@@ -248,6 +248,7 @@ def test_one_update_of_each_row_is_a_choice(reduce: str, dtype: tf.DType) -> Non
         wanted[row, column] = function(wanted[row, column], float(b[row, 0]))
     run = tf.compile(fusion, "sim", cache=False)
     assert len(run.kernels) == 1
+    assert run.schedule is not None
     assert run.schedule.scheduler == "pointwise"
     for (found,) in (run(a, b, indices), fusion.evaluate(a, b, indices)):
         np.testing.assert_allclose(np.asarray(found, np.float64), 2 * wanted, rtol=1e-2 if dtype is tf.bfloat16 else 1e-6)

@@ -267,3 +267,13 @@ def test_schedules_of_products() -> None:
         other.add_output(tf.exp(tf.define_tensor([64, 64])))
     assert multiplies(tf.schedulers.auto(fusion))
     assert not multiplies(tf.schedulers.auto(other))
+
+
+def test_a_few_rows_and_columns_are_sums_of_warps() -> None:
+    """Each of 2048 products of 4 x 4 elements would fill 1/64 of the smallest tile. By hand there is still a schedule."""
+    with tf.Fusion("mixed") as fusion:
+        a, b = (tf.define_tensor([2048, 4, 1024], dtype=tf.bfloat16, name=name) for name in "ab")
+        fusion.add_output(a @ b.permute(0, 2, 1))
+    assert tf.schedulers.matmul(tf.copy_fusion(fusion)[0]).us > 50
+    chosen = tf.schedulers.auto(fusion)
+    assert (chosen.scheduler, chosen.us < 20) == ("reduction", True)

@@ -374,3 +374,18 @@ def test_a_refusal_is_remembered() -> None:
     for _ in range(2):
         with pytest.raises(UnsupportedError, match="too many points"):
             at_readers(fusion)
+
+
+def test_points_that_multiply_are_refused_before_the_first_is_made() -> None:
+    """Each of seven stages of a Hadamard transform reads the one before at four points: 16384 elements of each thread, which took seconds to write down."""
+    with tf.Fusion("hadamard") as fusion:
+        h = tf.define_tensor([64, 128], name="x")
+        for k in (1, 2, 4, 8, 16, 32, 64):
+            pairs = tf.reshape(h, [64, 64 // k, 2, k])
+            a, b = pairs[:, :, 0], pairs[:, :, 1]
+            h = tf.reshape(tf.stack([a + b, a - b], 2), [64, 128])
+        fusion.add_output(h)
+    before = len(fusion.tensors())
+    with pytest.raises(UnsupportedError, match="it reads operands at too many points"):
+        tf.schedulers.pointwise(fusion)
+    assert len(fusion.tensors()) == before

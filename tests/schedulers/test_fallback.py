@@ -118,3 +118,15 @@ def test_refusals(build: Build, text: str) -> None:
 def test_a_block_has_a_limit() -> None:
     assert text_of(lambda: FallbackConfig(2048)) == "this FallbackConfig is not supported: 2048 threads\nhelp: a block has at most 1024 threads"
     assert FallbackConfig(1024).words == "a thread for each element, 1024 in a block"
+
+
+def test_what_threads_read_again_comes_from_the_cache() -> None:
+    """121 places of each window of 11 x 11: 700 MB that pass the L2 cache; an element that is the same in all trips is read once."""
+    with tf.Fusion("windows") as fusion:
+        x, w = tf.define_tensor([24, 256, 256], name="x"), tf.define_tensor([11, 11], name="w")
+        fusion.add_output(tf.sum(tf.unfold(tf.unfold(x, 1, 11), 2, 11) * w, (3, 4)))
+    assert offer(fusion).us > 24 * 246 * 246 * 121 * 4 / DEFAULT.l2_bytes_per_us
+    with tf.Fusion("scaled") as fusion:
+        x, s = tf.define_tensor([4096, 8192], name="x"), tf.define_tensor([4096, 8192, 1], name="s")
+        fusion.add_output(tf.sum(tf.full([4096, 8192, 64], 2.0) * s, 2) + x)
+    assert offer(fusion).us < 4096 * 8192 * 64 * 4 / DEFAULT.l2_bytes_per_us

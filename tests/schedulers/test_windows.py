@@ -14,6 +14,7 @@ import taskfuse as tf
 from taskfuse.count import count
 from taskfuse.errors import UnsupportedError
 from taskfuse.runtime.result_views import bases
+from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.schedulers.windows import WindowsConfig, offer, windows
 from tests.calls import Math
 
@@ -182,3 +183,33 @@ def test_parameters_are_checked() -> None:
     with pytest.raises(UnsupportedError, match="tiles of 171 windows have 513 terms to unroll"):
         windows(fusion, WindowsConfig(171))
     assert str(fusion) == before
+
+
+@pytest.mark.parametrize("config", [None, WindowsConfig(4, 16, 3)])
+def test_windows_where_they_lie(config: WindowsConfig | None) -> None:
+    """A segment reads an input through views at once: without padding no tensor has the windows."""
+    text = """\
+FUSION where
+INPUT x: float32[2, 3, 13, 17]
+INPUT w: float32[3, 1, 5, 5]
+y: float32[2, 3, 9, 13] = reduce add of mul(x[i0, i1, i2 + i4, i3 + i5], w[i1, 0, i4, i5]) over i4: 5, i5: 5 init 0.0
+OUTPUT y
+"""
+    fusion = tf.parse_fusion(text)
+    assert windows(fusion, config).us == (offer(tf.parse_fusion(text)).us if config is None else pytest.approx(3, abs=2))
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    x, w = (np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in ((2, 3, 13, 17), (3, 1, 5, 5)))
+    np.testing.assert_allclose(kernel.simulate(x, w, seed=0)[0], fusion.evaluate(x, w)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_several_convolutions_of_one_image_are_not_one_thread_for_each_element() -> None:
+    """Means of windows of two images and of their product: each a kernel of windows, expected to take a tenth of the time of one thread for each element."""
+
+    def blurred(x: tf.TensorView, y: tf.TensorView, w: tf.TensorView) -> tf.TensorView:
+        a, b, ab = (tf.conv2d(z, w, groups=3) for z in (x, y, x * y))
+        return ab - a * b
+
+    found = choose_segments(Case(blurred, ((8, 3, 256, 256), (8, 3, 256, 256), (3, 1, 11, 11))).fusion())
+    assert [step.schedule.scheduler for step in found.steps].count("windows") == 3
+    assert found.us < 60
