@@ -53,7 +53,6 @@ class ImportedRegion:
         outputs: the nodes whose tensors are its outputs, in order.
         nodes: what it computes, views and constants included.
         restrided: by output, whether torch's strides differ from those that the fusion stores.
-        text: the fusion as text.
     """
 
     fusion: Fusion
@@ -63,10 +62,14 @@ class ImportedRegion:
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     restrided: tuple[bool, ...]
-    text: str = field(init=False)
+    _text: list[str] = field(init=False, repr=False, compare=False, default_factory=list[str])
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", str(self.fusion))
+    @property
+    def text(self) -> str:
+        """The fusion as text, made once."""
+        if not self._text:
+            self._text.append(str(self.fusion))
+        return self._text[0]
 
 
 def name_of(node: Node) -> tuple[str, str]:
