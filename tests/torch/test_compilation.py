@@ -91,6 +91,7 @@ def test_steps_of_a_recurrence_are_one_fusion() -> None:
         found = check(steps, torch.randn(4, count, 6), torch.randn(4, count, 6), torch.randn(4, 6))
         assert len({c.text for _, c in found.fusions.values()}) == different
         assert ("viewed(" in found.program.source) == (count == 6)
+        assert {len(region.tensors) for region, _ in found.fusions.values()} == {3, count}  # a slice that is read twice is passed once
 
 
 def test_views_of_what_a_fusion_makes_stay_in_it() -> None:
