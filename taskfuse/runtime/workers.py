@@ -23,6 +23,7 @@ from heapq import heappop, heappush
 from io import BufferedRWPair
 from typing import Any
 
+from taskfuse.collector import SELDOM
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.present import present
 from taskfuse.cuda.sources import sources
@@ -229,6 +230,7 @@ def _serve(ends: Sequence[int]) -> None:
     with suppress(TaskfuseError):  # the first request says the same
         _warm()
     gc.freeze()
+    gc.set_threshold(*SELDOM)  # all that a process does is search, lower and prove
     for end in ends:
         if not os.fork():
             for other in ends:

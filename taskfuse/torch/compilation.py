@@ -111,10 +111,11 @@ def copied(gm: GraphModule) -> GraphModule:
 def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
     """The partition of a graph, in which products may be padded for it, and the fusion of each region."""
     limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    known: dict[Any, str | None] = {}
     with SEARCH:
-        plan = planned(gm.graph, limits)
+        plan = planned(gm.graph, limits, known)
         if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan):
-            plan = planned(gm.graph, limits)
+            plan = planned(gm.graph, limits, known)
         return plan, _regions(gm, plan)
 
 

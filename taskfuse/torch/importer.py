@@ -53,7 +53,6 @@ class ImportedRegion:
         outputs: the nodes whose tensors are its outputs, in order.
         nodes: what it computes, views and constants included.
         restrided: by output, whether torch's strides differ from those that the fusion stores.
-        text: the fusion as text.
     """
 
     fusion: Fusion
@@ -63,10 +62,14 @@ class ImportedRegion:
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     restrided: tuple[bool, ...]
-    text: str = field(init=False)
+    _text: list[str] = field(init=False, repr=False, compare=False, default_factory=list[str])
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", str(self.fusion))
+    @property
+    def text(self) -> str:
+        """The fusion as text, made once."""
+        if not self._text:
+            self._text.append(str(self.fusion))
+        return self._text[0]
 
 
 def name_of(node: Node) -> tuple[str, str]:
@@ -224,10 +227,12 @@ class Importer:
     Attributes:
         lies: whether strides of all inputs are declared: convolutions depend on the memory format of channels. Without it, those of inputs whose last axis is
             not contiguous are, which the copy engine cannot load as they are.
+        equal: nodes in whose place another one is passed, the tensor of which is the same.
     """
 
     name: str
     lies: bool = False
+    equal: Mapping[Node, Node] = field(default_factory=dict[Node, Node])
     fusion: Fusion = field(init=False)
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     tensors: list[Node] = field(default_factory=list[Node])
@@ -245,6 +250,7 @@ class Importer:
 
     def value_of(self, node: Node) -> Any:
         """What stands for a node: a tensor that was made, a new input, or an expression."""
+        node = self.equal.get(node, node)
         if node not in self.values:
             self.values[node] = self._input(node)
         return self.values[node]
@@ -313,20 +319,21 @@ class Importer:
         return any(a is not b for a, b in zip(meta.strides, row_major(meta.shape), strict=True)) if plain else False
 
 
-def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[Node], bool]) -> ImportedRegion:
+def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[Node], bool], equal: Mapping[Node, Node] | None = None) -> ImportedRegion:
     """The fusion of some nodes.
 
     Args:
         nodes: what it computes, producers first.
         outputs: those whose tensors leave it.
         expand: whether a node that a node reads is computed again inside (a view, a constant), rather than passed.
+        equal: see :class:`Importer`; for nodes without symbols.
 
     Raises:
         Refused, TaskfuseError: as :func:`made`.
     """
     nodes = list(nodes)
     lies = any(node.target is not getitem and name_of(node)[0] in CONVOLUTIONS for node in nodes)
-    with Importer("region", lies) as building:
+    with Importer("region", lies, equal or {}) as building:
         done: dict[Node, None] = {}
         for node in nodes:
             for inner in _with_expanded(node, done, expand):

@@ -56,10 +56,14 @@ class PartitionLimits:
     most: int = 40
 
 
-def planned(graph: Graph, limits: PartitionLimits) -> GraphPartition:
-    """The partition of a graph."""
+def planned(graph: Graph, limits: PartitionLimits, known: dict[Any, str | None] | None = None) -> GraphPartition:
+    """The partition of a graph.
+
+    Args:
+        known: takes what was found of ops, for another partition of the same graph (:func:`~taskfuse.torch.importer.refusal`).
+    """
     plan = GraphPartition({}, {}, [], {})
-    known: dict[Any, str | None] = {}
+    known = {} if known is None else known
     for node in graph.nodes:
         kind, reason = _kind(node, plan, limits, known)
         plan.kinds[node] = kind

@@ -54,15 +54,17 @@ def _passing(plan: GraphPartition, number: int, outputs: Sequence[Node], aliases
     parts = _parts(plan, number, aliases)
     if not parts:
         return None
+    first: dict[Alias, Node] = {}
+    equal = {node: first.setdefault(aliases[node], node) for node in parts}
     try:
-        return imported(nodes, outputs, lambda node: plan.kinds[node] is NodeKind.GLUE and node not in parts)
+        return imported(nodes, outputs, lambda node: plan.kinds[node] is NodeKind.GLUE and node not in parts, equal)
     except (Refused, TaskfuseError):
         return None
 
 
-def _parts(plan: GraphPartition, number: int, aliases: Mapping[Node, Alias]) -> set[Node]:
+def _parts(plan: GraphPartition, number: int, aliases: Mapping[Node, Alias]) -> dict[Node, None]:
     """The views that are read in a region, the nearest to what reads them, which have some elements of a tensor from outside it, each once."""
-    found: set[Node] = set()
+    found: dict[Node, None] = {}
     seen: set[Node] = set()
     stack = [node for reader in plan.regions[number] for node in reader.all_input_nodes]
     while stack:
@@ -72,7 +74,7 @@ def _parts(plan: GraphPartition, number: int, aliases: Mapping[Node, Alias]) -> 
         seen.add(node)
         view = aliases.get(node)
         if view is not None and plan.kinds[view.base] is not NodeKind.GLUE and plan.region_of.get(view.base) != number and _is_part(view):
-            found.add(node)
+            found[node] = None
         else:
             stack += node.all_input_nodes
     return found

@@ -19,6 +19,7 @@ from taskfuse.torch.importer import SLOWER
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.reports import Report
 from taskfuse.torch.worth import attention_times, by_text, gradient_times, product_times
+from tests.calls import always
 from tests.schedulers.attentions import attention
 from tests.torch.graphs import report, traced
 
@@ -130,7 +131,7 @@ def test_kernels_that_cannot_be_faster_than_torch_are_not_searched_for(monkeypat
         searched.append(fusion.name)
 
     monkeypatch.setattr(worth, "_segments_us", search)
-    monkeypatch.setattr(worth, "_product_us", lambda *_: None)
+    monkeypatch.setattr(worth, "_product_us", always(None))
 
     def product(bias: bool) -> tf.Fusion:
         with tf.Fusion("product") as fusion:
