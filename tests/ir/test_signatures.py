@@ -176,5 +176,5 @@ def test_extents_that_are_not_there(call: str) -> None:
     with pytest.raises(LaunchError, match="it has no extent M\n") as caught:
         calls[call]({"M": 5})
     assert caught.value.help == "its extents are N"
-    with pytest.raises(TaskfuseError, match="N is '5', which is no integer|extents: {'N': '5'} is not of type"):
+    with pytest.raises(TaskfuseError, match=r"N is '5', which is no integer|extents: {'N': '5'} is not of type"):
         calls[call]({"N": "5"})

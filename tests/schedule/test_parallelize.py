@@ -125,7 +125,8 @@ def test_atoms_refused() -> None:
 def test_vectors_copy() -> None:
     _, a, _ = pair(8, 4)
     assert refused(lambda: a.axis(1).parallelize(P.Vectorize), a.fusion) == (
-        "parallelize(tv1): the atom vector copies, but the definition of tv1 computes\nhelp: give a copy the atom: tv1.cache_before() or cache_after() makes one"
+        "parallelize(tv1): the atom vector copies, but the definition of tv1 computes\n"
+        "help: give a copy the atom: tv1.cache_before() or cache_after() makes one"
     )
 
 

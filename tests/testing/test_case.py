@@ -77,7 +77,7 @@ def test_wrong_sizes(sizes: dict[str, int] | None) -> None:
 def test_no_case() -> None:
     nothing: Any = branches()
     three: Any = 3
-    with pytest.raises(CallError, match="^check_case: case: .* is not of type Case"):
+    with pytest.raises(CallError, match=r"^check_case: case: .* is not of type Case"):
         check_case(nothing)
-    with pytest.raises(CallError, match="^fusion_case: fusion: 3 is not of type Fusion"):
+    with pytest.raises(CallError, match=r"^fusion_case: fusion: 3 is not of type Fusion"):
         fusion_case(three)
