@@ -120,7 +120,7 @@ def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> S
     """Samples of one more symbol between two bounds, where it has a value."""
     if name in table:
         return {}
-    found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1) // 1).astype(np.int64) + lo
+    found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1)).astype(np.int64) + lo
     return _chosen({**table, name: found}, lo <= hi)
 
 
