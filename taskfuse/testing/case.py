@@ -342,7 +342,11 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
     claims = any(CLAIMED in m.free for x in fusion.tensors() for t in x.schedule.transforms if isinstance(t, Rasterize) for m in t.maps)
-    if tv.schedule.memory is MemoryType.Shared and (claims or _has_block_roles(fusion)) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
+    if (
+        tv.schedule.memory is MemoryType.Shared
+        and (claims or _has_block_roles(fusion))
+        and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None
+    ):
         yield
     moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:

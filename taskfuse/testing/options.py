@@ -200,7 +200,20 @@ FORMS = replace(USUAL, stencils=85, forms=75, varied=45, memory=20, transforms=3
 
 # Reductions that read one another, mostly in one walk.
 CASCADES = replace(
-    USUAL, cascades=100, transforms=8, groups=45, depth=2, memory=3, caches=8, rfactors=0, clusters=4, block_types=12, distributed=20, prefetch=3, warps=0, schedulers=15
+    USUAL,
+    cascades=100,
+    transforms=8,
+    groups=45,
+    depth=2,
+    memory=3,
+    caches=8,
+    rfactors=0,
+    clusters=4,
+    block_types=12,
+    distributed=20,
+    prefetch=3,
+    warps=0,
+    schedulers=15,
 )
 
 # Bulk copies (TMA) around pointwise math.

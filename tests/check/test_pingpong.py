@@ -281,6 +281,7 @@ def test_faults_of_turns_without_a_ring(old: str, new: str) -> None:
     kernel = parse_kernel(TURNS.replace(old, new))
     assert verify(kernel).verdict is not Verdict.PROVED
 
+
 NESTED = """\
 KERNEL nested(x: float32[R, 2, 4, 32]) -> (y: float32[R, 2, 4, 32])
   DIM R
