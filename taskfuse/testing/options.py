@@ -352,8 +352,9 @@ class Mix(Enum):
     """The options of the cases of consecutive seeds.
 
     MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. WORK: those whose work data decides: GROUPED and TILES in turn.
-    EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER, GROUPED and TILES in turn. SMALL: all of these whose kernels can be small, in turn, with few
-    ops, threads and elements.
+    CALLS: STAGED, FORMS, CASCADES, PROBLEMS and SHARED in turn.
+    EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER, GROUPED, TILES and those of CALLS in turn. SMALL: all of these whose kernels can be
+    small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"
