@@ -44,6 +44,7 @@ types: $(VENV)/.dev ## pyright, strict
 
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
+	$(PY) -m taskfuse.testing.fuzz --mix calls --prove --interleavings 1 --cases $$(( $(N) / 4 ))
 
 work: $(VENV)/.dev ## N=10000 random cases whose work data decides: tables, triangles, lists of products (JOBS=2, SEED=1); goes on where it was stopped
 	$(PY) -m taskfuse.testing.fuzz --mix work --prove --interleavings 1 --cases $(N) --seed $(SEED) --jobs $(JOBS) --log build/work.jsonl --resume

@@ -158,8 +158,9 @@ def check_turns(plan: list[PNode], turns: list[LoopTurns], channels: Channels) -
             raise refused(t.of, reason, "let each instance have whole warps")
         around = next((name for name, found in held.items() if found and min(found) <= last and max(found) >= first), None)
         if around is not None:
-            channel = around.removesuffix(".order")
-            reason = f"it takes turns on {t.ptype.value} while it holds that of {channel}, a channel of which instances take slots in turn"
+            reason = (
+                f"it takes turns on {t.ptype.value} while it holds that of {around.removesuffix('.order')}, a channel of which instances take slots in turn"
+            )
             raise refused(t.of, reason, "let the role take turns in one place: at the channel, or in a loop")
         body = next(block for block in blocks(plan) if any(n is t.take for n in block))
         if any(first < place[id(n)] < last and any(isinstance(s, Wait) for s in walk(n.stmts)) for n in _in_loops(body)):

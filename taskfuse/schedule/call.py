@@ -114,8 +114,9 @@ class Call:
         """Raise :class:`ScheduleError` if another tensor is assembled from this one, which then has storage of its own there."""
         whole = next((use.output for use in self.tv.uses if isinstance(use, Assemble)), None)
         if whole is not None:
-            help = f"make {whole.name} a concatenation first: {whole.name}.unscatter()"
-            raise self.error(f"it is a part of {whole.name}, in which its elements are stored", help)
+            raise self.error(
+                f"it is a part of {whole.name}, in which its elements are stored", f"make {whole.name} a concatenation first: {whole.name}.unscatter()"
+            )
 
     def check_not_inlined(self) -> None:
         """Check that no loop of the tensor's storage is shared with a reader."""

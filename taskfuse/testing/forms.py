@@ -86,7 +86,7 @@ class _Forms:
 
     def _by_readers(self, tv: TensorView) -> None:
         """What readers read of a tensor, as tensors of their own; of these, some in tiles."""
-        readers = [u.output for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u) and not isinstance(u, Fold)]
+        readers = [u.output for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u) and not (isinstance(u, Fold) or computes(u, SUM_OF_PRODUCTS))]
         readers = [r for k, r in enumerate(readers) if not among(r, readers[:k])]
         made: list[TensorView] = []
         for reader in readers:

@@ -185,18 +185,18 @@ STAGED = replace(
     sizes=(4, 2, 3, 32, 8, 2, 5, 1, 4),
     elements=1200,
     matmuls=4,
-    persistent=35,
+    persistent=50,
     transforms=15,
     empty=10,
     gathers=2,
-    varied=25,
+    varied=45,
     behind=75,
     turns=75,
     claims=85,
 )
 
 # Math in other forms: tiles of neighbors, products whose tiles blocks share, folds in parts.
-FORMS = replace(USUAL, stencils=85, forms=75, varied=30, transforms=35, schedulers=15)
+FORMS = replace(USUAL, stencils=85, forms=75, varied=45, memory=20, transforms=35, schedulers=15)
 
 # Reductions that read one another, mostly in one walk.
 CASCADES = replace(
@@ -352,8 +352,9 @@ class Mix(Enum):
     """The options of the cases of consecutive seeds.
 
     MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. WORK: those whose work data decides: GROUPED and TILES in turn.
-    EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER, GROUPED and TILES in turn. SMALL: all of these whose kernels can be small, in turn, with few
-    ops, threads and elements.
+    CALLS: STAGED, FORMS, CASCADES, PROBLEMS and SHARED in turn.
+    EVERYTHING: all others but FUNCTIONS, JAGGED, SCATTER, GROUPED, TILES and those of CALLS in turn. SMALL: all of these whose kernels can be
+    small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"

@@ -7,7 +7,6 @@ from typing import Any
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import AttentionConfig, BackToBackConfig, MatmulConfig, MatmulKind, NestedSumConfig, ProductsConfig, WindowsConfig
-from taskfuse.schedulers.parameters import Parameters
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.program import SpelledArgument
 from taskfuse.tiles import Half
@@ -109,7 +108,10 @@ DRAWN = {
 """The functions that draw parameters, by scheduler."""
 
 
-def _spelled(kind: type[Parameters], values: dict[str, Any]) -> SpelledArgument | None:
+Config = MatmulConfig | ProductsConfig | AttentionConfig | BackToBackConfig | NestedSumConfig | WindowsConfig
+
+
+def _spelled(kind: type[Config], values: dict[str, Any]) -> SpelledArgument | None:
     """The parameters, without those that are the default, with what makes them."""
     try:
         made = kind(**values)

@@ -1,6 +1,4 @@
-"""Random math of neighbors: shifted slices of a padded tensor, windows of convolutions and pooling, rows that are expanded, sums of short sums,
-small products.
-"""
+"""Random math of neighbors: shifted slices of padded tensors, windows of convolutions and pooling, expanded rows, sums of short sums, small products."""
 
 from __future__ import annotations
 

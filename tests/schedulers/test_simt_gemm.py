@@ -149,6 +149,6 @@ def test_what_is_refused_stays_as_it_was() -> None:
         fusion.add_output(total)
     tf.cascade([top, total], 3)
     before = str(fusion)
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(UnsupportedError, match="is not computed element by element"):
         tf.schedulers.simt_gemm(fusion)
     assert str(fusion) == before

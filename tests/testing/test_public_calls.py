@@ -29,40 +29,14 @@ NOT_DRAWN = {
     **{f"Fusion.{name}": BUILDS for name in ("set_owner", "remove_unread", "set_written", "restate")},
     "Fusion.partition": "proposes task() and group() calls, which are drawn; tests/schedulers/test_partition.py applies its proposals",
     "Fusion.set_strides": "says how arrays lie; tests/runtime/test_results.py and test_memory_order.py run such fusions",
-    "tf.chunk_cascade": "makes other math of several reductions before anything is scheduled; tests/schedule/test_chunk_cascade.py compares the results",
-    "tf.cascade": "makes other math of several reductions before anything is scheduled; tests/schedule/test_cascade.py compares the results",
-    "TensorView.chunk_product": "takes products of constant extents; tests/schedule/test_chunk_product.py simulates and proves its kernels",
-    "TensorView.pack_factors": "a form of products that tf.compile makes; tests/schedulers/test_packed_products.py draws it",
-    **dict.fromkeys(("tf.tiles.stream_k", "tf.tiles.split_k"), "orders of chunk_product, which is not drawn; tests/tiles/ compares them with what they mean"),
-    "tf.tiles.dynamic": "the persistent schedules that are drawn deal out their tiles in turn; tests/check/test_queues.py plants mistakes in kernels of it",
-    "TensorView.pipeline_stage": "few random loops have two stages; tests/lowering/test_software_pipeline.py proves kernels of it, and plants mistakes",
-    "TensorView.take_turns": "few random loops are shared by instances; tests/lowering/test_turns.py and tests/check/test_pingpong.py do so for kernels of it",
-    "TensorView.drop_axes": "few random fusions reduce what is expanded; tests/schedule/test_drop_axes.py compares, simulates and proves what it makes",
-    "TensorView.split_fold": "takes folds that no random fusion has; tests/schedule/test_split_fold.py compares, simulates and proves what it makes",
-    "tf.schedulers.back_to_back": "takes products of functions of products; tests/schedulers/test_back_to_back.py simulates and proves its kernels",
-    "tf.schedulers.attention": "takes two products with a softmax between them; tests/schedulers/test_attention.py simulates and proves its kernels",
-    "tf.schedulers.products": "of lists of products that taskfuse/testing/lists.py draws; tests/schedulers/test_products.py proves its kernels",
-    "tf.layouts.turned": "an order of allocation that the scheduler of windows gives; tests/schedule/test_layouts.py compares it with what it means",
-    "tf.layouts.by_threads": "an order of allocation that the row scheduler gives; tests/schedule/test_layouts.py compares it with what it means",
     "tf.split_products": "makes another fusion before it is scheduled; tests/schedule/test_split_products.py compares kernels with it",
     "tf.widened": "makes another fusion before it is scheduled; tests/schedule/test_widen.py compares kernels with it",
-    "Task.add": "claims a tensor that task() may take as an argument, as it is drawn",
     "tf.SegmentedFusion": "what tf.segment returns",
     "tf.segment": "makes several fusions; tests/schedule/test_segment.py and tests/schedulers/test_auto.py compare them",
     "tf.copy_fusion": "made for every case, to compare with",
     **{f"tf.tiles.{name}": READS for name in ("macro_tiles", "picture", "places", "sort_problems", "table", "triangle", "triangular")},
-    "tf.tiles.rotated": "deals the tiles of a list of products; tests/lowering/test_grid_stride.py and tests/schedulers/test_products.py prove such kernels",
-    "tf.tiles.descending": "orders the blocks of causal attention; tests/schedulers/test_attention.py proves such kernels",
     "tf.tiles.halves": "the order of triangular products; tests/schedulers and tests/tiles prove such kernels",
-    "tf.schedulers.scatter": "of fusions that the mix 'scatter' draws; tests/schedulers/test_scatter.py proves its kernels",
-    "Fusion.inline_at": "what tv.inline_at does, for several tensors with one search; tests/schedule/test_inlining.py compares both",
     "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",
-    "TensorView.split_reduction": "a rewrite that schedulers try where a plan is refused; tests/schedule/test_split_reduction.py compares fusions with it",
-    "TensorView.tile_windows": "a rewrite of windows, which are not drawn; tests/schedule/test_tile_windows.py compares fusions with it",
-    "TensorView.tile_shifts": "a rewrite of stencils, which are not drawn; tests/schedule/test_clamp_read.py compares fusions with it",
-    "TensorView.clamp_read": "a rewrite of padded slices, which are not drawn; tests/schedule/test_tile_shifts.py compares fusions with it",
-    "tf.schedulers.nested_sums": "takes sums of short sums, which are not drawn; tests/schedulers/test_nested_sums.py simulates and proves its kernels",
-    "tf.schedulers.windows": "takes convolutions and pooling, which are not drawn; tests/schedulers/test_windows.py simulates and proves its kernels",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
     "tf.schedulers.tune": "measures what the other schedulers make",
     "ParallelType.Mma": "set by set_atom, not by parallelize",
@@ -70,8 +44,8 @@ NOT_DRAWN = {
     "tf.atoms.VECTOR": "set by parallelize(Vectorize), which is drawn",
 }
 """What no random case calls, and why."""
-EACH, MOST = 6, 400
-"""Cases of every mix, and of those with rare calls."""
+EACH, STAGES, SOME, MOST = 6, 3, 20, 400
+"""Cases of every mix, of those in stages, of two mixes with calls that few take, and of three with rare calls."""
 
 
 def public() -> Iterator[str]:
@@ -114,11 +88,14 @@ def test_every_scheduling_call_is_drawn_or_left_out_for_a_reason(monkeypatch: py
     assert len(left) > 50
     for mix in OPTIONS:
         left -= set(drawn(random_case_of(0, mix)))  # with what is called where lowering refuses a case
+    for seed in range(1, STAGES):
+        left -= set(drawn(random_case_of(seed, Mix.STAGED)))  # stages are for cases that lower
     monkeypatch.setattr("taskfuse.testing.case._lowered", unlowered)
     for seed in range(1, EACH):
         for mix in OPTIONS:
             left -= set(drawn(seeded_case(seed, mix)))
-    rare = ((mix, seed) for seed in range(EACH, MOST) for mix in (Mix.AUTOMATIC, Mix.PRODUCTS, Mix.REWRITES))  # which have most to choose from
+    some = ((mix, seed) for seed in range(EACH, SOME) for mix in (Mix.FORMS, Mix.PROBLEMS))
+    rare = (*some, *((mix, seed) for seed in range(EACH, MOST) for mix in (Mix.AUTOMATIC, Mix.PRODUCTS, Mix.REWRITES)))  # which have most to choose from
     for mix, seed in rare:
         if not left:
             break
