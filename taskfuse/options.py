@@ -119,7 +119,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
             raise OptionError(name=name, reason="there is no such variable", help=_instead(name, VARIABLES, PREFIX))
     dump_dir = env.get("TASKFUSE_DUMP_DIR")
     return Options(
-        dump=frozenset(_choice("TASKFUSE_DUMP", word, (*STAGES, f"{PLAN}STEP")) for word in _dumped(env) if not word.startswith(PLAN)),
+        dump=frozenset(_choice("TASKFUSE_DUMP", word, STAGES, f"{PLAN}STEP") for word in _dumped(env) if not word.startswith(PLAN)),
         dump_steps=frozenset(word.removeprefix(PLAN) for word in _dumped(env) if word.startswith(PLAN)),
         dump_dir=None if dump_dir is None else _folder("TASKFUSE_DUMP_DIR", dump_dir, env),
         cache_dir=_cache_dir(env),
@@ -200,11 +200,12 @@ def _switch(name: str, env: Mapping[str, str], usual: str = "0") -> bool:
     return value == "1"
 
 
-def _choice(name: str, value: str, choices: tuple[_T, ...]) -> _T:
+def _choice(name: str, value: str, choices: tuple[_T, ...], *others: str) -> _T:
+    """The choice that a value names; the help of the error has ``others``, too."""
     for choice in choices:
         if choice == value.strip():
             return choice
-    _refuse(name, value, _instead(value, choices))
+    _refuse(name, value, _instead(value, (*choices, *others)))
 
 
 def _refuse(name: str, value: str, help: str) -> NoReturn:

@@ -63,7 +63,7 @@ def _doubled(combine: Combining, found: tuple[TensorView, ...], place: int, step
     """Each element combined with that ``step`` indices before it, where there is one."""
     ahead = [(step, -step) if d == place else (0, 0) for d in range(found[0].ndim)]
     earlier = tuple(pad(x, ahead) for x in found)
-    made = combine(earlier, found) if len(found) > 1 else combine(earlier[0], found[0])
+    made = combine(earlier[0], found[0]) if len(found) == 1 else combine(earlier, found)
     both = (made,) if isinstance(made, TensorView) else tuple(made)
     if len(both) != len(found):
         raise shape_error("associative_scan", f"combine returns {len(both)} tensors for two sets of {len(found)}", "let it return one set")

@@ -117,7 +117,7 @@ def _spelled(kind: type[Config], values: dict[str, Any]) -> SpelledArgument | No
         made = kind(**values)
     except UnsupportedError:
         return None
-    given = ", ".join(f"{f.name}={_text(values[f.name])}" for f in fields(kind) if f.name in values and values[f.name] != f.default)
+    given = ", ".join(f"{f.name}={_text(values[f.name])}" for f in fields(made) if f.name in values and values[f.name] != f.default)
     return SpelledArgument(f"tf.schedulers.{kind.__name__}({given})", made)
 
 

@@ -99,7 +99,7 @@ def test_a_part_of_an_assembled_tensor_is_stored() -> None:
     with tf.Fusion("parts") as fusion:
         x, y = tf.define_tensor([1, 4], name="x"), tf.define_tensor([2, 4], name="y")
         fusion.add_output(tf.cat([tf.broadcast_to(tf.exp(x), [3, 4]), y], 0, "scatter"))
-    part = next(tv for tv in fusion.tensors() if free_axes(fusion, fusion.definition(tv)))
+    part = next(e.output for e in fusion.exprs() if free_axes(fusion, e))
     given = [RNG.uniform(-1, 1, shape).astype(np.float32) for shape in ((1, 4), (2, 4))]
     part.drop_axes()
     kernel = tf.lower(fusion)

@@ -25,7 +25,7 @@ from taskfuse.torch.rules.call import RULES, AtenCall, Made, Rule, computed_in, 
 MODULES = (pointwise, reductions, shapes, windows)
 """The modules whose rules are in the table when this one is imported."""
 
-SAME = {"dim": "axis", "keepdim": "keepdims", "index": "indices"}
+SAME = {"dim": "axis", "dimension": "axis", "keepdim": "keepdims", "index": "indices"}
 """What torch and taskfuse call an argument."""
 
 INTO = {"out", "layout", "device", "pin_memory", "memory_format", "non_blocking"}

@@ -1,10 +1,15 @@
 """Rows of the table of ops as rules: by kind and by names of arguments."""
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx
+
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.torch.importer import refusal
 from taskfuse.torch.rules.call import RULES
 from taskfuse.torch.rules.table import elementwise, rule_of
 from taskfuse.torch.settings import Settings
@@ -27,5 +32,14 @@ def test_an_overload_may_have_a_rule_of_its_own() -> None:
 
 
 def test_functions_with_other_arguments_are_left_to_torch() -> None:
-    found = check(lambda x: torch.ops.aten.unfold(x, 0, 2, 1).exp() + 1, torch.randn(4), settings=Settings(strict=True, run="reference", cache=False))
+    found = check(lambda x: torch.ops.aten.diagonal(x, 0, 1, 2).exp() + 1, torch.randn(2, 3, 3), settings=Settings(strict=True, run="reference", cache=False))
     assert found.fusions
+
+
+def test_an_axis_may_be_called_dimension() -> None:
+    def windows(x: Any) -> Any:
+        return x.unfold(1, 2, 1)
+
+    gm = make_fx(windows, tracing_mode="fake")(torch.ones(3, 4, 2))
+    (node,) = (n for n in gm.graph.nodes if n.op == "call_function")
+    assert refusal(node, {}) is None
