@@ -12,7 +12,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.testing.graphs import UNARY_EXACT, Graph
 from taskfuse.testing.inputs import Dimension
 
-QUERIES, KEYS, HEADS, DEPTHS = (64, 70, 5, 1, 128, 130), (64, 48, 70, 1, 5, 128, 96), ((), (2,), (), (1, 4)), (32, 64, 32, 16)
+QUERIES, KEYS, HEADS, DEPTHS = (64, 70, 5, 1, 128, 130), (64, 48, 70, 1, 5, 128, 96), ((), (2,), (), (1, 2)), (32, 64, 32, 16)
+FEW = (5, 1, 20)
 
 
 class ProblemGraph(Graph):
@@ -48,9 +49,10 @@ class ProblemGraph(Graph):
     # -- products of functions of products --------------------------------------------------------------------------------------------
 
     def _factors(self) -> tuple[TensorView, TensorView, TensorView, int]:
-        m, n = self._named("M", self.chooser.pick(QUERIES)), self._named("N", self.chooser.pick(KEYS))
         heads, d = self.chooser.pick(HEADS), self.chooser.pick(DEPTHS)
-        fewer = (*heads[:-1], 2) if len(heads) == 2 and self.chooser.chance(50) else heads
+        queries, keys = (QUERIES, KEYS) if len(heads) < 2 else (FEW, FEW)  # what the reference computes of all heads fits memory
+        m, n = self._named("M", self.chooser.pick(queries)), self._named("N", self.chooser.pick(keys))
+        fewer = (*heads[:-1], 1) if len(heads) == 2 and self.chooser.chance(50) else heads
         q = self.new_input([*heads, m, d], self._dtype16)
         k, v = (self.new_input([*fewer, n, e], self._dtype16) for e in (d, self.chooser.pick((d, 32))))
         return q, k, v, d

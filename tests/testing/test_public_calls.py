@@ -44,7 +44,7 @@ NOT_DRAWN = {
     "tf.atoms.VECTOR": "set by parallelize(Vectorize), which is drawn",
 }
 """What no random case calls, and why."""
-EACH, STAGES, SOME, MOST = 6, 3, 20, 400
+EACH, STAGES, SOME, MOST = 6, 3, 40, 400
 """Cases of every mix, of those in stages, of two mixes with calls that few take, and of three with rare calls."""
 
 
