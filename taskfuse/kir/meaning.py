@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.values import MODULAR, Values
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.point_values import Array, Ints, Point, PointValues, existing
+from taskfuse.kir.point_values import Array, Ints, Point, PointValues, UndefinedElementError, existing
 from taskfuse.kir.walk import looked_up
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
 
@@ -30,7 +30,7 @@ def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Map
         sizes: the values of its extents.
 
     Raises:
-        UndefinedElementError: a definition reads an element that does not exist, or no case of a choice holds.
+        UndefinedElementError: a definition reads an element that does not exist, has a negative extent, or no case of a choice holds.
         TableIndexError, ZeroDivisionError: an expression of a definition has no value.
     """
     found = _Meaning(kernel, arguments, sizes, values)
@@ -67,6 +67,8 @@ class _Meaning(PointValues):
     def computed(self, d: Definition) -> Array:
         """A tensor, from its definition."""
         shape, space = self.extents(d.shape), self.extents(d.space)
+        if min((*shape, *space), default=0) < 0:
+            raise UndefinedElementError(f"an extent of {d.tensor} is negative")
         point = self._points(space)
         v, count = self.values, prod(space)
         match d.rule:

@@ -6,7 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.check.rewrites.instances import MOST, WIDE, WORK, Instance, instance
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, parse_kernel
 from tests.check.rewrites.rewritten import changed, rewritten
 
 
@@ -44,6 +44,17 @@ def test_definitions_without_values_are_no_evidence() -> None:
     result = found(changed(kernel(), "i1//4", "i1//3"))  # beyond the chunks
     assert result.output is None
     assert result.reason == "it cannot be computed"
+
+
+def test_negative_extents_are_no_evidence() -> None:
+    """Where N and M are less than 4, the space is none; their product, by which sizes are chosen, is not negative."""
+    kernel = parse_kernel(
+        "KERNEL k(x: float32[(N - 4)*(M - 4)]) -> (y: float32[])\n  DIM N min 1, M min 1\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n"
+        "  DEFINE y: float32[] over (N - 4, M - 4) at () = reduce add of copy(x[i0*(M - 4) + i1]) from 0.0\n"
+        "  WRITTEN y: float32[] over ((N - 4)*(M - 4)) at () = reduce add of copy(x[i0]) from 0.0\n\nPASS\n"
+    )
+    assert found(kernel).output is None
+    assert not kernel.verify().is_proved
 
 
 def test_of_many_elements_a_few_are_computed() -> None:
