@@ -76,7 +76,7 @@ def compile(
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls for which they are proved.
         budget: seconds for the search for an automatic schedule of several kernels, computed from its work, so that the result is the same on every machine;
-            at its end the best segments so far are used. A clock stops it after 5 times as long.
+            at its end the best segments so far are used. On a slower machine it ends after as many seconds of the processor.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
             architecture; by default the GPU in this machine, or an H200 without one.
         arch: the architecture to compile for, such as ``"sm_90a"``; by default that of the GPU that runs the kernel.
