@@ -29,7 +29,6 @@ from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.collector import PAUSE
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, specialized, walk
-from taskfuse.kir.arguments import check_names
 from taskfuse.kir.synchronization import Arrive, SetMaxNReg
 from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
@@ -59,10 +58,8 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         extents: prove it only for these values of its extents, at which every trip count is known.
 
     Raises:
-        LaunchError: ``extents`` names an extent that the kernel lacks, or gives it no integer.
         InputError: an extent has no value in ``extents``, or one that breaks its facts.
     """
-    check_names(kernel, extents or {})
     with PAUSE:
         broken = _broken(kernel)
     if broken is not None:

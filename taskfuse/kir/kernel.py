@@ -148,7 +148,11 @@ class Kernel:
 
     @checked_first
     def verify(self, extents: Mapping[str, int] | None = None) -> Certificate:
-        """Prove the kernel in every interleaving, for all extents or for given ones; see :func:`taskfuse.check.verify`."""
+        """Prove the kernel in every interleaving, for all extents or for given ones; see :func:`taskfuse.check.verify`.
+
+        Raises:
+            LaunchError: ``extents`` names an extent that the kernel lacks, or gives it no integer; so do the methods that simulate.
+        """
         return readers().verify(self, extents)
 
     def channels(self) -> ChannelTable:

@@ -71,10 +71,25 @@ def matmul(
     check_flag(fusion, "matmul", "tf32", tf32)
     script = Script(fusion)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
+    is_swapped = config is not None and config.is_swapped
     if ragged is not None:
-        find(ragged_tiles.stored_by_tiles(fusion))
+        copy = ragged_tiles.stored_by_tiles(fusion)  # what is refused leaves the fusion as it is
+        _chosen(copy, _planned(copy, sizes, target, tf32, ragged, is_swapped=is_swapped), config)
         ragged_tiles.store_by_tiles(script)
-    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=config is not None and config.is_swapped)
+    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=is_swapped)
+    chosen, product, problem = _chosen(fusion, plan, config)
+    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
+    scheduled.apply()
+    make_roles(script, [scheduled])
+    if chosen.residents > 1:
+        script.resident_blocks(chosen.residents)
+    option = estimate(problem, chosen)
+    size = size_of(plan.ways[0].problem)
+    return Chosen("matmul", size, option, plan.alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+
+
+def _chosen(fusion: Fusion, plan: MatmulPlan, config: MatmulConfig | None) -> tuple[MatmulConfig, MatrixProduct, MatmulProblem]:
+    """The parameters, the given ones or else the fastest, with the product as they take it. Raises :class:`UnsupportedError` if it does not fit them."""
     chosen = plan.alternatives[0].config if config is None else config
     product, problem = plan.of(chosen)
     chosen.check_fits(
@@ -89,14 +104,7 @@ def matmul(
         is_computed=problem.prologue is not None,
     )
     check_step(fusion, product, chosen)
-    scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
-    scheduled.apply()
-    make_roles(script, [scheduled])
-    if chosen.residents > 1:
-        script.resident_blocks(chosen.residents)
-    option = estimate(problem, chosen)
-    size = size_of(plan.ways[0].problem)
-    return Chosen("matmul", size, option, plan.alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
+    return chosen, product, problem
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:

@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.ir.shared_layouts import SPANS, swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
-from taskfuse.kir.arguments import bind_symbols, check_count, check_names, check_rank, integer, wanted
+from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.clusters import Int3
 from taskfuse.kir.declarations import Buffer, IntegerParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
@@ -43,9 +43,7 @@ ALIGNMENT = max(map(swizzle_period, SPANS))  # of the first byte of Shared memor
 
 
 def prepare(kernel: Kernel, args: Sequence[Argument], values: Values, extents: Mapping[str, int] | None) -> SimulatedLaunch:
-    """Bind the arguments of a launch. Raises :class:`InputError` if they do not fit the kernel's parameters, and :class:`LaunchError` if
-    ``extents`` does not."""
-    check_names(kernel, extents or {})
+    """Bind the arguments of a launch. Raises :class:`InputError` if they do not fit the kernel's parameters."""
     tensors, scalars, integers = _arguments(kernel, args, values)
     symbols = _bind(kernel, tensors, integers, extents or {})
     return SimulatedLaunch(compiled(kernel, values), symbols, tensors, scalars)

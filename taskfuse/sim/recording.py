@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from taskfuse.errors import SimulationError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
 
-@checked_first
+@partial(checked_first, but=("args",))
 def timeline(
     kernel: Kernel,
     args: Sequence[Argument],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from taskfuse.ir.signatures import at_least, checked_first
 from taskfuse.ir.values import NATIVE, Values
@@ -16,7 +17,7 @@ from taskfuse.target import WARP
 RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
 
 
-@checked_first
+@partial(checked_first, but=("args",))
 def simulate(
     kernel: Kernel,
     args: Sequence[Argument],

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import taskfuse as tf
-from taskfuse.errors import CallError, LoweringError, TaskfuseError, shown
+from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.axes import CLAIMED, Rasterize
 from taskfuse.ir.fusion import Fusion
@@ -26,7 +26,6 @@ from taskfuse.ir.tables import TableRange, places
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
-from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.target import MAX_BLOCK, SHARED_BYTES
@@ -197,14 +196,9 @@ def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: in
         seed: picks the arguments, the orders and the interleavings that checks use.
 
     Raises:
-        CallError: an argument of another type, or ``sizes`` lacks a dimension, has another one, or one with a value that its facts exclude.
+        CallError: an argument of another type.
         LoweringError: lowering refuses the schedule; :func:`taskfuse.lower` lists other errors.
     """
-    given = dict(sizes or {})
-    wrong = sorted(given.keys() ^ fusion.dims.keys()) or [name for name, d in fusion.dims.items() if not d.admits(given[name], given)]
-    if wrong:
-        help = f"give a value to each of {', '.join(f'{d.name} ({d.allowed})' for d in fusion.dims.values()) or 'no dimension'}"
-        raise CallError(call="fusion_case", reason=f"sizes is {shown(given)}", help=help, location=caller())
     own, _ = copy_fusion(fusion)
     program = Program(fusion.name, (), str(fusion))
     return Case(program, program, dict(sizes or {}), seed, own, own, Outcome(lower(own), None, None), CaseOptions())

@@ -16,7 +16,7 @@ from taskfuse.check import Layer, Verdict, verify
 from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
-from taskfuse.errors import SimulationError, TaskfuseError
+from taskfuse.errors import CallError, SimulationError, TaskfuseError, shown
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
 from taskfuse.ir.fusion import Fusion
@@ -25,6 +25,7 @@ from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import MODULAR, NATIVE, Values
 from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.sim import Interleaving, simulate
 from taskfuse.sim.interleaving import policy
@@ -148,8 +149,13 @@ def check_case(case: Case, effort: Effort | None = None) -> CaseProof:
     ordinary numbers, unless a sum could exceed the integers that its dtype represents exactly.
 
     Raises:
+        CallError: sizes of the case lack a dimension, have another one, or one with a value that its facts exclude.
         CheckError: the case violates a property (the first one found).
     """
+    sizes, dims = case.sizes, case.fusion.dims
+    if sizes.keys() ^ dims.keys() or not all(dims[name].admits(n, sizes) for name, n in sizes.items()):
+        help = f"give a value to each of {', '.join(f'{d.name} ({d.allowed})' for d in dims.values()) or 'no dimension'}"
+        raise CallError(call="check_case", reason=f"the case has sizes {shown(dict(sizes))}", help=help, location=caller())
     return _Checks(case, effort or Effort()).run()
 
 

@@ -42,7 +42,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
     ),
     (lambda: tf.compile(exp(), options=THREE), "options 3 is not supported: it is not a tf.LoweringOptions\nhelp: use tf.LoweringOptions(...)"),
-    (lambda: tf.compile(exp())(X, seed=TEXT), "simulate: seed is 'a'\nhelp: give an integer"),
+    (lambda: tf.compile(exp())(X, seed=TEXT), "simulate: seed: 'a' is not of type int\nhelp: give an integer"),
     (lambda: tf.dim("N", min=REAL), "fusion '?': dimension 'N' has min=2.5\nhelp: use an integer"),
     (lambda: tf.dim("N", max=True), "fusion '?': dimension 'N' has max=True\nhelp: use an integer"),
     (lambda: tf.dim("N", multiple_of=NUMERAL), "fusion '?': dimension 'N' has multiple_of='4'\nhelp: use an integer"),

@@ -37,7 +37,7 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_wrong_at_an_extent_of_0_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = case(0, SYMBOLIC)
+    found = case(28, SYMBOLIC)
     assert found.sizes
     check_extents(found)
 

@@ -69,8 +69,10 @@ def test_the_other_way_round_general_ones_come_first() -> None:
 
 @pytest.mark.parametrize("sizes", [None, {}, {"M": 3}, {"N": 0}, {"N": 3, "M": 1}])
 def test_wrong_sizes(sizes: dict[str, int] | None) -> None:
-    with pytest.raises(CallError, match=r"^fusion_case: sizes is ") as caught:
-        fusion_case(branches(), sizes)
+    with tf.Fusion("one") as fusion:
+        fusion.add_output(tf.exp(tf.define_tensor(["N"], name="x")))
+    with pytest.raises(CallError, match=r"^check_case: the case has sizes ") as caught:
+        check_case(fusion_case(fusion, sizes))
     assert caught.value.help == "give a value to each of N (at least 1)"
 
 

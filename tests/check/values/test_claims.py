@@ -24,7 +24,7 @@ def test_rows_of_a_matrix_are_where_lanes_address_them_and_registers_where_the_t
         read = instructions.matrix_rows(node, node.stmt, "b_s", node.stmt.holds.index)
         assert dict(read.points) == {"tile.0": 16, "tile.1": 8}
         wrote = instructions.written(node, node.stmt.holds)
-        lane = {"threadIdx.x": 5, "threadIdx.y": 0, "t": 1, "register": 3}
+        lane = {"threadIdx.x": 5, "threadIdx.y": 0, "t": 1, "fragment.register": 3}
         at = [int(evaluate(e, lane)) for e in wrote.element]
         assert at == [16 + 8 + 2 * (5 % 4) + 1, 5 // 4]  # register 3: the lower matrix, the second of two rows
 
