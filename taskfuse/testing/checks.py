@@ -149,11 +149,11 @@ def check_case(case: Case, effort: Effort | None = None) -> CaseProof:
     ordinary numbers, unless a sum could exceed the integers that its dtype represents exactly.
 
     Raises:
-        CallError: sizes of the case lack a dimension, have another one, or one with a value that its facts exclude.
+        CallError: sizes of the case lack a dimension, or have one with a value that its facts exclude.
         CheckError: the case violates a property (the first one found).
     """
     sizes, dims = case.sizes, case.fusion.dims
-    if sizes.keys() ^ dims.keys() or not all(dims[name].admits(n, sizes) for name, n in sizes.items()):
+    if not all(name in sizes and d.admits(sizes[name], sizes) for name, d in dims.items()):
         help = f"give a value to each of {', '.join(f'{d.name} ({d.allowed})' for d in dims.values()) or 'no dimension'}"
         raise CallError(call="check_case", reason=f"the case has sizes {shown(dict(sizes))}", help=help, location=caller())
     return _Checks(case, effort or Effort()).run()
