@@ -72,6 +72,7 @@ class Fusion:
         tables: inputs whose elements may stand in index expressions, with their ranges.
         integers: the dimensions that are arguments of a call.
         residents: see :meth:`resident_blocks`.
+        derived: what others found of the fusion, by who found it, kept as long as the fusion is: they compare what they found it of.
     """
 
     def __init__(self, name: str = "fusion") -> None:
@@ -87,6 +88,7 @@ class Fusion:
         self.dims: dict[str, Dim] = {}
         self.integers: list[str] = []
         self.residents = 1
+        self.derived: dict[str, object] = {}
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
         self._definitions: dict[TensorView, MathExpr] = {}

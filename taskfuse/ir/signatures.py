@@ -7,8 +7,9 @@ better, it says. :func:`checked_first` is for calls that would use a wrong argum
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, isclass, signature
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, ParamSpec, SupportsIndex, TypeVar, Union, cast, get_args, get_origin
@@ -94,39 +95,36 @@ def checks_calls(cls: C) -> C:
 
 def _refusal(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], name: str, but: Collection[str] = ()) -> CallError | None:
     """What is wrong with the arguments of a call; ``None`` if they fit."""
-    known = signature(function).parameters
-    reason = _misfit(function, args, kwargs)
-    help = next((INSTEAD[k] for k in kwargs if k in INSTEAD and k not in known), parameters(function))
-    if reason is None:
-        wrong = _other_type(function, args, kwargs, but)
-        if wrong is None:
-            return None
-        reason, help = wrong
-    return CallError(call=name, reason=reason, help=help, location=caller())
-
-
-def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> str | None:
-    """Why arguments do not fit; ``None`` if they do."""
     try:
-        signature(function).bind(*args, **kwargs)
+        bound = _signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        return str(error)
-    return None
+        known = _signature(function).parameters
+        help = next((INSTEAD[k] for k in kwargs if k in INSTEAD and k not in known), parameters(function))
+        return CallError(call=name, reason=str(error), help=help, location=caller())
+    wrong = _other_type(function, bound.arguments, but)
+    return None if wrong is None else CallError(call=name, reason=wrong[0], help=wrong[1], location=caller())
 
 
-def _other_type(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], but: Collection[str]) -> tuple[str, str] | None:
+_signature = cache(signature)
+
+
+@cache
+def _types(function: Callable[..., object]) -> Mapping[str, tuple[str, object]]:
+    """The types of parameters, but of ``*args`` and ``**kwargs``, as they are written and as they are, where that is known when the program runs."""
+    found: dict[str, tuple[str, object]] = {}
+    for name, parameter in _signature(function).parameters.items():
+        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) and isinstance(written := parameter.annotation, str):
+            with suppress(NameError, AttributeError):  # a name for type checkers alone
+                found[name] = written, eval(written, getattr(function, "__globals__", {}))
+    return found
+
+
+def _other_type(function: Callable[..., object], given: Mapping[str, object], but: Collection[str]) -> tuple[str, str] | None:
     """Which argument is not of its parameter's type, and what is; ``None`` if all are, as far as the types are known."""
-    for name, value in signature(function).bind(*args, **kwargs).arguments.items():
-        parameter = signature(function).parameters[name]
-        written = parameter.annotation
-        if name in but or written is Parameter.empty or parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-            continue
-        try:
-            hint = eval(written, getattr(function, "__globals__", {})) if isinstance(written, str) else written
-        except (NameError, AttributeError):  # a name for type checkers alone
-            continue
-        if not _fits(value, hint):
-            return f"{name}: {shown(value)} is not of type {written if isinstance(written, str) else written.__name__}", f"give {' or '.join(_words(hint))}"
+    types = _types(function)
+    for name, value in given.items():
+        if name in types and name not in but and not _fits(value, types[name][1]):
+            return f"{name}: {shown(value)} is not of type {types[name][0]}", f"give {' or '.join(_words(types[name][1]))}"
     return None
 
 
@@ -188,5 +186,5 @@ def _words(hint: Any) -> list[str]:
 
 def parameters(function: Callable[..., object]) -> str:
     """The parameters of a function, in words."""
-    found = [p.name for p in signature(function).parameters.values() if p.name != "self" and p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
+    found = [p.name for p in _signature(function).parameters.values() if p.name != "self" and p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
     return f"its parameters are {', '.join(found)}" if found else "it takes no arguments"

@@ -144,10 +144,11 @@ class WholeTiles:
         stack = [tv]
         while stack:
             top = stack[-1]
-            inner = [s for s in self._sources(top) if self._is_between(s) and s not in self._with_tiles] if top not in self._with_tiles else []
-            if not inner:
-                self._with_tiles.setdefault(stack.pop(), self._content(top))
-            stack += inner
+            inner = [s for s in self._sources(top) if s not in self._with_tiles and self._is_between(s)]
+            if inner and top not in self._with_tiles:
+                stack += inner
+            elif stack.pop() not in self._with_tiles:
+                self._with_tiles[top] = self._content(top)
         return self._with_tiles[tv] is True
 
     def _is_between(self, tv: TensorView) -> bool:

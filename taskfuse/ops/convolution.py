@@ -196,7 +196,7 @@ def _taps(op: str, x: TensorView, weight: TensorView, dims: int, stride: Numbers
     for size, n, by, step, (before, after) in zip(x.shape[2:], places, steps, spans, around, strict=True):
         room = simplify(size + (before + after) - step * (n - 1) - 1, facts)
         if not prove(le(0, room), facts) or not prove(le(1, n), facts):
-            raise shape_error(op, f"a window of {n} does not provably fit into {described(x)}", facts_help(x, "min="))
+            raise shape_error(op, f"a window of {n} does not provably fit into {described(x)}", facts_help(x))
         found.append(_Taps(size, simplify(room // by + 1, facts), n, by, step, before))
     return found
 

@@ -68,11 +68,12 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: IntLike | str | None
         if not _is_integer(value):
             raise FusionError(fusion="?", reason=f"dimension '{name}' has {fact}={shown(value)}", help="use an integer", location=caller())
     most = int(limit) if isinstance(limit, Integral) else None
-    if min < 0 or multiple_of < 1 or (most is not None and -(-min // multiple_of) * multiple_of > most):
+    made = Dim(name, int(min), most, int(multiple_of), bound)
+    if not made.is_possible:
         raise FusionError(
             fusion="?", reason=f"no extent meets the facts of dimension '{name}': min={min}, max={max}, multiple_of={multiple_of}", location=caller()
         )
-    return Dim(name, int(min), most, int(multiple_of), bound)
+    return made
 
 
 def _limit(name: str, most: object) -> Expr | None:

@@ -74,7 +74,7 @@ def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[T
     check_tensor("topk", x)
     place, number = normalize_axis("topk", axis, x.ndim, described(x)), count("topk", "number of elements", k)
     if not prove(le(number, x.shape[place]), x.fusion.facts()):
-        raise shape_error("topk", f"dimension {place} of {described(x)} does not provably have {number} elements", facts_help(x, "min="))
+        raise shape_error("topk", f"dimension {place} of {described(x)} does not provably have {number} elements", facts_help(x))
     with x.fusion.call():
         if number == 0:
             none = sliced(x, place, ZERO, ZERO)

@@ -242,7 +242,7 @@ def unfold(x: TensorView, axis: int, size: int, step: int = 1) -> TensorView:
     width, stride = count("unfold", "number of elements", size), count("unfold", "step", step, 1)
     facts = x.fusion.facts()
     if not prove(le(width, x.shape[place]), facts):
-        raise shape_error("unfold", f"a window of {width} does not provably fit into dimension {place} of {described(x)}", facts_help(x, "min="))
+        raise shape_error("unfold", f"a window of {width} does not provably fit into dimension {place} of {described(x)}", facts_help(x))
     windows = simplify((x.shape[place] - width) // stride + 1, facts)
     index = [iteration_symbol(d) * stride + iteration_symbol(x.ndim) if d == place else iteration_symbol(d) for d in range(x.ndim)]
     return view(x, "unfold", [*(windows if d == place else e for d, e in enumerate(x.shape)), wrap(width)], index)
@@ -268,7 +268,7 @@ def as_strided(x: TensorView, size: Sequence[IntLike], stride: Sequence[int], of
     for e in x.shape:
         total = total * e
     if not prove(and_(le(0, last), le(last + 1, total)), x.fusion.facts()):
-        raise shape_error("as_strided", f"element {last} is not provably one of the {total} of {described(x)}", facts_help(x, "min="))
+        raise shape_error("as_strided", f"element {last} is not provably one of the {total} of {described(x)}", facts_help(x))
     with x.fusion.call():
         return view(reshape(x, [-1]), "as_strided", shape, [place])
 
@@ -345,7 +345,7 @@ def _first(x: TensorView, place: int, by: object) -> Expr:
     if isinstance(size, Const):
         return wrap(-by % size.value) if size.value else ZERO
     if not prove(le(max(by, -by), size), x.fusion.facts()):
-        raise shape_error("roll", f"a shift by {by} is not provably within dimension {place} of {described(x)}", facts_help(x, "min="))
+        raise shape_error("roll", f"a shift by {by} is not provably within dimension {place} of {described(x)}", facts_help(x))
     return size - by if by > 0 else wrap(-by)
 
 
@@ -362,7 +362,7 @@ def diff(x: TensorView, n: int = 1, axis: int = -1) -> TensorView:
     check_tensor("diff", x)
     place, times = normalize_axis("diff", axis, x.ndim, described(x)), count("diff", "number of times", n)
     if not prove(le(times, x.shape[place]), x.fusion.facts()):
-        raise shape_error("diff", f"dimension {place} of {described(x)} does not provably have {times} elements", facts_help(x, "min="))
+        raise shape_error("diff", f"dimension {place} of {described(x)} does not provably have {times} elements", facts_help(x))
     with x.fusion.call():
         wide: DType = x.dtype.compute
         found = x if times == 0 or x.dtype.is_bool else cast_tensor(x, wide)

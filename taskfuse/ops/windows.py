@@ -67,7 +67,7 @@ def _fixed(op: str, x: TensorView, dims: int, kernel: Numbers, stride: Numbers |
             raise shape_error(op, f"{around} elements of padding are more than half of a window of {places}", "pad with tf.pad first")
         room = size + 2 * around - step * (places - 1) - 1
         if not prove(le(0, room), x.fusion.facts()):
-            raise shape_error(op, f"a window of {places} does not provably fit into {described(x)}", facts_help(x, "min="))
+            raise shape_error(op, f"a window of {places} does not provably fit into {described(x)}", facts_help(x))
         number = (room.ceildiv(by) if ceil_mode else room // by) + 1
         if ceil_mode:  # the last window begins in the input, or in the padding before it
             number = number - select(lt((number - 1) * by, size + around), 0, 1)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -167,24 +166,21 @@ class _AtReaders(NamedTuple):
     found: Fusion | UnsupportedError
 
 
-_AT_READERS: WeakKeyDictionary[Fusion, _AtReaders] = WeakKeyDictionary()
-
-
 def at_readers(fusion: Fusion) -> Fusion:
     """A copy of an unscheduled fusion after :func:`recompute_all`, for reading: all schedulers that ask share it while the fusion stays as it is.
 
     Raises:
         UnsupportedError: see :func:`recompute_all`.
     """
-    known = _AT_READERS.get(fusion)
-    if known is None or known.exprs is not fusion.exprs() or any(a is not b for a, b in zip_longest(known.outputs, fusion.outputs)):
+    known = fusion.derived.get(at_readers.__name__)
+    if not isinstance(known, _AtReaders) or known.exprs is not fusion.exprs() or any(a is not b for a, b in zip_longest(known.outputs, fusion.outputs)):
         copy, _ = copy_fusion(fusion)
         found: Fusion | UnsupportedError = copy
         try:
             recompute_all(Script(copy), copy)
         except UnsupportedError as error:
             found = error
-        known = _AT_READERS[fusion] = _AtReaders(fusion.exprs(), tuple(fusion.outputs), found)
+        known = fusion.derived[at_readers.__name__] = _AtReaders(fusion.exprs(), tuple(fusion.outputs), found)
     if isinstance(known.found, UnsupportedError):
         raise known.found
     return known.found

@@ -165,7 +165,6 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     reductions = [e for e in needed(fusion) if isinstance(e, Reduction)]
     if not any(windowed_read(fusion.definition(tv)) for tv in fusion.tensors()) and not (len(reductions) == 1 and _overlapping(fusion, reductions[0])):
         raise _refused(fusion, "it has no windows")
-    reductions = [e for e in needed(fusion) if isinstance(e, Reduction)]
     lasting = [e for e in reductions if any(a.is_reduction and a.extent is not ONE for a in e.output.root)]  # the others may become elementwise
     if not reductions or len(lasting) > 1:
         raise _refused(fusion, f"it has {len(lasting)} reductions, not one")

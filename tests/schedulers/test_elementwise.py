@@ -1,5 +1,8 @@
 """Elementwise parts in one form, and what loads of them cost."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -389,3 +392,13 @@ def test_points_that_multiply_are_refused_before_the_first_is_made() -> None:
     with pytest.raises(UnsupportedError, match="it reads operands at too many points"):
         tf.schedulers.pointwise(fusion)
     assert len(fusion.tensors()) == before
+
+
+def test_what_is_at_its_readers_does_not_keep_the_fusion() -> None:
+    with tf.Fusion("flipped") as fusion:
+        fusion.add_output(tf.flip(tf.exp(tf.define_tensor([8, 4], name="x")), 0) + 1.0)
+    at_readers(fusion)
+    seen = weakref.ref(fusion)
+    del fusion
+    gc.collect()
+    assert seen() is None
