@@ -14,6 +14,8 @@ from taskfuse.testing.inputs import Dimension
 
 QUERIES, KEYS, HEADS, DEPTHS = (64, 70, 5, 1, 128, 130), (64, 48, 70, 1, 5, 128, 96), ((), (2,), (), (1, 2)), (32, 64, 32, 16)
 FEW = (5, 1, 20)
+MOST_POINTS = 1 << 18
+"""Rows times elements of the depth times pairs of keys: the reference computes all of them for each chunk of a walk."""
 
 
 class ProblemGraph(Graph):
@@ -51,7 +53,9 @@ class ProblemGraph(Graph):
     def _factors(self) -> tuple[TensorView, TensorView, TensorView, int]:
         heads, d = self.chooser.pick(HEADS), self.chooser.pick(DEPTHS)
         queries, keys = (QUERIES, KEYS) if len(heads) < 2 else (FEW, FEW)  # what the reference computes of all heads fits memory
-        m, n = self._named("M", self.chooser.pick(queries)), self._named("N", self.chooser.pick(keys))
+        rows, columns = self.chooser.pick(queries), self.chooser.pick(keys)
+        rows = min(rows, max(1, MOST_POINTS // (columns * columns * d)))
+        m, n = self._named("M", rows), self._named("N", columns)
         fewer = (*heads[:-1], 1) if len(heads) == 2 and self.chooser.chance(50) else heads
         q = self.new_input([*heads, m, d], self._dtype16)
         k, v = (self.new_input([*fewer, n, e], self._dtype16) for e in (d, self.chooser.pick((d, 32))))

@@ -3,10 +3,15 @@
 The cases of bulk seeds are quick and many; Hypothesis's are few and shrink. `make fuzz N=...` checks as many as wanted.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from taskfuse.testing import CheckError, Distribution, RandomChooser, check_case, checks, random_case, reschedule
+from taskfuse.check.rewrites.instances import WIDE, differences
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.values import Values
+from taskfuse.testing import CheckError, Distribution, Effort, RandomChooser, check_case, checks, random_case, reschedule
 from taskfuse.testing.case import Case
 from taskfuse.testing.fuzz import failure, reproduction
 from taskfuse.testing.options import POINTWISE, Mix
@@ -101,3 +106,26 @@ def test_a_run_that_takes_too_long_decides_nothing(monkeypatch: pytest.MonkeyPat
 def test_sums_that_are_rescaled_have_exact_words() -> None:
     """``tf.schedulers.online``: the factors of a running maximum cancel in modular words, too."""
     check_case(random_case_of(713, Mix.EVERYTHING))
+
+
+def test_what_is_equal_in_real_numbers_is_computed_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof is not the only judge of what a scheduler made of the math."""
+    case = random_case_of(22, Mix.PROBLEMS)
+    compared: list[int] = []
+
+    def seen(a: Any, b: Any) -> Any:
+        compared.append(a.size)
+        return differences(a, b)
+
+    monkeypatch.setattr(checks, "differences", seen)
+    check_case(case, Effort(interleavings=0, orders=0))
+    assert sum(compared) > 0
+    before = checks.evaluate
+
+    def off(fusion: Fusion, arguments: Any, values: Values) -> Any:
+        found = before(fusion, arguments, values)
+        return tuple(x + x for x in found) if values is WIDE and fusion is case.fusion else found
+
+    monkeypatch.setattr(checks, "evaluate", off)
+    with pytest.raises(CheckError, match=r"in float64, element .* of the scheduled fusion is"):
+        check_case(case, Effort(interleavings=0, orders=0))

@@ -130,7 +130,7 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
                 break
             left = min(side.left for side in sides)
             count += 1
-            if len(_differences(wanted, found)):
+            if len(differences(wanted, found)):
                 wrong = name, place, found, wanted
                 break
         if wrong is not None and values is WIDE:
@@ -153,7 +153,7 @@ def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int],
                 found = dict(zip((p.name for p in kernel.outputs), meaning(kernel, arguments, extents, values), strict=True))
         except (IndexError, ZeroDivisionError, KeyError):
             return None
-        wrong = {name: places for name in outputs if len(places := _differences(wanted[name], found[name]))}
+        wrong = {name: places for name in outputs if len(places := differences(wanted[name], found[name]))}
         if not wrong:
             return what
         if values is WIDE:
@@ -165,7 +165,7 @@ def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int],
     return None
 
 
-def _differences(a: Array, b: Array) -> npt.NDArray[np.intp]:
+def differences(a: Array, b: Array) -> npt.NDArray[np.intp]:
     """Where two arrays differ: by anything, but for rounding if they are floats."""
     if a.dtype.kind != "f":
         return np.argwhere(a != b)
