@@ -24,10 +24,10 @@ def table(values: object) -> Any:
     return torch.tensor(np.asarray(values), dtype=torch.int32, device="cuda")
 
 
-def ragged() -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
+def ragged(how: tf.PlaceSearch = tf.PlaceSearch.BISECTION) -> tuple[tf.Fusion, tuple[tuple[int, ...], ...]]:
     with tf.Fusion("ragged") as fusion:
         a, b = tf.define_tensor((M, K), BF16, name="a"), tf.define_tensor((G, K, N), BF16, name="b")
-        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", G + 1, M, rising=True)))
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("offsets", G + 1, M, rising=True).search_by(how)))
     return fusion, ((M, K), (G, K, N))
 
 
@@ -100,15 +100,20 @@ def test_groups_by_their_lengths(groups: int, how: tf.PlaceSearch) -> None:
     assert (checked(a, b, table(kept[0]))[0] == run(a, b, table(kept[0]))[0]).all()
 
 
+@pytest.mark.parametrize("how", [tf.PlaceSearch.BISECTION, tf.PlaceSearch.BALLOT])
 @pytest.mark.parametrize("values", [[9, 600, -4, 2**31 - 1, 77, 5], [512, 400, 300, 200, 100, 0], [-(2**31)] * 6])
-def test_a_table_that_falls(values: list[int]) -> None:
-    fusion, shapes = ragged()
+def test_a_table_that_falls(values: list[int], how: tf.PlaceSearch) -> None:
+    fusion, shapes = ragged(how)
     run = tf.compile(fusion, backend="cuda", specialize=False)
     a, b = tensors(*shapes)
     run(a, b, table(values))
     torch.cuda.synchronize()
     cuts = table(CUTS[2])
-    assert (run(a, b, cuts)[0].float() == torch._grouped_mm(a, b, offs=cuts[1:]).float()).all()
+    wanted = torch._grouped_mm(a, b, offs=cuts[1:]).float()
+    assert (run(a, b, cuts)[0].float() == wanted).all()
+    between = table([0] * (2 * len(cuts) - 1))
+    between[::2] = cuts
+    assert (run(a, b, between[::2])[0].float() == wanted).all()
     checked = tf.compile(fusion, backend="cuda", debug=True, specialize=False)
     with pytest.raises(InputError, match="table 'offsets' does not rise from 0 to 512"):
         checked(a, b, table(values))
