@@ -173,6 +173,7 @@ OPEN = {
     "init_fence_trips": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
     "wgmma_cursor": "convergence: threads of one warpgroup may give it different operands: c.slot",
     "wgmma_operands": "convergence: threads of one warpgroup may give it different operands: 32*(threadIdx.x//64)",
+    "write_of_cluster": "s: an arrival or a wait at the scope of a block orders no write before copies from other blocks of the cluster",
     "wgmma_retire_round": "convergence: threads of one warpgroup may disagree on whether to execute it: k == threadIdx.x % 32",
 }
 """Those that no launch refutes which is looked at, and the first obligation that is open."""
