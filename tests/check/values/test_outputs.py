@@ -230,3 +230,24 @@ def test_a_loop_of_one_iteration_in_too_few_blocks(old: str, new: str, reason: s
     assert old in SOME_BLOCKS
     found = gaps(SOME_BLOCKS.replace(old, new, 1))
     assert any(reason in gap for gap in found), found
+
+
+NUMBERED = """\
+KERNEL rows(x: float32[M, 5]) -> (y: float32[M, 5])
+  DIM M min 1
+  GRID (ceildiv(5*M, 16), 1, 1)  BLOCK (16, 1, 1)
+  DEFINE y: float32[M, 5] = copy(x[i0, i1])
+
+IF W < 5*M && W//(5*M) == 0:
+  y[W//5, W % 5] = copy(x[W//5, W % 5])  ~ value y[W//5 % M, W % 5]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("", ""), ("< 5*M &", "< 5*M - 1 &"), ("ceildiv(5*M, 16)", "ceildiv(5*M, 17)"), ("== 0", "== 1"), ("W//5 % M", "W//5 % 9")]
+)
+def test_conditions_say_what_an_element_is(old: str, new: str) -> None:
+    """The number of a row has a high digit, along an axis of one element, that a condition leaves at 0."""
+    assert old in NUMBERED
+    text = NUMBERED.replace(old, new) if old else NUMBERED
+    assert (gaps(text.replace("W", "(16*blockIdx.x + threadIdx.x)")) == []) is (not old)
