@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.ranges import nonnegative_form, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, CLUSTER_NAMES, THREADS, Node
-from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
+from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable, steps_of
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
@@ -37,7 +37,8 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     if conditions is None:
         return None
     filters, some, residual, certain = conditions
-    write, read = pair.table(mine | shared, filters), pair.table(theirs | shared, _reader_filters(pair, theirs | shared))
+    steps = steps_of(mine - shared, (*differences, *elements, *filters, *some))  # points that differ in nothing else are one
+    write, read = pair.table(mine | shared, filters, steps), pair.table(theirs | shared, _reader_filters(pair, theirs | shared))
     if pair.among is not None:
         read = read.within(pair.among)
     if not read.count:
@@ -48,7 +49,7 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     if not certain:
         pair.may_be_there()
         return None
-    write = pair.table(mine | shared, [*filters, *some])
+    write = pair.table(mine | shared, [*filters, *some], steps)
     surely = _compare(pair, write, read, sorted(shared), differences, elements, [*under, *residual])
     if surely is None or surely.rest is not None:
         pair.may_be_there()
@@ -66,7 +67,8 @@ def never_meet(pair: WriteAndRead) -> bool:
     theirs = {n for d in differences for n in d.free if n not in pair.spans}
     if not pair.countable(mine) or not pair.countable(theirs):
         raise Open("the symbols of its index have too many values, or unknown ones", pair.claim.node)
-    write = pair.table(mine, [c for _, c in pair.conditions if c.free <= mine])
+    filters = [c for _, c in pair.conditions if c.free <= mine]
+    write = pair.table(mine, filters, steps_of(mine, (*differences, *filters)))
     read = pair.table(theirs, _reader_filters(pair, theirs))
     if pair.among is not None:
         read = read.within(pair.among)
@@ -169,9 +171,15 @@ def _reader_filters(pair: WriteAndRead, names: set[str]) -> list[Expr]:
     for n in pair.want.node.loops:
         s = n.stmt
         if isinstance(s, For) and s.var in names:
-            found += [le(s.start, sym(s.var)), lt(sym(s.var), s.stop)]
+            bounds = [le(s.start, sym(s.var)), lt(sym(s.var), s.stop)]
+            found += [] if isinstance(s.start, Const) and isinstance(s.stop, Const) and _is_within(pair.span(s.var), s.start, s.stop) else bounds
             found += [] if s.step is const(1) else [eq((sym(s.var) - s.start) % s.step, 0)]
     return [c for c in found if c.free <= names]
+
+
+def _is_within(span: tuple[int, int] | None, start: Const, stop: Const) -> bool:
+    """True if all values of a symbol lie between two bounds."""
+    return span is not None and start.value <= span[0] and span[1] < stop.value
 
 
 def _compare(
