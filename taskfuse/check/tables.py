@@ -177,7 +177,7 @@ class TableJoin:
 
     def fault(self, pairs: Iterable[tuple[Ints, Ints]]) -> int | None:
         """Where values differ: a point of the second table, or -1 if they differ for points of the first with the same keys; ``None``: nowhere."""
-        a, b, _ = numbered(pairs)
+        a, b, _ = numbered(pairs, few=False)
         left, right = self._one.spread(a), self._two.spread(b)
         apart = left != left[self._same]
         if any_of(apart):
@@ -189,8 +189,12 @@ class TableJoin:
         return int(bad[0]) if bad.size else None
 
 
-def numbered(columns: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints, int]:
-    """A number for the values in each row of two lists of columns, the same for equal rows; and how many numbers there may be."""
+def numbered(columns: Iterable[tuple[Ints, Ints]], *, few: bool = True) -> tuple[Ints, Ints, int]:
+    """A number for the values in each row of two lists of columns, the same for equal rows; and how many numbers there may be.
+
+    Args:
+        few: with common divisors of a column's values out of its numbers, so that there are few; only worth it where that is a table's size.
+    """
     mine = theirs = np.zeros((), np.int64)
     count = 1
     for a, b in columns:
@@ -202,7 +206,7 @@ def numbered(columns: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints, int]:
             a, b, width = _ranked(a, b)
             low = 0
         a, b = a - low, b - low
-        if a.size + b.size <= SMALL and (step := int(np.gcd(np.gcd.reduce(a, axis=None), np.gcd.reduce(b, axis=None)))) > 1:
+        if few and count * width > SMALL and a.size + b.size <= SMALL and (step := int(np.gcd(np.gcd.reduce(a, axis=None), np.gcd.reduce(b, axis=None)))) > 1:
             a, b, width = a // step, b // step, (width - 1) // step + 1
         if count * width > NUMBERS:
             a, b, width = _ranked(a, b)

@@ -15,7 +15,7 @@ from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable, steps_of
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, ge, le, lt, private, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, ge, le, linear, lt, private, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 
@@ -120,16 +120,16 @@ def _mixed(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mi
 def _sides(pair: WriteAndRead, d: Expr, write: ValueTable, read: ValueTable) -> _Sides:
     """The two sides of a difference that is 0: the part in the write's table, and the negated part in the read's."""
     terms, constant = terms_of(d)
-    left: Expr = const(0)
-    right: Expr = const(constant)
+    left: list[tuple[Expr, int]] = []
+    right: list[tuple[Expr, int]] = []
     for term, k in terms:
         if term.free <= write.names:
-            left = left + term * k
+            left.append((term, k))
         elif term.free <= read.names:
-            right = right + term * k
+            right.append((term, -k))
         else:
             raise Open(f"{term} does not cancel", pair.claim.node)
-    return write.grid(left), read.grid(-right)
+    return write.grid(linear(left, 0)), read.grid(linear(right, -constant))
 
 
 def _filters(pair: WriteAndRead, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr], list[Expr], bool] | None:

@@ -5,6 +5,7 @@ symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind the
 ``queries`` the public questions, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
+from taskfuse.ir.scalar.arithmetic import linear
 from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate
 from taskfuse.ir.scalar.expr import (
     FALSE,
@@ -126,6 +127,7 @@ __all__ = [
     "is_boolean",
     "is_multiple",
     "le",
+    "linear",
     "lookups_of",
     "lt",
     "maximum",

@@ -48,6 +48,8 @@ _INTEGERS = (Sum, Sym, Product, FloorDiv, Mod, Const)
 
 KEPT = 1 << 12
 """The most elements of an array that is kept for the next expression."""
+FEW = 1 << 6
+"""The most elements of an array that costs no more to add than one element."""
 
 
 def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
@@ -112,8 +114,14 @@ class Evaluation:
         match e:
             case Sum(terms, constant):
                 total: Any = constant
+                large: list[npt.NDArray[Any]] = []  # added last, the least first: sums of arrays along few axes are small
                 for term, k in terms:
                     value = number(term) if k == 1 else number(term) * k
+                    if not isinstance(value, int) and value.size > FEW:
+                        large.append(value)
+                    else:
+                        total = total + value
+                for value in sorted(large, key=_size) if len(large) > 1 else large:
                     total = total + value
                 return total
             case Product(factors):
@@ -161,6 +169,10 @@ class Evaluation:
                 return _upper_bound(self.env[tensor.name], number(low), number(high), divisor, step, number(sought))
             case _:
                 raise AssertionError(type(e))
+
+
+def _size(values: npt.NDArray[Any]) -> int:
+    return values.size
 
 
 def _is_power(d: int) -> bool:
