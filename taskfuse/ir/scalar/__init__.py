@@ -66,7 +66,16 @@ from taskfuse.ir.scalar.logic import (
 from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
-from taskfuse.ir.scalar.samples import Samples, fails_somewhere, sample_count, sampled_values, samples_of, samples_where, samples_with
+from taskfuse.ir.scalar.samples import (
+    Samples,
+    fails_somewhere,
+    sample_count,
+    sampled_values,
+    samples_of,
+    samples_of_tables,
+    samples_where,
+    samples_with,
+)
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -143,6 +152,7 @@ __all__ = [
     "sample_count",
     "sampled_values",
     "samples_of",
+    "samples_of_tables",
     "samples_where",
     "samples_with",
     "select",

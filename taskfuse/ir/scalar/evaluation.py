@@ -55,7 +55,7 @@ FEW = 1 << 6
 def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
     """The value of ``e`` with every symbol's value taken from ``env``: integers of any size, or int64 arrays that broadcast together (and then wrap around).
 
-    A tensor whose elements occur in it has a one-dimensional array of integers there.
+    A tensor whose elements occur in it has a one-dimensional array of integers there, or a two-dimensional one: a row for each element of the other arrays.
 
     Conditions give ``bool`` or boolean arrays. On arrays both arms of a selection are computed, and a lane where an expression has no value (division by
     zero, a table index out of range) holds an unspecified number instead of raising.
@@ -217,7 +217,9 @@ def _lookup(values: tuple[int, ...], index: Any) -> Any:
 
 
 def _element(tensor: Any, index: Any) -> Any:
-    """The element of a one-dimensional array of integers."""
+    """The element of a one-dimensional array of integers, or in each row of a two-dimensional one."""
+    if tensor.ndim > 1:
+        return tensor[np.arange(len(tensor)), np.clip(index, 0, tensor.shape[1] - 1)]
     if not isinstance(index, int):
         return tensor.astype(np.int64).take(index, mode="clip")
     if not 0 <= index < len(tensor):
@@ -226,13 +228,15 @@ def _element(tensor: Any, index: Any) -> Any:
 
 
 def _upper_bound(tensor: Any, low: Any, high: Any, divisor: int, step: int, sought: Any) -> Any:
-    """How many elements between the first and the last of a one-dimensional array of integers are no greater than what is sought."""
-    inner = np.arange(1, max(1, len(tensor) - 1), dtype=np.int64)
-    if isinstance(sought, int) and isinstance(low, int) and isinstance(high, int):
+    """How many elements between the first and the last of a one-dimensional array of integers are no greater than what is sought; or in each row of a
+    two-dimensional one.
+    """
+    inner = np.arange(1, max(1, tensor.shape[-1] - 1), dtype=np.int64)
+    if tensor.ndim == 1 and isinstance(sought, int) and isinstance(low, int) and isinstance(high, int):
         return int(np.count_nonzero(np.clip(tensor[inner].astype(np.int64), low, high) // divisor + step * inner <= sought))
-    found = np.zeros(np.broadcast_shapes(*(np.shape(x) for x in (low, high, sought))), np.int64)
+    found = np.zeros(np.broadcast_shapes(tensor.shape[:-1], *(np.shape(x) for x in (low, high, sought))), np.int64)
     for k in inner:
-        found += np.minimum(np.maximum(np.int64(tensor[k]), low), high) // divisor + step * k <= sought
+        found += np.minimum(np.maximum(tensor[..., k].astype(np.int64), low), high) // divisor + step * k <= sought
     return found
 
 
