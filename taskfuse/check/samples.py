@@ -15,7 +15,6 @@ from taskfuse.ir.scalar import (
     Expr,
     Facts,
     Samples,
-    evaluate,
     fails_somewhere,
     lookups_of,
     sample_count,
@@ -52,7 +51,7 @@ def fails(constraints: Sampled, condition: Expr) -> bool:
     try:
         if not condition.free <= table.keys() or lookups_of(condition):
             return fails_somewhere(condition, table)
-        found = evaluate(condition, table)
+        found = table.at.of(condition)
         return not (found if isinstance(found, int) else all_of(found))
     except ZeroDivisionError:  # of constants
         return True
@@ -73,7 +72,7 @@ def _with(table: Samples, constraints: Sampled) -> Samples:
         case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
             table = samples_of_tables(samples_of_tables(table, start), stop)
             if not (start.free | stop.free) <= table.keys():
-                return {}
+                return Samples()
             table = samples_with(table, str(symbol), sampled_values(start, table), sampled_values(stop, table) - 1)
             for c in implied:
                 table = samples_where(table, c)

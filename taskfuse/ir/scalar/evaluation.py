@@ -48,6 +48,8 @@ _INTEGERS = (Sum, Sym, Product, FloorDiv, Mod, Const)
 
 KEPT = 1 << 12
 """The most elements of an array that is kept for the next expression."""
+MOST = 1 << 10
+"""The most arrays that are kept."""
 FEW = 1 << 6
 """The most elements of an array that costs no more to add than one element."""
 
@@ -83,6 +85,8 @@ class Evaluation:
 
     def of(self, e: IntLike) -> Value:
         """As :func:`evaluate`."""
+        if len(self._kept) > MOST:
+            self._kept.clear()
         found = self._of(e if isinstance(e, Expr) else wrap(e))
         if self._done:
             self._done.clear()
@@ -169,6 +173,25 @@ class Evaluation:
                 return _upper_bound(self.env[tensor.name], number(low), number(high), divisor, step, number(sought))
             case _:
                 raise AssertionError(type(e))
+
+
+class Samples(dict[str, npt.NDArray[np.int64]]):
+    """Symbols with known ranges, each with equally many values, and tables, with as many rows; empty if no sample is known.
+
+    They do not change; :mod:`~taskfuse.ir.scalar.samples` makes them.
+    """
+
+    __slots__ = ("_at",)
+    _at: Evaluation
+
+    @property
+    def at(self) -> Evaluation:
+        """The values of expressions at the samples: what several questions have in common is computed once."""
+        try:
+            return self._at
+        except AttributeError:
+            self._at = found = Evaluation(dict(self))
+            return found
 
 
 def _size(values: npt.NDArray[Any]) -> int:

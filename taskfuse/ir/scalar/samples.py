@@ -9,22 +9,19 @@ first known of a table is that an element is equal to something, all of its elem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.ir.scalar.evaluation import Evaluation, evaluate
+from taskfuse.ir.scalar.evaluation import Samples
 from taskfuse.ir.scalar.expr import MEMORY, ZERO, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, Table, UpperBound, children, sym
-from taskfuse.ir.scalar.facts import Facts
+from taskfuse.ir.scalar.facts import Bounds, Facts
 from taskfuse.ir.scalar.logic import ge, lt, ne
 from taskfuse.ir.scalar.lookups import lookups_of
 
 Ints = NDArray[np.int64]
-Samples = Mapping[str, Ints]
-"""Symbols with known ranges, each with equally many values, and tables, with as many rows; empty if no sample is known."""
 
 ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
@@ -56,7 +53,7 @@ def fails_somewhere(condition: Expr, table: Samples) -> bool:
     table = _with_any(condition, table)
     if not sample_count(table):
         return False
-    at = Evaluation(table)
+    at = table.at
     wrong = np.logical_not(at.of(condition))
     if wrong.any():
         for has_value in _demands(condition):
@@ -78,12 +75,13 @@ def samples_of_tables(table: Samples, e: Expr) -> Samples:
         name, size = found.tensor.name, found.size.value if isinstance(found.size, Const) else 0
         if name not in table:
             low, high = (end.value if isinstance(end, Const) else other for end, other in ((found.low, 0), (found.high, FAR)))
-            parts = np.sort(_RANDOM_TABLES[: sample_count(table), : size if 0 < size <= LONGEST else 1], axis=1)
+            drawn = np.roll(_RANDOM_TABLES[:, : size if 0 < size <= LONGEST else 1], len(table), axis=0)[: sample_count(table)]
+            parts = np.sort(drawn, axis=1)
             if parts.shape[1] > 1:
                 parts[:, 0], parts[:, -1] = 0, 1
-            table = {**table, name: (low + parts * max(0, high - low)).astype(np.int64)}
+            table = Samples({**table, name: np.minimum(low + parts * max(0, high - low + 1), max(low, high)).astype(np.int64)})
         if isinstance(found, UpperBound) and table[name].shape[1] != size:
-            return {}
+            return Samples()
     return table
 
 
@@ -109,14 +107,20 @@ def samples_of(facts: Facts) -> Samples:
 
 
 def _of_facts(facts: Facts) -> Samples:
-    table: Samples = {"": np.zeros(ROWS, np.int64)}
-    for e in (e for bounds in facts.ranges.values() for e in bounds if e is not None):
+    weaker = facts.weaker
+    if weaker is None:
+        table, ranges, conditions = Samples({"": np.zeros(ROWS, np.int64)}), facts.ranges, facts.known
+    else:
+        known, more = weaker
+        table = samples_of(known)
+        ranges, conditions = (dict[str, Bounds](), (more,)) if isinstance(more, Expr) else (more, ())
+    for e in (e for bounds in ranges.values() for e in bounds if e is not None):
         table = samples_of_tables(table, e)
-    left = dict(facts.ranges)
+    left = dict(ranges)
     while left and table:
         ready = [name for name, bounds in left.items() if all(b is None or b.free <= table.keys() for b in bounds)]
         if not ready:
-            return {}
+            return Samples()
         for name in ready:
             low, high = left.pop(name)
             step = facts.multiples.get(sym(name), 1)
@@ -124,8 +128,8 @@ def _of_facts(facts: Facts) -> Samples:
             width = np.where(np.arange(sample_count(table)) % 2, FAR, NEAR) if high is None else np.minimum(sampled_values(high, table) // step - lo, MOST)
             table = samples_with(table, name, lo, lo + width)
             if step != 1:
-                table = {**table, name: table[name] * step}
-    for condition in facts.known:
+                table = Samples({**table, name: table[name] * step})
+    for condition in conditions:
         table = samples_where(table, condition)
     return table
 
@@ -139,15 +143,15 @@ def sampled_values(e: Expr, table: Samples) -> Ints | int:
     """A value for each row, or one for all."""
     if isinstance(e, Const):
         return e.value
-    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), sample_count(table))
+    return np.broadcast_to(np.asarray(table.at.of(e), np.int64), sample_count(table))
 
 
 def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> Samples:
     """Samples of one more symbol between two bounds, where it has a value."""
     if name in table:
-        return {}
+        return Samples()
     found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1)).astype(np.int64) + lo
-    return _chosen({**table, name: found}, lo <= hi)
+    return _chosen(Samples({**table, name: found}), lo <= hi)
 
 
 def samples_where(table: Samples, condition: Expr) -> Samples:
@@ -155,16 +159,16 @@ def samples_where(table: Samples, condition: Expr) -> Samples:
     match condition:
         case Compare(CompareOp.EQ, value, Element(tensor)) | Compare(CompareOp.EQ, Element(tensor), value) if tensor.name not in table:
             if value.free <= table.keys() and not lookups_of(value):
-                table = {**table, tensor.name: np.broadcast_to(sampled_values(value, table), sample_count(table))[:, None]}
+                table = Samples({**table, tensor.name: np.broadcast_to(sampled_values(value, table), sample_count(table))[:, None]})
         case _:
             pass
     table = _with_any(condition, table)
-    return _chosen(table, evaluate(condition, table)) if table else {}
+    return _chosen(table, table.at.of(condition)) if table else table
 
 
 def _chosen(table: Samples, mask: NDArray[Any] | int) -> Samples:
     """The rows at which a condition holds: one value for all rows, or one for each."""
     if isinstance(mask, np.ndarray) and mask.ndim:
         mask = mask.astype(np.bool_, copy=False)
-        return table if np.count_nonzero(mask) == mask.size else {name: column[mask] for name, column in table.items()}
-    return table if mask else {name: column[:0] for name, column in table.items()}
+        return table if np.count_nonzero(mask) == mask.size else Samples({name: column[mask] for name, column in table.items()})
+    return table if mask else Samples({name: column[:0] for name, column in table.items()})
