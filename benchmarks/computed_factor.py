@@ -1,7 +1,8 @@
 """relu(a) @ b in bfloat16: tiles and steps with 0, 1 and 3 batches in flight, beside the plain product in the same tile, two kernels, and torch.
 
-``python benchmarks/computed_factor.py [--write] [--nk] [--small]``. ``--nk``: b has k contiguous. ``--small``: two sizes of few tiles, with small tiles. A time is that of one of several calls in a CUDA graph, the median of
-replays in turn; inputs are random, results compared with torch after the outputs were poisoned. A size's first line is what ``tf.compile`` chooses.
+``python benchmarks/computed_factor.py [--write] [--nk] [--small]``. ``--nk``: b has k contiguous. ``--small``: two sizes of few tiles, with small tiles.
+A time is that of one of several calls in a CUDA graph, the median of replays in turn; inputs are random, results compared with torch after the
+outputs were poisoned. A size's first line is what ``tf.compile`` chooses.
 """
 
 from __future__ import annotations

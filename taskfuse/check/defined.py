@@ -37,6 +37,7 @@ from taskfuse.ir.scalar import (
     substitute,
     sym,
 )
+from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, For, GatherCopy, If, Stmt
@@ -110,7 +111,8 @@ def demands(e: Expr) -> tuple[Demand, ...]:
     return found
 
 
-_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # expressions live as long as the process
+_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # as long as expressions
+forgotten_by(_DEMANDS.clear)
 
 
 def _demands(e: Expr) -> Iterator[Demand]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
+from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -101,6 +102,7 @@ class _Recent(threading.local):
 
 
 _RECENT = _Recent()
+forgotten_by(lambda: _RECENT.facts.clear())  # of the thread that forgets
 
 
 def facts_of(dims: Iterable[Dim]) -> Facts:

@@ -7,7 +7,6 @@ samples at which an assumed condition fails are dropped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from taskfuse.ir.scalar.expr import MEMORY, ZERO, Const, Expr, FloorDiv, Mod, Ta
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.logic import ge, lt, ne
 from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.memory import remembered
 
 Ints = NDArray[np.int64]
 Samples = Mapping[str, Ints]
@@ -63,7 +63,7 @@ def _with_any(names: Iterable[str], table: Samples) -> Samples:
     return table
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _demands(e: Expr) -> tuple[Expr, ...]:
     """The conditions under which an expression surely has a value."""
     found = dict.fromkeys(c for part in children(e) for c in _demands(part))
