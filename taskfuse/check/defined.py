@@ -31,13 +31,13 @@ from taskfuse.ir.scalar import (
     children,
     conjuncts,
     const,
+    forgotten_by,
     ge,
     lt,
     not_,
     substitute,
     sym,
 )
-from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.kir import Kernel, barrier_slots, expressions, held, stmt_text, walk
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, For, GatherCopy, If, Stmt

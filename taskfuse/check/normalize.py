@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.masks import THREAD_NAMES
 from taskfuse.check.ranges import Ranges
-from taskfuse.ir.scalar import ONE, ZERO, Const, Element, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
-from taskfuse.ir.scalar.memory import remembered
+from taskfuse.ir.scalar import ONE, ZERO, Const, Element, Expr, Facts, FloorDiv, Mod, Table, children, const, remembered, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
 from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore

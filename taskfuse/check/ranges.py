@@ -31,8 +31,8 @@ from taskfuse.ir.scalar import (
     Xor,
     compare,
     maximum,
+    remembered,
 )
-from taskfuse.ir.scalar.memory import remembered
 
 Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: no known bound."""

@@ -16,8 +16,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
-from taskfuse.ir.scalar.memory import remembered
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, remembered, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand

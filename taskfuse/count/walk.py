@@ -17,8 +17,7 @@ from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
-from taskfuse.ir.scalar.memory import remembered
+from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children, remembered
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
-from taskfuse.ir.scalar.memory import forgotten_by
+from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, forgotten_by, minimum, substitute
 from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})

@@ -15,8 +15,7 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form, terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, elements_of, eq, ge, le, lt, simplify, sym
-from taskfuse.ir.scalar.memory import remembered
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, elements_of, eq, ge, le, lt, remembered, simplify, sym
 
 MEMORY = 1 << 14
 """The most elements whose existence conditions are cached."""

@@ -35,10 +35,10 @@ from taskfuse.ir.scalar import (
     is_boolean,
     le,
     lt,
+    remembered,
     substitute,
     sym,
 )
-from taskfuse.ir.scalar.memory import remembered
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import For
 

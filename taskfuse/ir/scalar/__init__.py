@@ -64,6 +64,7 @@ from taskfuse.ir.scalar.logic import (
     xor,
 )
 from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
+from taskfuse.ir.scalar.memory import forgotten_by, remembered
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
 from taskfuse.ir.scalar.samples import Samples, fails_somewhere, sample_count, sampled_values, samples_of, samples_where, samples_with
@@ -120,6 +121,7 @@ __all__ = [
     "evaluate",
     "fails_somewhere",
     "forget",
+    "forgotten_by",
     "free_symbols",
     "ge",
     "gt",
@@ -140,6 +142,7 @@ __all__ = [
     "private",
     "prove",
     "rebuild",
+    "remembered",
     "sample_count",
     "sampled_values",
     "samples_of",
