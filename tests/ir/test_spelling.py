@@ -36,5 +36,5 @@ def test_makers() -> None:
     assert infix("<", "(!{0} && {1})").boolean == "(!{0} && {1})"
     made = arithmetic("+", None, "sum")
     assert (made.f64, made.boolean, made.pair) == ("({0} + {1})", None, "{P}_sum({0}, {1})")
-    assert arithmetic("-", None).signed == "(({T})(({U}){0} - ({U}){1}))", "signed overflow wraps"
+    assert arithmetic("-", None, "difference").signed == "(({T})(({U}){0} - ({U}){1}))", "signed overflow wraps"
     assert extremum("fminf", "fmin", "least", "({0} && {1})").unsigned == "least<{T}>({0}, {1})"
