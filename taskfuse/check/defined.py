@@ -32,6 +32,7 @@ from taskfuse.ir.scalar import (
     children,
     conjuncts,
     const,
+    forgotten_by,
     ge,
     lt,
     not_,
@@ -128,7 +129,8 @@ def demands(e: Expr) -> tuple[Demand, ...]:
     return found
 
 
-_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # expressions live as long as the process
+_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # as long as expressions
+forgotten_by(_DEMANDS.clear)
 
 
 def _demands(e: Expr) -> Iterator[Demand]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -36,6 +35,7 @@ from taskfuse.ir.scalar import (
     is_boolean,
     le,
     lt,
+    remembered,
     simplify,
     substitute,
     sym,
@@ -224,7 +224,7 @@ def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> Mapping[str, Ints]
     return _threads(shape, tuple(conditions)) if len(shape) == 3 else None
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _threads(shape: tuple[int, ...], conditions: tuple[Expr, ...]) -> Mapping[str, Ints]:
     """The same in a block of some shape."""
     linear = np.arange(prod(shape), dtype=np.int64)

@@ -35,6 +35,7 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     children,
     const,
+    forget,
     free_symbols,
     private,
     sym,
@@ -64,6 +65,7 @@ from taskfuse.ir.scalar.logic import (
     xor,
 )
 from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
+from taskfuse.ir.scalar.memory import forgotten_by, remembered
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
 from taskfuse.ir.scalar.samples import (
@@ -128,6 +130,8 @@ __all__ = [
     "eq",
     "evaluate",
     "fails_somewhere",
+    "forget",
+    "forgotten_by",
     "free_symbols",
     "ge",
     "gt",
@@ -149,6 +153,7 @@ __all__ = [
     "private",
     "prove",
     "rebuild",
+    "remembered",
     "sample_count",
     "sampled_values",
     "samples_of",

@@ -35,6 +35,7 @@ from taskfuse.ir.scalar.expr import (
 )
 from taskfuse.ir.scalar.logic import is_boolean
 from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.memory import forgotten_by
 
 Value = int | npt.NDArray[Any]
 
@@ -264,6 +265,7 @@ def _upper_bound(tensor: Any, low: Any, high: Any, divisor: int, step: int, soug
 
 
 _COMPILED: dict[tuple[Expr, tuple[str, ...]], Callable[..., Any]] = {}
+forgotten_by(_COMPILED.clear)
 
 
 def compile_expr(e: IntLike, args: Sequence[str]) -> Callable[..., Any]:

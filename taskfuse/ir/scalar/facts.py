@@ -76,9 +76,10 @@ class Facts:
         self.forms: tuple[Expr, ...] = ()
         self.known: frozenset[Expr] = frozenset()
         self.family = FactFamily()
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop all derived results, and facts."""
         self.bounds_memo: dict[Expr, Interval] = {}
         self.depth_memo: dict[Expr, int] = {}
         self.divisor_memo: dict[Expr, int] = {}
@@ -93,7 +94,7 @@ class Facts:
         copy = Facts.__new__(Facts)
         copy.ranges, copy.multiples, copy.intervals, copy.excluded = dict(self.ranges), dict(self.multiples), dict(self.intervals), dict(self.excluded)
         copy.forms, copy.known, copy.family = self.forms, self.known, self.family
-        copy._forget()
+        copy.forget()
         self.family.size += 1
         return copy
 

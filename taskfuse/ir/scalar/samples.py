@@ -9,7 +9,6 @@ first known of a table is that an element is equal to something, all of its elem
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from taskfuse.ir.scalar.expr import MEMORY, ZERO, Compare, CompareOp, Const, Ele
 from taskfuse.ir.scalar.facts import Bounds, Facts
 from taskfuse.ir.scalar.logic import ge, lt, ne
 from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.memory import remembered
 
 Ints = NDArray[np.int64]
 
@@ -85,7 +85,7 @@ def samples_of_tables(table: Samples, e: Expr) -> Samples:
     return table
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _demands(e: Expr) -> tuple[Expr, ...]:
     """The conditions under which an expression surely has a value."""
     found = dict.fromkeys(c for part in children(e) for c in _demands(part))
