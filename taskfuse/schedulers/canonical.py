@@ -6,8 +6,8 @@ public scheduling calls, move these views:
 
 1. elementwise tensors are computed at the points of their readers (an elementwise function commutes with an index map);
 2. so is a product that is read at other points than its own, if that takes no more points and leaves rows and columns: these become several axes;
-3. a factor, or an operand of the epilogue or of what it reads, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
-   other strides is copied once.
+3. a factor, or an operand of the epilogue or of what it reads, that is then read at an index is read through a view with the axes of its reader; a view
+   that is not an array of other strides is copied once.
 
 The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in modular values bit for bit).
 """
