@@ -34,7 +34,7 @@ class ProductFigures:
             slots
             alike, so the cause is not the latency of loads.
         shared_step_cycles: the same where warpgroups share a tile: 128 x 64 and 128 x 80 take 389 to 411 cycles, with products of 260 and 330; 128 x 96, with
-            products of 388, 384 to 410. From 1152 x 896 x 2176 with relu and gelu of a product and a bias, and from ``benchmarks/results/matmul.txt``, on an H200.
+            products of 388, 384 to 410. From 1152 x 896 x 2176 with relu and gelu of a product and a bias, and ``benchmarks/results/matmul.txt``, on an H200.
         span_cycles: cycles of a step for each further 128 bytes along k: about 28 for each of the four instructions that multiply them, in tiles of 64 x 16 to
             64 x 64 with steps of two and of four spans.
         slot_us: latency from the wait for an empty slot to the arrival of its bytes from DRAM.
