@@ -96,40 +96,44 @@ def test_the_tail_of_a_normal_distribution() -> None:
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
-    return (a.astype(np.float64) * b + c).astype(np.float32)
+    exact: Array = a.astype(np.float64) * b + c
+    return exact.astype(np.float32)
+
+
+def flushed(x: Array) -> Array:
+    """By an instruction that makes subnormal numbers 0."""
+    return np.where(np.abs(x) < 2.0**-126, 0, x).astype(np.float32)
 
 
 def logistic(x: Array) -> Array:
-    """In float32, as the device function computes it, by instructions that make subnormal numbers 0."""
-
-    def flushed(x: Array) -> Array:
-        return np.where(np.abs(x) < 2.0**-126, np.float32(0), x)
-
-    root = flushed(np.exp2(x.astype(np.float64)).astype(np.float32))
-    return np.float32(2.0**-24) * flushed((1 / fma(root, root, np.float32(2.0**-24)).astype(np.float64)).astype(np.float32))
+    """In float32, as the device function computes it."""
+    root, least = flushed(np.exp2(x.astype(np.float64)).astype(np.float32)), np.array(2.0**-24, np.float32)
+    reciprocal: Array = 1 / fma(root, root, least).astype(np.float64)
+    return least * flushed(reciprocal.astype(np.float32))
 
 
 def sigmoid(x: Array) -> Array:
-    return logistic(fma(x, np.float32(SIGMOID_EXPONENT), np.float32(-12)))
+    return logistic(fma(x, np.array(SIGMOID_EXPONENT, np.float32), np.array(-12)))
 
 
 def gelu_tanh(x: Array) -> Array:
-    first, second = (np.float32(c) for c in GELU_EXPONENT)
-    return x * logistic(fma(x, fma(second, x * x, first), np.float32(-12)))
+    first, second = np.array(GELU_EXPONENT, np.float32)
+    return x * logistic(fma(x, fma(x * x, second, first), np.array(-12)))
 
 
-@pytest.mark.parametrize(
-    ("short", "exact", "most"),
-    [
-        (sigmoid, lambda x: 1 / (1 + np.exp(-x)), 93),
-        (lambda x: x * sigmoid(x), lambda x: x / (1 + np.exp(-x)), 97),
-        (gelu_tanh, lambda x: x / (1 + np.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))), 11),
-    ],
-    ids=["sigmoid", "silu", "gelu_tanh"],
-)
+LOGISTIC: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array], float]] = {
+    "sigmoid": (sigmoid, lambda x: 1 / (1 + np.exp(-x)), 93),
+    "silu": (lambda x: x * sigmoid(x), lambda x: x / (1 + np.exp(-x)), 97),
+    "gelu_tanh": (gelu_tanh, lambda x: x / (1 + np.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))), 11),
+}
+"""The short form, the exact one, and from where below 0 a bfloat16 is 0."""
+
+
+@pytest.mark.parametrize("name", LOGISTIC)
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:divide by zero")
-def test_logistic_functions(short: Callable[[Array], Array], exact: Callable[[Array], Array], most: float) -> None:
-    """To where a bfloat16 is 0; subnormal results are off by less than a hundredth of their last place."""
+def test_logistic_functions(name: str) -> None:
+    """Subnormal results are off by less than a hundredth of their last place."""
+    short, exact, most = LOGISTIC[name]
     x = np.concatenate([np.linspace(-most, most, 40001), np.logspace(-37, 30, 1000), -np.logspace(-37, 30, 1000)]).astype(np.float32)
     got, wanted = short(x), exact(x.astype(np.float64))
     usual = np.abs(wanted) >= 2.0**-126
