@@ -19,7 +19,7 @@ from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
 from taskfuse.cuda.writer import TextScope, Writer
-from taskfuse.dtypes import DType, bfloat16, bool_
+from taskfuse.dtypes import DType, bfloat16, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, lookups_of, not_
@@ -119,7 +119,7 @@ class StatementPrinter:
         align = max(buffer.align, self._vectors.get(buffer.name, 1))
         aligned = f"alignas({align}) " if align > buffer.dtype.itemsize else ""
         extent = f"[{constant_elements(buffer)}]" if buffer.shape else ""
-        return f"{aligned}{c_type(buffer.dtype)} {place.identifier}{extent};"
+        return f"{aligned}{c_type(float32 if place.holds_floats else buffer.dtype)} {place.identifier}{extent};"
 
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class StatementPrinter:
                 self._part(stmt)
             case Compute():
                 if (moved := self._moved(stmt)) is not None:
-                    w.store(stmt.out, w.element(moved, scope), w.places[moved.buffer].dtype, scope)
+                    w.move(stmt.out, moved, scope)
                     return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))

@@ -496,16 +496,26 @@ _ROWS = (
     _binary("logical_and", _LOGICAL, np.logical_and, infix("&&", AND), "True where both are not 0.", commutative=True),
     _binary("logical_or", _LOGICAL, np.logical_or, infix("||", OR), "True where one is not 0.", commutative=True),
     _binary("logical_xor", _LOGICAL, np.logical_xor, anywhere("(!{0} != !{1})", XOR), "True where exactly one is not 0.", commutative=True),
-    _binary("bitwise_and", _BITWISE, np.bitwise_and, bitwise("&"), "The bits set in both. For bool and integers.", commutative=True),
-    _binary("bitwise_or", _BITWISE, np.bitwise_or, bitwise("|"), "The bits set in either. For bool and integers.", commutative=True),
-    _binary("bitwise_xor", _BITWISE, np.bitwise_xor, bitwise("^"), "The bits set in exactly one. For bool and integers.", commutative=True),
+    _binary(
+        "bitwise_and", _BITWISE, np.bitwise_and, bitwise("&"), "The bits set in both. For bool and integers.", commutative=True, torch="bitwise_and __and__"
+    ),
+    _binary("bitwise_or", _BITWISE, np.bitwise_or, bitwise("|"), "The bits set in either. For bool and integers.", commutative=True, torch="bitwise_or __or__"),
+    _binary(
+        "bitwise_xor",
+        _BITWISE,
+        np.bitwise_xor,
+        bitwise("^"),
+        "The bits set in exactly one. For bool and integers.",
+        commutative=True,
+        torch="bitwise_xor __xor__",
+    ),
     _binary(
         "left_shift",
         _SHIFT,
         np.left_shift,
         Spelling(signed="shifted_left<{T}, {U}>({0}, {1})", unsigned="shifted_left<{T}, {U}>({0}, {1})"),
         "a * 2^b modulo the range. For integers; ``b`` in [0, bits).",
-        torch="bitwise_left_shift",
+        torch="bitwise_left_shift __lshift__",
     ),
     _binary(
         "right_shift",
@@ -513,7 +523,7 @@ _ROWS = (
         np.right_shift,
         Spelling(signed="signed_shifted_right<{T}, {U}>({0}, {1})", unsigned="unsigned_shifted_right<{T}>({0}, {1})"),
         "floor(a / 2^b). For integers; ``b`` in [0, bits).",
-        torch="bitwise_right_shift",
+        torch="bitwise_right_shift __rshift__",
     ),
     _unary(
         "float_bits",

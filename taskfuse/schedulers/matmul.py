@@ -31,12 +31,8 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
 
-FEW = 8
-"""Rows and columns of a product each element of which a warp may sum instead."""
 COMPUTED_SPANS = (1, 2)
 """Rows of the swizzle along k in a step whose factor is computed; longer ones were not measured."""
-SLOW = 2.0
-"""How many times as long as reading its factors a product with few rows and columns may take."""
 
 
 @tries_parameters
@@ -113,17 +109,12 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     """The offer of :func:`matmul`.
 
     Raises:
-        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken. Or the product has so few rows and columns that
-            each is a sum for threads rather than an element of a tile.
+        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken.
     """
     check_call(fusion, "matmul", None, MatmulConfig)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     plan = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
-    us, problem = plan.alternatives[0].us, plan.ways[0].problem
-    read = problem.batch * (problem.m + problem.n) * problem.k * problem.itemsize
-    if max(problem.m, problem.n) <= FEW and us > SLOW * target.kernel_us(target.dram_us(read)):
-        raise refuse(fusion, "matmul", f"tiles of {problem.m} rows and {problem.n} columns are nearly empty", "tf.schedulers.reduction takes it")
-    return Offer(us, partial(matmul, sizes=sizes, target=target))
+    return Offer(plan.alternatives[0].us, partial(matmul, sizes=sizes, target=target))
 
 
 class Way(NamedTuple):

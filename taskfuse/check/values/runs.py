@@ -36,6 +36,7 @@ from taskfuse.ir.scalar import (
     le,
     lt,
     remembered,
+    simplify,
     substitute,
     sym,
 )
@@ -311,6 +312,7 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
         Open: no proof was found.
     """
     node, kernel = place.node, tree.kernel
+    place = replace(place, element=tuple(simplify(e, node.context.facts) for e in place.element))  # what its conditions say of it
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}

@@ -5,6 +5,7 @@ symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind the
 ``queries`` the public questions, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
+from taskfuse.ir.scalar.arithmetic import linear
 from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate
 from taskfuse.ir.scalar.expr import (
     FALSE,
@@ -67,7 +68,16 @@ from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
 from taskfuse.ir.scalar.memory import forgotten_by, remembered
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
-from taskfuse.ir.scalar.samples import Samples, fails_somewhere, sample_count, sampled_values, samples_of, samples_where, samples_with
+from taskfuse.ir.scalar.samples import (
+    Samples,
+    fails_somewhere,
+    sample_count,
+    sampled_values,
+    samples_of,
+    samples_of_tables,
+    samples_where,
+    samples_with,
+)
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -130,6 +140,7 @@ __all__ = [
     "is_boolean",
     "is_multiple",
     "le",
+    "linear",
     "lookups_of",
     "lt",
     "maximum",
@@ -146,6 +157,7 @@ __all__ = [
     "sample_count",
     "sampled_values",
     "samples_of",
+    "samples_of_tables",
     "samples_where",
     "samples_with",
     "select",
