@@ -33,6 +33,8 @@ class ProductFigures:
         step_cycles: least cycles of a step: its barriers, and the latency between dependent products. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
             slots
             alike, so the cause is not the latency of loads.
+        shared_step_cycles: the same where warpgroups share a tile: 128 x 64 and 128 x 80 take 389 to 411 cycles, with products of 260 and 330; 128 x 96, with
+            products of 388, 384 to 410. From 1152 x 896 x 2176 with relu and gelu of a product and a bias, and ``benchmarks/results/matmul.txt``, on an H200.
         span_cycles: cycles of a step for each further 128 bytes along k: about 28 for each of the four instructions that multiply them, in tiles of 64 x 16 to
             64 x 64 with steps of two and of four spans.
         slot_us: latency from the wait for an empty slot to the arrival of its bytes from DRAM.
@@ -42,6 +44,8 @@ class ProductFigures:
         piece_cycles: cycles of a warpgroup to convert, stage and store 64 x 64 elements; warpgroups overlap.
         narrow_factor: factor of ``piece_cycles`` for pieces of at most 16 columns.
         pingpong_cycles: cycles to pass the turn from one warpgroup to the next; from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles.
+        pingpong_work: share of the cycles of an epilogue's instructions that the products of another warpgroup do not hide; from gelu of a product and a
+            bias at four sizes with 6 to 12 steps (``benchmarks/results/product_figures.txt``), 0.50 to 0.60, on an H200.
         rows_factor: time of staged rows stored by threads beyond that of bulk stores, relative to bulk stores; from 32768 rows in 8 groups by 7168 x 2048,
             beside
             one product of all rows, in tiles of 128 x 256 on an H100.
@@ -67,8 +71,8 @@ class ProductFigures:
         work_cycles: cycles per counted instruction of an epilogue; from the same size with x * sigmoid(x).
         shared_work: factor of ``work_cycles`` for each warpgroup that shares a tile, if that is more than 1: their warps share the units of special functions.
             From relu and gelu of a product and a bias at 24 sizes (``benchmarks/results/product_figures.txt``), on an H200.
-        narrow_side_cycles: cycles to load an input of an epilogue that lacks rows or columns, once per tile; a third for each piece or pair of elements
-            if they are loaded one by one. From gelu of 3712 x 2176 x 512 and a bias in ping-pong, and from biases in pieces of 16 columns, on an H200.
+        narrow_side_cycles: cycles to load an input of an epilogue that lacks rows or columns, once per tile; a third for each further piece or pair of
+            elements if they are loaded one by one. From gelu of 3712 x 2176 x 512 and a bias in ping-pong, and from biases in pieces of 16 columns, on an H200.
         guarded_factor: factor of these latencies and instructions under conditions, which serialize them; from the same sizes.
         copy_latency_cycles: latency of a load by threads that copy factors; from 8 x 64 x 64 x 1500 and 96 x 197 x 64 x 197, on an H100.
         cluster_us: time to launch the blocks of a cluster together, and for them to wait for each other; from 2048^3 with and without clusters.
@@ -112,6 +116,7 @@ class ProductFigures:
     start_us: float = 1.7
     warpgroup_us: float = 0.55
     step_cycles: float = 270
+    shared_step_cycles: float = 390
     span_cycles: float = 110
     slot_us: float = 1.4
     slots_used: float = 1.75
@@ -119,6 +124,7 @@ class ProductFigures:
     piece_cycles: float = 540
     narrow_factor: float = 1.4
     pingpong_cycles: float = 1000
+    pingpong_work: float = 0.55
     rows_factor: float = 1.8
     elements_factor: float = 3
     columns_factor: int = 3

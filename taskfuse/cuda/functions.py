@@ -297,6 +297,11 @@ NORMAL_TAIL = (0.399088591, 0.989070654, 2.28653002, 0.870891035, 18.6513863, -7
 distribution at t, with a relative error of 2^-21 for t from 0 to 14.5. Fitted for the least relative error.
 """
 
+SIGMOID_EXPONENT = -0.72134752
+"""sigmoid(x) is 1 / (1 + 2^(2 * c * x)) with c = -log2(e) / 2."""
+GELU_EXPONENT = (-1.15110409, -0.0514716208)
+"""The tanh form of gelu is x / (1 + 2^(2 * x * (c0 + c1 * x * x))): c times 2 * sqrt(2 / pi), and 0.044715 of that."""
+
 
 def _tail() -> str:
     """The polynomial by Horner's rule."""
@@ -306,25 +311,31 @@ def _tail() -> str:
     return text
 
 
-# float32 for results that are rounded to 16 bits: without the last bits, so that one instruction of the special function units is an exponential or a
-# reciprocal. Products of exponents round: of the result, 2^-17 where it is 2^-126, 2^-19 where it is 2^-24
+# float32 for results that are rounded to 16 bits: without the last bits, one instruction of the special function units is an exponential or a reciprocal. It
+# makes subnormal numbers 0 (forms that do not are three instructions more), so an exponential is the square of its root, and of a sum 2^-24 is inverted:
+# its reciprocal is no subnormal number where the result in 16 bits is not 0. Products of exponents round: of the result, 2^-16.5 where it is 2^-126,
+# 2^-19 where it is 2^-24
 _ROUNDED = f"""
 __device__ __forceinline__ float rounded_exp2(float x) {{
   float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }}
 
-// of 1 and more
 __device__ __forceinline__ float rounded_reciprocal(float x) {{
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }}
 
+// 1 / (1 + 2^(2 * x + 24))
+__device__ __forceinline__ float rounded_logistic(float x) {{
+  const float root = rounded_exp2(x);
+  return {2.0**-24}f * rounded_reciprocal(fmaf(root, root, {2.0**-24}f));
+}}
+
 __device__ __forceinline__ float rounded_sigmoid(float x) {{
-  const float e = rounded_exp2(-1.44269504f * fabsf(x));
-  return (x < 0 ? e : 1.0f) * rounded_reciprocal(1 + e);
+  return rounded_logistic(fmaf(x, {SIGMOID_EXPONENT}f, -12.0f));
 }}
 
 __device__ __forceinline__ float rounded_silu(float x) {{
@@ -332,13 +343,14 @@ __device__ __forceinline__ float rounded_silu(float x) {{
 }}
 
 __device__ __forceinline__ float rounded_gelu_tanh(float x) {{
-  return x * rounded_sigmoid(x * fmaf(0.0713548163f, x * x, 1.59576912f));
+  return x * rounded_logistic(fmaf(x, fmaf({GELU_EXPONENT[1]}f, x * x, {GELU_EXPONENT[0]}f), -12.0f));
 }}
 
 // x times the share of a normal distribution below x
 __device__ __forceinline__ float rounded_gelu(float x) {{
   const float y = rounded_reciprocal(fabsf(x) + {NORMAL_TAIL_SHIFT}f);
-  const float tail = {_tail()} * y * rounded_exp2(-0.72134752f * x * x);
+  const float root = rounded_exp2(-0.36067376f * x * x);
+  const float tail = {_tail()} * y * root * root;
   return x * (x < 0 ? tail : 1 - tail);
 }}
 """

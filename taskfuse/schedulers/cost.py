@@ -260,7 +260,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         "tensor cores": multiplied / target.tensor_bytes_per_cycle / figures.tensor_share,
         "Shared memory": read / target.shared_bytes_per_cycle,
         "L2 cache": loaded * loading * (1 + figures.outside_factor * _outside(problem, config)) / cache,
-        "barriers": figures.step_cycles + further,
+        "barriers": (figures.step_cycles if config.sharing == 1 else figures.shared_step_cycles) + further,
     }
     if problem.blocks is not None:
         sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / target.lanes
@@ -286,13 +286,12 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     step = max(cycles[bound], both)
     if problem.prologue is not None:
         step = sum(cycles[name] ** figures.step_norm for name in ("prologue", bound)) ** (1 / figures.step_norm)
-    pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     stores = problem.staged + figures.rows_factor * (problem.by_threads - problem.one_by_one) + figures.elements_factor * problem.one_by_one
     stores += figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
     piece = figures.piece_cycles * (figures.narrow_factor if config.columns <= STMATRIX else 1) * stores
     piece += _beside_cycles(problem, config)
     piece += figures.row_part_cycles * problem.row_sums + figures.column_part_cycles * problem.column_sums
-    epilogue = figures.epilogue_cycles + pieces * piece
+    epilogue = figures.epilogue_cycles + _pieces(config) * piece
     if problem.narrow:
         epilogue += _narrow_cycles(problem, config)
     return TileTime(steps * step, epilogue, bound, steps * max(worked, figures.busy_share * step) + figures.busy_share * epilogue)
@@ -351,7 +350,8 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
-        total = max(waves * (products + figures.pingpong_cycles) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
+        turn = figures.pingpong_cycles + figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
+        total = max(waves * (products + turn) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
     if problem.half is not None:
@@ -402,23 +402,32 @@ def rows_of_tiles(problem: MatmulProblem, config: MatmulConfig) -> int:
 
 
 def _narrow_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
-    """Cycles to wait for inputs of an epilogue that are few elements: once per tile, or for each piece or pair of elements, from the first cache."""
+    """Cycles to wait for inputs of an epilogue that are few elements: once per tile, then for each further piece or pair of elements, from the first cache."""
     cycles, results = problem.target.products.narrow_side_cycles, problem.counts.results
     if config.loads_whole(problem.narrow, problem.held_by_piece, problem.wide, results):
         return cycles
     pieces = config.rows // WGMMA_ROWS * config.tile_n // config.columns
-    return cycles / 3 * (pieces if config.holds(problem.held, results) else config.accumulators // 2)
+    return cycles * (1 + ((pieces if config.holds(problem.held, results) else config.accumulators // 2) - 1) / 3)
+
+
+def _pieces(config: MatmulConfig) -> float:
+    """Of 64 x 64 elements, in the tile of a warpgroup."""
+    return config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
+
+
+def _math_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
+    """Cycles of the instructions of an epilogue for 64 x 64 elements, which few warps issue one after another."""
+    figures = problem.target.products
+    return figures.work_cycles * max(1.0, figures.shared_work * config.sharing) * WGMMA_ROWS * STAGED_COLUMNS / WARPGROUP * problem.work
 
 
 def _beside_cycles(problem: MatmulProblem, config: MatmulConfig) -> float:
     """Cycles that the math of an epilogue takes for 64 x 64 elements: one wait for what it reads beside the product, or one for each access where there is no
-    room for a piece of it and a condition stands around each; and instructions, which few warps issue one after another."""
-    elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
-    figures = problem.target.products
-    shared = max(1.0, figures.shared_work * config.sharing)
+    room for a piece of it and a condition stands around each; and its instructions."""
+    figures, work = problem.target.products, _math_cycles(problem, config)
     if not problem.wide:
-        return figures.work_cycles * shared * elements * problem.work
+        return work
+    elements = WGMMA_ROWS * STAGED_COLUMNS // WARPGROUP
     times = figures.guarded_factor if config.is_pingpong else 1
     waits = STAGED_COLUMNS / config.columns * times if config.holds(problem.held, problem.counts.results) or not config.is_pingpong else elements // 2
-    work = figures.work_cycles * shared * elements * problem.work * times
-    return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work
+    return waits * figures.side_latency_cycles + figures.side_cycles * problem.wide + work * times

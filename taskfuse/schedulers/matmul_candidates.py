@@ -71,8 +71,6 @@ NEIGHBORS = 8
 """Blocks that come to the L2 cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
 NEARLY = 1.23
 """Times the fewest bytes of neighbors, which are as good."""
-LONG_STEPS = {(128, 80)}
-"""Tiles whose steps are of several spans of k: 128 x 80 of bfloat16 takes 390 cycles for 64 of k, whose products take 330, and 330 to 361 in steps of 128."""
 
 
 def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
@@ -105,11 +103,10 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         may_be_long = problem.blocks is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
-        steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
-        for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
+        for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
             if problem.prologue is not None and tile_k not in problem.whole_steps:
                 continue
             made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)

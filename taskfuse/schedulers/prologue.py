@@ -16,7 +16,7 @@ from taskfuse.schedulers.config import STMATRIX, MatmulConfig
 from taskfuse.schedulers.script import Script
 
 LOADED = 2
-"""Parts of a step in registers as they are loaded: the one that is computed and the next. In 1536 x 384 x 2176 that saved 6 and 9% in two tiles (H200)."""
+"""Parts of a step in registers as they are loaded: the one that is computed and the next, as few as a ring that is filled ahead can have."""
 
 
 class Prologue:

@@ -115,6 +115,8 @@ class Fifo:
     def wait(self, pending: int, wanted: OperationState, observer: Observer | None) -> bool:
         """True if all but the last ``pending`` batches have reached the state ``wanted``; they then count as waited for."""
         covered = self.covered(pending)
+        if not covered and observer is None:
+            return True
         if not self.done(pending, wanted):
             return False
         if observer is not None:
@@ -180,7 +182,10 @@ class Engines:
 
     def fifo(self, queue: Queue, owner: int) -> Fifo:
         """The queue of a warp or thread."""
-        return self.queues.setdefault((queue, owner), Fifo(owner))
+        found = self.queues.get((queue, owner))
+        if found is None:
+            found = self.queues[queue, owner] = Fifo(owner)
+        return found
 
     def progressed(self) -> None:
         """Wake the agents that wait for an operation that has progressed."""

@@ -318,8 +318,8 @@ AUTOMATIC = CaseOptions(
     blocks=256,
 )
 
-# Products whose work tables, triangles or lists say, in small extents: any schedule.
-GROUPED = replace(USUAL, grouped=100, rewrites=40, schedulers=35, exact=True)
+# Products whose work tables, triangles or lists say, in small extents: any schedule. At the extents of the next, a few threads run for most of a campaign.
+GROUPED = replace(USUAL, grouped=100, tiles=0, rewrites=40, schedulers=35, exact=True)
 # The same in tiles of tensor cores, mostly by schedulers with drawn parameters.
 TILES = replace(PRODUCTS, ops=2, elements=160 * 160, grouped=60, uneven=100, tiles=100, schedulers=85, drawn=85, exact=True, empty=0)
 # More of everything.

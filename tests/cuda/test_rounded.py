@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.functions import NORMAL_TAIL, NORMAL_TAIL_SHIFT, call
+from taskfuse.cuda.functions import GELU_EXPONENT, NORMAL_TAIL, NORMAL_TAIL_SHIFT, SIGMOID_EXPONENT, call
 from taskfuse.cuda.rounded import rounded_registers
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import DType, float32
@@ -16,6 +16,7 @@ from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers import MatmulConfig
 from taskfuse.testing.accuracy import bound
+from tests.cuda.elements import Array
 
 ROUNDED = [op.name for op in ELEMENTWISE.values() if op.cpp.rounded is not None]
 
@@ -85,12 +86,61 @@ def test_the_tail_of_a_normal_distribution() -> None:
     p = np.full_like(x, NORMAL_TAIL[-1])
     for c in reversed(NORMAL_TAIL[:-1]):
         p = (p.astype(np.float64) * y + np.float32(c)).astype(np.float32)
-    tail = p * y * np.exp2(np.float32(-0.72134752) * x * x)
+    root = np.exp2(np.float32(-0.36067376) * x * x)
+    tail = p * y * root * root
     gelu = x * np.where(x < 0, tail, 1 - tail)
     exact = np.array([v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x.tolist()])
     error = np.where(exact == 0, 0, np.abs(gelu / np.where(exact == 0, 1, exact) - 1))
     assert np.max(error) < 2.0**-16.5
     assert np.max(error[np.abs(x) < 6]) < 2.0**-18.5
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    exact: Array = a.astype(np.float64) * b + c
+    return exact.astype(np.float32)
+
+
+def flushed(x: Array) -> Array:
+    """By an instruction that makes subnormal numbers 0."""
+    return np.where(np.abs(x) < 2.0**-126, 0, x).astype(np.float32)
+
+
+def logistic(x: Array) -> Array:
+    """In float32, as the device function computes it."""
+    root, least = flushed(np.exp2(x.astype(np.float64)).astype(np.float32)), np.array(2.0**-24, np.float32)
+    reciprocal: Array = 1 / fma(root, root, least).astype(np.float64)
+    return least * flushed(reciprocal.astype(np.float32))
+
+
+def sigmoid(x: Array) -> Array:
+    return logistic(fma(x, np.array(SIGMOID_EXPONENT, np.float32), np.array(-12)))
+
+
+def gelu_tanh(x: Array) -> Array:
+    first, second = np.array(GELU_EXPONENT, np.float32)
+    return x * logistic(fma(x, fma(x * x, second, first), np.array(-12)))
+
+
+LOGISTIC: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array], float]] = {
+    "sigmoid": (sigmoid, lambda x: 1 / (1 + np.exp(-x)), 93),
+    "silu": (lambda x: x * sigmoid(x), lambda x: x / (1 + np.exp(-x)), 97),
+    "gelu_tanh": (gelu_tanh, lambda x: x / (1 + np.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))), 11),
+}
+"""The short form, the exact one, and from where below 0 a bfloat16 is 0."""
+
+
+@pytest.mark.parametrize("name", LOGISTIC)
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:divide by zero")
+def test_logistic_functions(name: str) -> None:
+    """Subnormal results are off by less than a hundredth of their last place."""
+    short, exact, most = LOGISTIC[name]
+    x = np.concatenate([np.linspace(-most, most, 40001), np.logspace(-37, 30, 1000), -np.logspace(-37, 30, 1000)]).astype(np.float32)
+    got, wanted = short(x), exact(x.astype(np.float64))
+    usual = np.abs(wanted) >= 2.0**-126
+    error = np.abs(got[usual] / wanted[usual] - 1)
+    assert np.max(error) < 2.0**-16.5
+    assert np.max(error[np.abs(wanted[usual]) > 2.0**-24]) < 2.0**-18.5
+    assert np.max(np.abs(got - wanted)[~usual]) < 0.01 * 2.0**-133
 
 
 @pytest.mark.parametrize("name", ROUNDED)

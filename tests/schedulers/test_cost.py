@@ -40,6 +40,29 @@ def test_turns_hide_all_epilogues_but_the_last() -> None:
     assert estimate(short, turns).us < estimate(short, shared).us
 
 
+def test_turns_hide_half_of_the_math_of_epilogues() -> None:
+    """As above: 128 elements of a thread in four pieces, 1.2 cycles an instruction, of which 0.55 delay each of 8 tiles, and all the last."""
+    turns = MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG)
+    plain, worked = (estimate(MatmulProblem(4096, 4096, 6400, work=work), turns).us for work in (0, 10))
+    assert worked - plain == pytest.approx(128 * 1.2 * 10 * (1 + 8 * 0.55) / 1700)
+
+
+def test_the_first_load_of_a_bias_waits_for_memory() -> None:
+    """600 cycles, of tiles that load it once and of those of one piece; a third of that for each of 31 further pairs where many outputs leave no registers."""
+    for config, outputs, cycles in ((MatmulConfig(128, 128), 1, 600), (MatmulConfig(64, 64, warpgroups=1), 1, 600), (MatmulConfig(128, 128), 30, 6800)):
+        problem = MatmulProblem(1024, 512, 640, sides=1, held=(2,) * (outputs + 1), held_by_piece=(2,) * outputs)
+        waits = estimate(replace(problem, narrow=(2,)), config).us - estimate(problem, config).us
+        assert waits == pytest.approx(cycles / 1700), config
+
+
+def test_narrow_tiles_that_warpgroups_share_have_longer_steps() -> None:
+    """1152 x 896 x 2176 with a bias took 11.0 us in tiles of 128 x 64, 8.8 in tiles of 64 x 128 of one warpgroup, which load as many bytes."""
+    problem = MatmulProblem(1152, 896, 2176)
+    one, two = (estimate(problem, config).us for config in (MatmulConfig(64, 128, warpgroups=1, stages=8), MatmulConfig(128, 64, stages=8)))
+    assert two > 1.15 * one
+    assert tile_time(problem, MatmulConfig(128, 64, 128)).products < tile_time(problem, MatmulConfig(128, 64)).products
+
+
 def test_clusters_take_longer_to_start() -> None:
     """17 rows of tiles of 128 are 9 of clusters of two: one block has tiles that are outside."""
     one, two = MatmulConfig(128, 128, stages=6), MatmulConfig(128, 128, stages=6, cluster=2)
@@ -97,7 +120,7 @@ def test_rows_behind_the_end_cost_time_even_where_memory_is_slower() -> None:
 
 def test_what_loads_together_shares_the_cache() -> None:
     """A second wave, or more blocks, slow down a step of tiles that the cache serves; so do columns of the last tile that are outside."""
-    config = MatmulConfig(128, 64, stages=8)
+    config = MatmulConfig(64, 128, warpgroups=1, stages=8)
 
     def step(m: int, n: int) -> float:
         problem = MatmulProblem(m, n, 6400)

@@ -80,7 +80,11 @@ def test_neighbors_share_the_tile_of_the_operand_that_has_more() -> None:
         ((1408, 896, 3200), (128, 80), 4),
     ):
         assert {c.group for c in candidates(MatmulProblem(*size)) if (c.tile_m, c.tile_n, c.cluster) == (*tile, 1)} == {group}
-    assert {c.tile_k for c in candidates(MatmulProblem(1024, 384, 3968)) if (c.tile_m, c.tile_n) == (128, 80)} == {128}
+
+
+def test_narrow_tiles_that_warpgroups_share_have_long_steps() -> None:
+    for tile in ((128, 64), (128, 80)):
+        assert next(e.config.tile_k for e in rank(MatmulProblem(1024, 384, 3968)) if (e.config.tile_m, e.config.tile_n) == tile) == 128
 
 
 def test_groups_follow_the_shape() -> None:
