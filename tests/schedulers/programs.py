@@ -281,7 +281,7 @@ ALIKE = (
     Program(argmin_of_columns, "normalization", dict(N=6, C=16), dict(N=8192, C=8192)),
     Program(quantized, "normalization", dict(N=6, C=16), dict(N=16384, C=4096)),
     Program(weighted_experts, "reduction", dict(B=2, S=4, E=4, D=8), dict(B=8, S=4096, E=8, D=2048)),
-    Program(distances, "reduction", dict(N=16, M=12, D=8), dict(N=2048, M=2048, D=128)),
+    Program(distances, "simt_gemm", dict(N=16, M=12, D=8), dict(N=2048, M=2048, D=128)),
     Program(max_pool, "reduction", dict(N=2, C=3, H=8), dict(N=32, C=128, H=128)),
     Program(rope, "cat", dict(B=2, S=4, H=2, D=8), dict(B=4, S=4096, H=32, D=128)),
     Program(rope_of_pairs, "pointwise", dict(B=2, S=4, H=2, D=8), dict(B=4, S=4096, H=32, D=128)),
