@@ -166,7 +166,7 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
         case Find(values=values, extents=extents):
             return None if values and len(values) == len(extents) else f"'{d.tensor}' is found at {len(values)} values with {len(extents)} extents"
         case Send(values=values, extents=extents):
-            return None if values and len(values) == len(extents) else f"'{d.tensor}' is sent to {len(values)} values with {len(extents)} extents"
+            return None if len(values) == len(extents) else f"'{d.tensor}' is sent to {len(values)} values with {len(extents)} extents"
         case Whole(parts=parts, places=places, conditions=conditions):
             wrong = next((c for c in conditions if not is_boolean(c)), None)
             if not parts or not len(parts) == len(places) == len(conditions):
