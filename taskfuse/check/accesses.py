@@ -250,10 +250,12 @@ class Uses:
                 index = index if width == 1 else (*index[:-1], None)
                 self._add(node, source.buffer, index, False, Engine.THREAD, context)
                 self._vector(node, out, width, True)
-            case AtomicUpdate(out=out, combine=combine, source=source, values=values):
-                for operand in (source, *(v.source for v in values)):
-                    self._operand(node, operand, context)
+            case AtomicUpdate(out=out, combine=combine, source=source, values=values, width=width):
+                for v in values:
+                    self._operand(node, v.source, context)
+                self._vector(node, source, width, False)
                 index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in out.index)
+                index = index if width == 1 else (*index[:-1], None)
                 self._add(node, out.buffer, index, True, Engine.THREAD, context, atomic=combine.name)
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)

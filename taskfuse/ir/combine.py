@@ -84,6 +84,11 @@ def is_atomic(combine: Combine, dtype: DType) -> bool:
     return dtype in ATOMIC.get(combine.name, ())
 
 
+def vector_updates(combine: Combine, dtype: DType) -> tuple[int, ...]:
+    """How many neighboring elements in Global memory one instruction combines, each atomically (PTX ISA, "red", ``.vec_32_bit``: sm_90)."""
+    return (2, 4) if combine.name == "add" and dtype is float32 else ()
+
+
 def depends_on_order(combine: Combine, dtype: DType) -> bool:
     """True if the result depends on the order in which elements are combined: each step of a sum or product of floats rounds."""
     return dtype.is_float and combine.name in ("add", "mul", "logaddexp")

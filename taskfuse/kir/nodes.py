@@ -108,13 +108,15 @@ class AtomicUpdate(WritingStmt):
     """An element in Global memory, combined in place with ``source`` by one atomic operation (PTX ISA, "red").
 
     The symbols are defined only in ``out``. Where one of them is outside its ``[0, extent)``, nothing is updated. The update orders no other access.
+    Several elements, consecutive along the last index of both sides, are updated by one instruction, each of them atomically ("red", ``.vec_32_bit``).
     """
 
-    FORM: ClassVar[str] = "UPDATE {out} by {combine} of {source}[ at {values}]"
+    FORM: ClassVar[str] = "UPDATE {out} by {combine} of {source}[ width {width}][ at {values}]"
     out: Updated
     combine: Combine
     source: Access
     values: tuple[GatherValue, ...] = ()
+    width: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -406,7 +406,7 @@ def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Sc
 def _tile(stmt: WritingStmt, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
-        case GatherCopy(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
+        case GatherCopy(width=width) | AtomicUpdate(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
             return () if width == 1 else (width,)
         case Wgmma(row=row, n=n, k=k) | Mma(row=row, n=n, k=k):
             return row.m, n, k

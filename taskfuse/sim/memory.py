@@ -322,7 +322,8 @@ def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combi
     if store.published is not None:
         store.published.write(place.index, memory.number, lanes, region)
     index = np.arange(*place.index.indices(store.data.size)) if isinstance(place.index, slice) else np.asarray(place.index)
-    left, terms = (np.broadcast_to(a, lanes.count) for a in (index, np.asarray(value)))
+    shape = (lanes.count,) if site.width == 1 else (lanes.count, site.width)
+    left, terms = (np.broadcast_to(a, shape).reshape(-1) for a in (index, np.asarray(value)))
     while left.size:
         cells, first = np.unique(left, return_index=True)
         store.data[cells] = combined(store.data[cells], terms[first])

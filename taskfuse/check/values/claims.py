@@ -100,9 +100,9 @@ class Instructions:
     def _made(self, node: Node, holds: Holds) -> Place:
         stmt = node.stmt
         match stmt:
-            case Compute() | Choose() | Shuffle() | AtomicUpdate():
+            case Compute() | Choose() | Shuffle():
                 return Place(node, stmt.out.buffer, stmt.out.index, holds.tensor, holds.index, content=holds.content)
-            case GatherCopy() | VectorCopy() | AsyncCopy():
+            case GatherCopy() | AtomicUpdate() | VectorCopy() | AsyncCopy():
                 return self._vector(node, stmt.out, stmt.width, holds.tensor, holds.index)
             case Wgmma() | Mma():
                 return self._registers(node, stmt.acc, stmt.accumulators, holds, ("tile.0", "tile.1"))

@@ -10,7 +10,7 @@ from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import claimed
 from taskfuse.check.values.sent_points import NOWHERE, SentPoints, SentRound
 from taskfuse.check.values.state import RunState, points
-from taskfuse.check.values.terms import Bools, Ints
+from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.kir.witness import Send
 
@@ -27,13 +27,16 @@ def update(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes) -> None:
         said = dict.fromkeys(range(len(lanes)), "is updated as no definition says")
         sent.send(SentRound("", np.zeros(len(lanes), np.int64), everywhere, lanes.ids, stmt, lanes.role, said))
         return
-    places, inside = claimed(state, stmt.holds, tensor, lanes)
-    wrong = _wrong(state, stmt, lanes, tensor, rule, inside)
-    sent.send(SentRound(tensor.name, places, _where(state, sent, stmt, lanes, rule), lanes.ids, stmt, lanes.role, wrong))
+    held = state.read_wide(stmt.source, lanes, stmt.width, stmt).flat()
+    here = lanes.some(np.repeat(np.arange(len(lanes)), stmt.width))  # an element of each
+    here.own["tile.0"] = np.tile(np.arange(stmt.width), len(lanes))
+    places, inside = claimed(state, stmt.holds, tensor, here)
+    wrong = _wrong(state, stmt, here, held, tensor, rule, inside)
+    sent.send(SentRound(tensor.name, places, _where(state, sent, stmt, here, rule), here.ids, stmt, lanes.role, wrong))
 
 
-def _wrong(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes, tensor: Tensor, rule: Send, inside: Bools) -> dict[int, str]:
-    """Why what some threads send is not a point of a tensor: another operand or function than its definition's, or a point that does not exist."""
+def _wrong(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes, held: Terms, tensor: Tensor, rule: Send, inside: Bools) -> dict[int, str]:
+    """Why elements that are sent are not points of a tensor: another operand or function than its definition's, or a point that does not exist."""
     assert stmt.holds is not None
     at, n = points(lanes, stmt.holds.index), len(lanes)
     found: dict[int, str] = {}
@@ -43,7 +46,7 @@ def _wrong(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes, tensor: Te
         found.setdefault(k, f"is combined with a point past the end of {tensor.name}")
     for k in np.flatnonzero(indexed_otherwise(state, stmt, rule, lanes, at)).tolist():
         found.setdefault(k, f"is combined with an element of {tensor.name} at other integers than those of its definition")
-    held, want = state.read(stmt.source, lanes, stmt), state.elements.operand(rule.operand, at, n)
+    want = state.elements.operand(rule.operand, at, n)
     for k in np.flatnonzero(~state.same(held, want, state.elements.operand_dtype(rule.operand))).tolist():
         if k not in found:
             found[k] = f"is combined wrongly with {tensor.name}: {state.difference(held[k : k + 1], want[k : k + 1])[0]}"
@@ -51,7 +54,7 @@ def _wrong(state: RunState, stmt: AtomicUpdate, lanes: ExecutedLanes, tensor: Te
 
 
 def _where(state: RunState, sent: SentPoints, stmt: AtomicUpdate, lanes: ExecutedLanes, rule: Send) -> Ints:
-    """The elements that threads update, ``[threads, values]``."""
+    """The elements that threads update, ``[elements of threads, values]``."""
     tried = sent.values(rule)
     count, each = len(lanes), len(tried)
     here = lanes.some(np.repeat(np.arange(count), each))
@@ -62,5 +65,6 @@ def _where(state: RunState, sent: SentPoints, stmt: AtomicUpdate, lanes: Execute
     state.budget.spend(count * each // 8)
     found = np.full(count * each, NOWHERE)
     if inside.any():
-        found[inside] = state.places(stmt.out, here.some(inside))
+        element = np.repeat(np.arange(count) % stmt.width, each)
+        found[inside] = state.places(stmt.out, here.some(inside)) + element[inside]
     return found.reshape(count, each)

@@ -6,7 +6,7 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.checked_terms import CheckedTerms, only_along
 from taskfuse.check.values.choices import CheckedChoices, is_plus_zero, is_zero
 from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
-from taskfuse.check.values.operands import COPY, CheckedOperands
+from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
@@ -164,7 +164,13 @@ class CheckedStatements:
         if w.place.buffer not in self.writes.updated:
             raise Open(f"{w.place.buffer} is not a tensor that something is sent to", w.node)
         self._values(w, stmt.values, rule, exists)
-        self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
+        if stmt.width == 1:
+            self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
+            return
+        if not isinstance(rule.operand, Access):
+            raise Open("it sends elements of an array, and its definition none", w.node)
+        want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.operand.buffer, element_of(rule.operand, w.holds))
+        self.operands.read(want, inside(want.element, self.writes.shape(rule.operand.buffer)))
 
     # -- zeros past the end -----------------------------------------------------------------------------------------------------------
 
