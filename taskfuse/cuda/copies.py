@@ -191,9 +191,10 @@ def bulk_load(w: Writer, stmt: TmaLoad, scope: TextScope) -> None:
 
 
 def bulk_store(w: Writer, stmt: TmaStore, scope: TextScope) -> None:
-    """A box from Shared to Global memory."""
+    """A box from Shared to Global memory, or one that is combined with it."""
     inner = [scope.indices.text(c) for c in reversed(stmt.coords)]
-    w.call(scope, ptx.tma_store(len(inner)), f"&{w.names[stmt.map]}", w.address(stmt.source, scope), *inner)
+    helper = ptx.tma_store(len(inner)) if stmt.combine is None else ptx.tma_update(stmt.combine, len(inner))
+    w.call(scope, helper, f"&{w.names[stmt.map]}", w.address(stmt.source, scope), *inner)
 
 
 def _mask(w: Writer, stmt: TmaLoad, scope: TextScope) -> str:

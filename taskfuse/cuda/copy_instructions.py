@@ -160,6 +160,21 @@ def tma_store(rank: int) -> Helper:
     )
 
 
+def tma_update(combine: Combine, rank: int) -> Helper:
+    """Combines each element of a box in Global memory, clipped, with the one in Shared memory; coordinates innermost first ("cp.reduce.async.bulk.tensor")."""
+    coords, slots, values = coordinates(rank, 2)
+    function = _FUNCTIONS[combine.name]
+    name = f"tma_update_{function}_{rank}d"
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}(const TensorMap* map, const void* source{coords}) {{\n"
+        f'  asm volatile("cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{function}.tile.bulk_group [%0, {{{slots}}}], [%1];"\n'
+        f'               ::"l"(map), "r"(shared_address(source)){values} : "memory");\n}}',
+        (SHARED_ADDRESS, TENSOR_MAP),
+        90,
+    )
+
+
 BULK_COMMIT = Helper("bulk_commit", '__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }', arch=90)
 BULK_WAIT = Helper(
     "bulk_wait",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.dtypes import DType, uint64
-from taskfuse.ir.combine import is_atomic, vector_updates
+from taskfuse.ir.combine import is_atomic, is_bulk_update, vector_updates
 from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
 from taskfuse.ir.matrix_instructions import Family, find, rows, spans
 from taskfuse.ir.scalar import Const
@@ -239,6 +239,8 @@ def tma_copies_between_global_and_shared(subject: TmaLoad | TmaStore, scope: Sco
                 return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
             if m.steps and isinstance(subject, TmaStore):
                 return f"'{name}' has steps, and a box that is stored has all elements of its part of the tensor"
+            if isinstance(subject, TmaStore) and subject.combine is not None and not is_bulk_update(subject.combine, tensor.dtype):
+                return f"the copy engine does not combine {tensor.dtype} by {subject.combine.name}"
             return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
 
 

@@ -172,12 +172,17 @@ class TmaLoad(WritingStmt):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(WritingStmt):
-    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching wait_group."""
+    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching wait_group.
 
-    FORM: ClassVar[str] = "TMA {map}{coords} <- {source}"
+    Attributes:
+        combine: each element is combined in place with the one in the box, by an atomic operation of its own ("cp.reduce.async.bulk.tensor"); ``None``: stored.
+    """
+
+    FORM: ClassVar[str] = "TMA {map}{coords} <- {source}[ by {combine}]"
     map: MapName
     coords: tuple[Expr, ...]
     source: Access
+    combine: Combine | None = None
 
 
 Stmt = For | Bind | If | Compute | Choose | GatherCopy | AtomicUpdate | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt

@@ -64,6 +64,7 @@ VALUES: dict[object, Callable[[Any], str]] = {
     Queue: lambda queue: queue.value,
     MbarrierScope: lambda scope: scope.value,
     Combine: lambda combine: combine.name,
+    Combine | None: lambda combine: combine.name,
     MemoryType: FENCED.__getitem__,
 }
 

@@ -20,6 +20,7 @@ from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
+from taskfuse.kir.walk import updating
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, operands_of, wrong_index
 
 
@@ -363,10 +364,12 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
             return f"a matrix product adds terms: it stands for 'term', not for '{content.value}'"
-        case AtomicUpdate() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
+        case AtomicUpdate() | TmaStore() if updating(stmt) and (not isinstance(definition.rule, Send) or content is not Content.VALUE):
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
-        case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, AtomicUpdate):
-            return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so"
+        case AtomicUpdate() | TmaStore() if updating(stmt):
+            return None
+        case WritingStmt() if isinstance(definition.rule, Send):
+            return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so, or a TMA store by a function"
         case Choose() | Shuffle() if content in (Content.TERM, Content.RESCALED):
             return "this adds nothing to what was there, so it stands for no 'term'"
         case GatherCopy() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:

@@ -96,8 +96,10 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
 
 def _copies(atom: Atom, expr: MathExpr) -> bool:
     """True if an atom copies what ``expr`` takes at indices that are data, sends it to elements, or writes zeros outside a part of a tensor."""
+    if isinstance(expr, Update):
+        return atom.instruction in (Instruction.VECTOR, Instruction.TMA_STORE)
     if atom.instruction is Instruction.VECTOR:
-        return isinstance(expr, Gather | Update)
+        return isinstance(expr, Gather)
     return atom.bounds in (Bounds.FILL, Bounds.ZERO) and padded_read(expr) is not None
 
 

@@ -17,8 +17,8 @@ from taskfuse.dtypes import DType, converts_once
 from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad
-from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Holds, Immediate
 from taskfuse.kir.witness import Accumulate, Apply, Find, Iterate, Pick, Reduce, Send
 
 
@@ -157,19 +157,24 @@ class CheckedStatements:
     def _sent(self, w: ClaimedWrite, rule: Send, exists: tuple[Expr, ...]) -> None:
         """An update combines what the definition does, with the element that it names (:mod:`taskfuse.check.values.updates`)."""
         stmt = w.node.stmt
-        if not isinstance(stmt, AtomicUpdate) or len(stmt.values) != len(rule.values):
+        values = stmt.values if isinstance(stmt, AtomicUpdate) else ()
+        if not isinstance(stmt, AtomicUpdate | TmaStore) or stmt.combine is None or len(values) != len(rule.values):
             raise Open("it is not an update at as many values", w.node)
         if stmt.combine is not rule.combine:
             raise Open(f"it combines by {stmt.combine}, and {w.holds.tensor} is combined by {rule.combine}", w.node)
         if w.place.buffer not in self.writes.updated:
             raise Open(f"{w.place.buffer} is not a tensor that something is sent to", w.node)
-        self._values(w, stmt.values, rule, exists)
-        if stmt.width == 1:
+        self._values(w, values, rule, exists)
+        if isinstance(stmt, AtomicUpdate) and stmt.width == 1:
             self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
             return
         if not isinstance(rule.operand, Access):
             raise Open("it sends elements of an array, and its definition none", w.node)
-        want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.operand.buffer, element_of(rule.operand, w.holds))
+        element = element_of(rule.operand, w.holds)
+        if isinstance(stmt, AtomicUpdate):
+            want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.operand.buffer, element)
+        else:
+            want = self.instructions.stored_box(w.node, stmt, Holds(rule.operand.buffer, w.holds.index, tile=w.holds.tile), element)
         self.operands.read(want, inside(want.element, self.writes.shape(rule.operand.buffer)))
 
     # -- zeros past the end -----------------------------------------------------------------------------------------------------------

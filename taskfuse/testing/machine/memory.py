@@ -91,8 +91,11 @@ class MachineMemory:
         self.cells[cell] = [(t, threads.own[t], site)], {}
 
     def update(self, t: int, cells: Iterable[int], site: int) -> None:
-        """A thread updates an element atomically: ordered with reads and writes, but not with other updates."""
+        """A thread updates an element atomically: ordered with reads, writes and updates of engines, but not with other updates of threads."""
         for cell in cells:
+            for stamp in self.updates.get(cell, {}).values():
+                if stamp[0] < 0:
+                    self._ordered(t, stamp, site, "two updates")
             writes, reads = self.cells.setdefault(cell, ([], {}))
             for stamp in writes:
                 self._ordered(t, stamp, site, "a write and an update")
@@ -146,6 +149,18 @@ class MachineMemory:
                     if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):
                         raise self._race("a read and an asynchronous write", op.issuer, op.site, other)
             self.cells[cell] = [(~op.bit, 0, op.site)], {}
+
+    def engine_updates(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]]) -> None:
+        """An operation updates elements atomically: ordered with reads, writes and updates of threads, but not with other operations that update."""
+        for cell in cells:
+            writes, reads = self.cells.setdefault(cell, ([], {}))
+            updates = self.updates.setdefault(cell, {})
+            for stamp in (*writes, *(stamp for stamp in updates.values() if stamp[0] >= 0)):
+                self._check_write(op, stamp, fences, "a write and an update")
+            for c, e, other in reads.values():
+                if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):
+                    raise self._race("a read and an asynchronous update", op.issuer, op.site, other)
+            updates[~op.bit] = ~op.bit, 0, op.site
 
     def _check_write(self, op: MachineOperation, stamp: Stamp, fences: list[list[int]], what: str) -> None:
         c, e, other = stamp

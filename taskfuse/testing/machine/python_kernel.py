@@ -209,7 +209,7 @@ class _PythonCompiler(PythonWriter):
         address = self.address(side)
         coords = self.tuple_of(self.held(c) for c in s.coords)
         if isinstance(s, TmaStore):
-            self.add(f"m.store(t, {self.site}, {address}, {side.buffer!r}, {s.map!r}, {coords})")
+            self.add(f"m.store(t, {self.site}, {address}, {side.buffer!r}, {s.map!r}, {coords}, {s.combine is not None})")
         else:
             first, count = self.slots[s.barrier.name]
             k = self.held(s.barrier.slot)

@@ -29,6 +29,7 @@ class Kind(Enum):
     BULK_LOAD = auto()  # out, map, mbarrier, coordinates, innermost first
     MULTICAST = auto()  # out, map, mbarrier, mask of blocks, coordinates
     BULK_STORE = auto()  # map, source, coordinates
+    BULK_UPDATE = auto()  # function, map, source, coordinates
     BULK_COMMIT = auto()
     BULK_WAIT = auto()  # pending
     BULK_WAIT_READ = auto()  # pending

@@ -51,6 +51,8 @@ from taskfuse.testing.ptx.reading import LaunchReader
 
 MOST = 20_000
 """The most statements of a thread."""
+_FUNCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+"""The functions of bulk updates (PTX ISA, "cp.reduce.async.bulk.tensor")."""
 _TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float64": "f64", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
 _SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _COMMITS = {Queue.WGMMA: Kind.WGMMA_COMMIT, Queue.BULK: Kind.BULK_COMMIT, Queue.COPY: Kind.COPY_COMMIT}
@@ -279,8 +281,10 @@ class _ThreadWalk:
                 mask = (sum(1 << rank for rank in self._reached(across)),) if across else ()
                 operands = (r.address(out, env), r.launch.bases[name], self._slot(slot), *mask, *self._coordinates(coords))
                 yield Kind.MULTICAST if across else Kind.BULK_LOAD, operands, 0
-            case TmaStore(map=name, coords=coords, source=source):
-                yield Kind.BULK_STORE, (r.launch.bases[name], r.address(source, env), *self._coordinates(coords)), 0
+            case TmaStore(map=name, coords=coords, source=source, combine=combine):
+                function = () if combine is None else (_FUNCTIONS[combine.name],)
+                operands = (*function, r.launch.bases[name], r.address(source, env), *self._coordinates(coords))
+                yield Kind.BULK_STORE if combine is None else Kind.BULK_UPDATE, operands, 0
             case Wgmma():
                 yield Kind.WGMMA, self._wgmma(stmt), 0
             case Mma(k=k):

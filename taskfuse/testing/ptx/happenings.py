@@ -80,6 +80,9 @@ def happening(r: OperandReader) -> Happening | None:
         case ("cp", "async", "bulk", "tensor", rank, "global", "shared::cta", "bulk_group"):
             where, coordinates = _box(r, o[0], rank)
             return event(Kind.BULK_STORE, where, r.address(o[1]), *coordinates)
+        case ("cp", "reduce", "async", "bulk", "tensor", rank, "global", "shared::cta", function, "tile", "bulk_group"):
+            where, coordinates = _box(r, o[0], rank)
+            return event(Kind.BULK_UPDATE, repr(function), where, r.address(o[1]), *coordinates)
         case ("wgmma", "fence", "sync", "aligned"):
             return event(Kind.WGMMA_FENCE)
         case ("wgmma", "commit_group", "sync", "aligned"):
