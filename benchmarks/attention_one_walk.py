@@ -38,6 +38,7 @@ C,R=64,128
 STM=16
 ORDER='vqk'
 PARTS=None
+SLOTS=0
 def early(s):
     return {"first":s.first,"elementwise":s.chunks,"turn":[s.dss],"values":[s.last[0]],"turned":[s.dqp],"keys":[s.last[1]],"sent":[s.sent]}
 
@@ -89,6 +90,7 @@ class Walk(_BackToBackWalk):
             self.held.append(copied(script,tv,sides.places[0])); self._stream(tv,sides.places[1])
         self.held_k=self.held[0]
         self.dss=script.new(dsc,"cache_after",dqp,0)
+        self.dqs=script.new(dqp,"cache_after",sent,1) if "bulk" in sys.argv else None
         if fusion.definition(dqp).operands[1].tensor is not self.held_k: script.through_view(dqp,1,self.held_k)
         script.on(self.dss).set_memory_type(MemoryType.Shared)
         made={out: script.new(out,"cache_before") for out in self.last if out.is_output}
@@ -99,7 +101,8 @@ class Walk(_BackToBackWalk):
             place=next(k for k,r in zip(two.places,(two.a,two.b)) if not depends(fusion,r.tensor,self.first))
             self._stream(tv,place)
         for tv in (*self.held,*self.streamed): script.on(tv).set_memory_type(MemoryType.Shared)
-        mineout=[self.dqp,self.dss,self.sent,self.start]
+        more=[] if self.dqs is None else [self.dqs]
+        mineout=[self.dqp,self.dss,self.sent,self.start,*more]
         keys=Keys(fusion); along,element=self._walked(self.last[0])
         def has(tv,a): return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
         code=[e.output for e in needed(fusion) if not fusion.is_view(e.output)]
@@ -131,8 +134,24 @@ class Walk(_BackToBackWalk):
         call.reorder([0,1,5,2,4,3])
         self._raster(call)
         call.split(3,64).bind(3,P.TIDy).reorder({5:4})
-        call.fragment((4,5))
-        if "v2" in sys.argv: call.bind(-1,P.Vectorize)
+        if self.dqs is None:
+            call.fragment((4,5))
+            if "v2" in sys.argv: call.bind(-1,P.Vectorize)
+        if self.dqs is not None:
+            call=script.on(self.sent)
+            call.split(5,32).reorder({5:4})  # t B c y p e 32
+            call.set_atom(atoms.TMA_STORE,(5,6))
+            call.bind(4,P.Unroll)
+            call=script.on(self.dqs)
+            call.reorder([0,1,5,2,4,3])
+            self._raster(call)
+            call.split(3,64).bind(3,P.TIDy).reorder({5:4})
+            call.split(5,32).reorder({5:4})
+            call.set_memory_type(MemoryType.Shared).set_allocation_domain(Spelled(layouts.swizzled(128),"tf.layouts.swizzled(128)"))
+            if SLOTS: call.circular_buffer(SLOTS)
+            call.bind(4,P.Unroll)
+            call.fragment((5,6))
+            call.bind(-1,P.Vectorize)
         for tv in self.first: multiply(script, tv, self.head+2, config.chunk)
         for tv, columns in zip(self.last, self.found.columns): multiply(script, tv, self.head+2, columns)
         self._rings()
@@ -157,7 +176,7 @@ class Walk(_BackToBackWalk):
     def _share(self):
         script, head = self.script, self.head
         results = [tv for group in self.results for tv in group]
-        inside = [*self.streamed, *self.first, *self.chunks, self.dss, self.dqp]
+        inside = [*self.streamed, *self.first, *self.chunks, self.dss, self.dqp, *([] if self.dqs is None else [self.dqs])]
         kept = [*self.held, *inside, *self.last, *self.rows, *results]
         every = [e.output for e in self.fusion.exprs() if among(e.output, kept) and not e.output.is_output]
         share_walk(script, every, inside, head)
@@ -178,7 +197,7 @@ class Walk(_BackToBackWalk):
             names={"v":("values",[self.last[0]]),"q":("turned",[self.dqp]),"k":("keys",[self.last[1]])}
             tasks.append(script.grouped([T(names[x][1],names[x][0]) for x in ORDER],"sums"))
         else: tasks+=[T(self.last,"last"),T([self.dqp],"turned")]
-        tasks+=[T([self.sent],"sent"),T([tv for group in self.results for tv in group], "results")]
+        tasks+=[T([*([] if self.dqs is None else [self.dqs]),self.sent],"sent"),T([tv for group in self.results for tv in group], "results")]
         script.task([self.zero,self.start],"start")
         script.make_roles(load, script.grouped(tasks, "consumer"))
 

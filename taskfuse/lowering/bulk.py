@@ -171,7 +171,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     loads = is_transfer(tv)
     inside = tv if loads else st.source(tv)
     shared, there = (out, source) if loads else (source, out)
-    outside = st.source(tv) if loads else _argument(st.fusion, there.buffer) or tv
+    outside = st.source(tv) if loads else _stored_to(st.fusion, tv, there)
     if st.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
         way = "from an input to Shared memory" if loads else "from Shared memory to an output"
         raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
@@ -186,7 +186,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         share = part(st.indexer.ranges, tv, st.indexer.tree.place[tv], there.index, shared.index, atoms)
     kept = tuple(a.extent for a in st.indexer.kept_axes(inside))
     shape = (const(1),) * (len(shared.index) - len(kept)) + kept
-    begins = () if loads else _begins(st, tv, inside, shared, there, shape)
+    begins = () if loads else _begins(st, tv, inside, outside, shared, there, shape)
     try:
         box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, index_map.facts)
     except NoBulkCopyError as e:
@@ -212,9 +212,9 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, writes, reads)]
 
 
-def _argument(fusion: Fusion, name: str) -> TensorView | None:
-    """The output of that name."""
-    return next((tv for tv in fusion.outputs if tv.name == name), None)
+def _stored_to(fusion: Fusion, tv: TensorView, there: Access) -> TensorView:
+    """The output that has the elements of ``tv``: itself, or the whole of which it is a part."""
+    return next((out for out in fusion.outputs if out.name == there.buffer), tv)
 
 
 def _check_update(tv: TensorView, atom: Atom, update: Update) -> None:
@@ -234,7 +234,9 @@ def _existing(source: Access, tensor: TensorView, facts: Facts) -> Facts:
     return facts
 
 
-def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _begins(
+    st: Statements, tv: TensorView, inside: TensorView, outside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]
+) -> tuple[Expr, ...]:
     """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside the tensor.
 
     The engine writes nothing past the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
@@ -242,7 +244,7 @@ def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, 
     index_map = st.indexer.index_maps.of(tv)
     atoms = dict.fromkeys(atom_symbols(tv).values(), const(0))
     first = [simplify(substitute(e, atoms), index_map.facts) for e in there.index]
-    for begins in ((), tuple(c for e, a in zip(first, tv.logical, strict=True) for c in bound(e, a.extent, index_map.facts))):
+    for begins in ((), tuple(c for e, n in zip(first, outside.shape, strict=True) for c in bound(e, n, index_map.facts))):
         facts = index_map.facts
         for c in begins:
             facts = facts.with_assumption(c)

@@ -95,12 +95,12 @@ class _Use:
     @property
     def is_bulk_update(self) -> bool:
         """True for the target of an update by the copy engine."""
-        return self.is_update and self.is_write and issues_to(self.stmt) is Queue.BULK
+        return self.is_update and issues_to(self.stmt) is Queue.BULK
 
     @property
     def queue(self) -> Queue | None:
-        """The queue of an asynchronous read."""
-        return None if self.is_write else issues_to(self.stmt)
+        """The queue of an asynchronous read of an operand."""
+        return None if self.is_write or self.is_update else issues_to(self.stmt)
 
     @property
     def is_transfer(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from taskfuse.kir import Kernel, accesses, bodies, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, For, If, Stmt
+from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, For, If, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Commit, WaitGroup, WgmmaFence
@@ -156,7 +156,7 @@ def _releases(stmt: Stmt) -> bool:
 def _computes_apart(stmt: Stmt, held: frozenset[str]) -> bool:
     """True for what computes, and neither reads nor writes some arrays."""
     for s in walk(stmt):
-        if not isinstance(s, Compute | Choose | AtomicUpdate | Bind | For | If) or (isinstance(s, For) and not s.unroll):
+        if not isinstance(s, Compute | Choose | AtomicUpdate | VectorCopy | Bind | For | If) or (isinstance(s, For) and not s.unroll):
             return False
         if any(a.buffer in held for side in accesses(s) for a in side):
             return False

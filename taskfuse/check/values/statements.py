@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, simplify, substitu
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore
-from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Holds, Immediate
+from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate
 from taskfuse.kir.witness import Accumulate, Apply, Find, Iterate, Pick, Reduce, Send
 
 
@@ -174,7 +174,7 @@ class CheckedStatements:
         if isinstance(stmt, AtomicUpdate):
             want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.operand.buffer, element)
         else:
-            want = self.instructions.stored_box(w.node, stmt, Holds(rule.operand.buffer, w.holds.index, tile=w.holds.tile), element)
+            want = self.instructions.stored_box(w.node, stmt, w.holds, rule.operand.buffer, element)
         self.operands.read(want, inside(want.element, self.writes.shape(rule.operand.buffer)))
 
     # -- zeros past the end -----------------------------------------------------------------------------------------------------------
