@@ -33,14 +33,22 @@ def fusion(b,h,m,n,d,C=64,R=128):
         f.add_output(dv,dk)
     return f,ds
 from taskfuse.ir.expr import Written
+from taskfuse.ir.storage import resolve
 from taskfuse.schedulers.back_to_back import _BackToBackWalk, _factors, _sides
 C,R=64,128
 STM=16
 ORDER='vqk'
 PARTS=None
 SLOTS=0
+DS=0
 def early(s):
     return {"first":s.first,"elementwise":s.chunks,"turn":[s.dss],"values":[s.last[0]],"turned":[s.dqp],"keys":[s.last[1]],"sent":[s.sent]}
+
+def raster(found, fusion):
+    if "apart" not in sys.argv: return Spelled(tiles.raster(),"tf.tiles.raster()")
+    b,h=(int(str(e)) for e in fusion.tensor("q").shape[:2])
+    i0=I(0)
+    return Spelled((i0//h%b,i0%h,i0//(b*h)),"heads first")
 
 class Walk(_BackToBackWalk):
     def __init__(self, script, found, config, blocks, debug=False):
@@ -52,7 +60,7 @@ class Walk(_BackToBackWalk):
         rows=self.batch
         for _ in range(rows, len(self.found.batch)): call.merge(0)
         call.split(rows, self.config.rows)
-        call.rasterize(tuple(range(rows+1)), Spelled(tiles.raster(),"tf.tiles.raster()")).split(0,self.blocks)
+        call.rasterize(tuple(range(rows+1)), raster(self.found, self.fusion)).split(0,self.blocks)
         call.bind(1,P.BIDx)
     def apply(self):
         script, config, fusion = self.script, self.config, self.fusion
@@ -100,6 +108,16 @@ class Walk(_BackToBackWalk):
             two=_factors(fusion,tv)
             place=next(k for k,r in zip(two.places,(two.a,two.b)) if not depends(fusion,r.tensor,self.first))
             self._stream(tv,place)
+        self.columns=[]
+        if "cols" in sys.argv:
+            for e in needed(fusion):
+                if isinstance(e,Pointwise):
+                    for kk,o in enumerate(e.operands):
+                        if isinstance(o,Read):
+                            r=resolve(fusion,o)
+                            if r.tensor.is_input and r.tensor.name in ("shift","delta"):
+                                made=script.through_view(e.output,kk)
+                                self.columns.append(made); self.streamed.append(made)
         for tv in (*self.held,*self.streamed): script.on(tv).set_memory_type(MemoryType.Shared)
         more=[] if self.dqs is None else [self.dqs]
         mineout=[self.dqp,self.dss,self.sent,self.start,*more]
@@ -119,6 +137,7 @@ class Walk(_BackToBackWalk):
         tile=self.head+2
         call=script.on(self.dss)
         call.set_allocation_domain(Spelled(layouts.swizzled(128),"tf.layouts.swizzled(128)"))
+        if DS: call.circular_buffer(DS)
         call.split(tile+1,STM).split(tile,STM).reorder({tile+2:tile+1})
         call.bind(tile,P.TIDx).bind(tile+1,P.Unroll)
         call.set_atom(atoms.STMATRIX_X4,(tile+2,tile+3))
@@ -166,10 +185,13 @@ class Walk(_BackToBackWalk):
         script.on(zero).inline_at(4)
         self._roles()
     def _raster(self, call):
-        call.rasterize((0,1,2), Spelled(tiles.raster(),"tf.tiles.raster()")).split(0,self.blocks)
+        call.rasterize((0,1,2), raster(self.found, self.fusion)).split(0,self.blocks)
         call.bind(1,P.BIDx)
     def _rings(self):
         for tv in (*self.held, *self.streamed):
+            if among(tv, self.columns):
+                self.script.on(tv).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-1,))
+                continue
             call = swizzle(self.script, tv)
             if among(tv, self.streamed): call.circular_buffer(self.config.stages)
             call.set_atom(atoms.TMA_LOAD, (-2, -1))
@@ -197,9 +219,17 @@ class Walk(_BackToBackWalk):
             names={"v":("values",[self.last[0]]),"q":("turned",[self.dqp]),"k":("keys",[self.last[1]])}
             tasks.append(script.grouped([T(names[x][1],names[x][0]) for x in ORDER],"sums"))
         else: tasks+=[T(self.last,"last"),T([self.dqp],"turned")]
-        tasks+=[T([*([] if self.dqs is None else [self.dqs]),self.sent],"sent"),T([tv for group in self.results for tv in group], "results")]
+        own = "role" in sys.argv
+        tasks+=[T([*([] if self.dqs is None else [self.dqs]),*([] if own else [self.sent])],"sent"),T([tv for group in self.results for tv in group], "results")]
         script.task([self.zero,self.start],"start")
-        script.make_roles(load, script.grouped(tasks, "consumer"))
+        if own:
+            adds=script.task([self.sent],"adds")
+            consumer=script.grouped(tasks,"consumer")
+            script.group([load,consumer,adds],"roles").parallelize(P.TIDy)
+            script.node(load).registers()
+            script.node(consumer).registers()
+        else:
+            script.make_roles(load, script.grouped(tasks, "consumer"))
 
 import torch
 from attention import CASES
@@ -226,8 +256,19 @@ def main():
     delta=(g.float()*out.float()).sum(-1)
     scale=case.depth**-0.5
     calls=dict(others)
-    variants=[("plain order, scalar",2,(),"vqk"),("dV dQ dK, scalar",2,("early",),"vqk"),("dV dQ dK, vectors",2,("early","v2"),"vqk"),("dQ dV dK, vectors",2,("early","v2"),"qvk"),("dV dQ dK, vectors, 3 stages",3,("early","v2"),"vqk"),("plain order, vectors",2,("v2",),"vqk")]
-    for name,stages,flags,order in variants:
+    variants=[
+        ("vectors of 2",2,("early","v2"),0,0),
+        ("bulk, 2 slots",2,("early","bulk"),2,0),
+        ("bulk, 2 slots, heads first",2,("early","bulk","apart"),2,0),
+        ("bulk, 1 slot",2,("early","bulk"),1,0),
+        ("bulk, 1 slot, 3 stages",3,("early","bulk"),1,0),
+        ("bulk, 1 slot, 2 of dS",2,("early","bulk"),1,2),
+        ("bulk, 2 slots, columns in Shared memory",2,("early","bulk","cols"),2,0),
+        ("bulk, 2 slots, plain order",2,("bulk",),2,0),
+    ]
+    order="vqk"
+    global SLOTS, DS
+    for name,stages,flags,SLOTS,DS in variants:
         t=time.time()
         try:
             f=scheduled(case.batch,case.heads,case.queries,case.keys,case.depth,132,stages,flags,order)
