@@ -69,6 +69,7 @@ __device__ __forceinline__ void {name}_v{width}({c_type(dtype)}* out, {parameter
   asm volatile("red.relaxed.gpu.global.{function}.v{width}.{ptype} [%0], {{{values}}};"
                ::"l"(__cvta_generic_to_global(out)), {given} : "memory");
 }}""",
+            arch=90,
         )
     return Helper(
         name,

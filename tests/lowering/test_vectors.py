@@ -9,8 +9,11 @@ import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AtomicUpdate
 from tests.lowering.refusing import lowering
 from tests.lowering.running import agrees, numbers
+from tests.lowering.updating import added
 
 
 def vector(columns: int | str, shape: Callable[[tf.TensorView], tf.TensorView] = tf.copy, multiple: int | None = None) -> tf.Fusion:
@@ -63,3 +66,30 @@ def test_vectors_of_a_padded_row_exist_as_a_whole(widths: tuple[tuple[int, int],
     assert kernel.verify().is_proved
     array = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
     np.testing.assert_array_equal(kernel.simulate(array, seed=1)[0], 2 * np.pad(array, widths))
+
+
+def updated(width: int, dtype: tf.DType = tf.float32, tiles: int | str = 3, columns: int = 32) -> tf.Fusion:
+    """Tiles that threads add to one, by vectors."""
+    fusion, start, made, sent = added(dtype, tiles=tiles, rows=2, columns=columns)
+    start.axis(-1).parallelize(P.TIDx)
+    for tv in (made, sent):
+        tv.split(2, width).axis(2).parallelize(P.TIDx)
+    made.inline_at(3)
+    sent.axis(3).parallelize(P.Vectorize)
+    return fusion
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_updates_of_vectors(width: int) -> None:
+    kernel = agrees(updated(width, tiles="T"), numbers(2, 32), numbers(3, 2, 32))
+    assert [s.width for s in walk(kernel) if isinstance(s, AtomicUpdate)] == [width]
+    assert kernel.verify().is_proved
+
+
+def test_vectors_that_no_instruction_updates() -> None:
+    text = "cannot lower tv4: it sends vectors of {} {} to be combined by add: {}\nhelp: use another width, or no vectors"
+    assert lowering(updated(2, tf.int32)) == text.format(2, "int32", "no instruction combines several")
+    assert lowering(updated(2, tf.float64)) == text.format(2, "float64", "no instruction combines several")
+    assert lowering(updated(4, columns=30)) == (
+        "cannot lower tv4: its vector axis of 4 does not divide what it splits\nhelp: declare tf.dim(..., multiple_of=...) or use another width"
+    )

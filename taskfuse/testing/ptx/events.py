@@ -42,7 +42,7 @@ class Kind(Enum):
     STORE_MATRIX = auto()  # modifiers, address
     REGISTERS = auto()  # modifiers, count
     FENCE = auto()  # modifiers
-    UPDATE = auto()  # modifiers, element, value
+    UPDATE = auto()  # function, elements of the vector, the first of them
     RELEASE = auto()  # modifiers, counter, increment
     ACQUIRE = auto()  # modifiers, counter; gives its value
     COUNT = auto()  # modifiers, counter, increment; gives the value before

@@ -107,8 +107,8 @@ def happening(r: OperandReader) -> Happening | None:
             return event(Kind.FENCE, words(tuple(more)))
         case ("membar", level):
             return event(Kind.FENCE, repr(_LEVELS[level]))
-        case ("red", "relaxed", *more):
-            return event(Kind.UPDATE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
+        case ("red", "relaxed", "gpu", "global", function, *_):
+            return event(Kind.UPDATE, repr(function), str(len(o[1].parts) if isinstance(o[1], Vector) else 1), r.address(o[0]))
         case ("red", *more):
             return event(Kind.RELEASE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
         case ("ld", "acquire", *more):
