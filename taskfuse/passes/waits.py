@@ -6,15 +6,14 @@ for both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from taskfuse.kir import Kernel, accesses, bodies, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, For, If, Stmt, VectorCopy
+from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.products import Wgmma
-from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, Commit, WaitGroup, WgmmaFence
+from taskfuse.kir.synchronization import Commit, WaitGroup, WgmmaFence
 from taskfuse.target import MAX_PENDING
 
 Body = tuple[Stmt, ...]
@@ -111,12 +110,7 @@ class _Waits:
             if wait is None or last is None or not 0 < last.batches <= MAX_PENDING:
                 found.append(with_bodies(stmt, tuple(map(self.late, bodies(stmt)))))
                 continue
-            ready = _behind(left, 0, last.held)
-            released = next((k for k in range(ready, len(left)) if not _releases(left[k])), len(left))
-            apart = _behind(left, released, last.held)
-            if released > ready and apart > released:  # a release of what the products read, and then more that computes
-                left[ready:apart] = (*left[released:apart], *left[ready:released])
-                ready += apart - released
+            ready = next((k for k, s in enumerate(left) if not _computes_apart(s, last.held)), len(left))
             if ready == 0:
                 found.append(stmt)
                 continue
@@ -143,20 +137,10 @@ def _at_end(stmt: Stmt) -> WaitGroup | None:
     return stmt if isinstance(stmt, WaitGroup) else None
 
 
-def _behind(body: Sequence[Stmt], start: int, held: frozenset[str]) -> int:
-    """The end of the statements from ``start`` on that compute without some arrays."""
-    return next((k for k in range(start, len(body)) if not _computes_apart(body[k], held)), len(body))
-
-
-def _releases(stmt: Stmt) -> bool:
-    """True for what tells a producer that a slot has been read."""
-    return all(isinstance(s, If | Arrive | Advance) or (isinstance(s, Barrier) and s.scope is BarrierScope.WARP) for s in walk(stmt))
-
-
 def _computes_apart(stmt: Stmt, held: frozenset[str]) -> bool:
     """True for what computes, and neither reads nor writes some arrays."""
     for s in walk(stmt):
-        if not isinstance(s, Compute | Choose | AtomicUpdate | VectorCopy | Bind | For | If) or (isinstance(s, For) and not s.unroll):
+        if not isinstance(s, Compute | Choose | Bind | For | If) or (isinstance(s, For) and not s.unroll):
             return False
         if any(a.buffer in held for side in accesses(s) for a in side):
             return False

@@ -10,9 +10,9 @@ from taskfuse.ir.expr import Literal, Read
 from taskfuse.ir.scalar import and_, const, ge, lt
 from taskfuse.ir.tasks import Node
 from taskfuse.ops.select import define_select
+from taskfuse.testing.updates import in_boxes
 from tests.lowering.cases import Case, Cases
 from tests.lowering.running import bind
-from tests.lowering.updating import in_boxes
 
 S, U, TX, TY, TZ, BX, BY = P.Serial, P.Unroll, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy
 

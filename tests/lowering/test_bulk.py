@@ -12,6 +12,7 @@ from taskfuse.kir import walk
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import If, TmaStore
 from taskfuse.kir.synchronization import Expect, FenceProxyAsync, InitBarrier, Wait, WaitGroup
+from taskfuse.testing.updates import in_boxes
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.bulk_cases import (
     BX,
@@ -31,7 +32,6 @@ from tests.lowering.bulk_cases import (
 )
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, buffer, numbers, refused
-from tests.lowering.updating import in_boxes
 
 
 def box(kernel: tf.Kernel, name: str) -> TensorMapParam:
@@ -464,7 +464,7 @@ def test_an_update_waits_for_what_is_stored_and_who_reads_it_for_the_update() ->
     kernel = CASES.lowered("added and read")[1]
     (sent,) = (s for s in walk(kernel) if isinstance(s, TmaStore))
     assert (str(kernel).count("FENCE proxy.async.global"), sent.combine and sent.combine.name) == (1, "add")
-    assert [(s.pending, s.read_only) for s in walk(kernel) if isinstance(s, WaitGroup)] == [(0, True), (0, False)]
+    assert [(s.pending, s.read_only) for s in walk(kernel) if isinstance(s, WaitGroup)] == [(0, True), (0, False), (0, False)]
     assert [(s.pending, s.read_only) for s in walk(CASES.lowered("added through 2")[1]) if isinstance(s, WaitGroup)] == [(1, True), (0, False)]
     assert "SYNC grid grid0, 96" in str(CASES.lowered("added by blocks")[1])
     assert not kernel.is_deterministic
@@ -473,7 +473,7 @@ def test_an_update_waits_for_what_is_stored_and_who_reads_it_for_the_update() ->
 
 @pytest.mark.parametrize(("dtype", "by"), [(tf.int32, "bitwise_xor"), (tf.int64, "maximum"), (tf.uint64, "add")])
 def test_functions_of_the_engine(dtype: tf.DType, by: str) -> None:
-    kernel = agrees(in_boxes(dtype=dtype, by=by), numbers(2, 32, dtype=dtype.numpy), numbers(3, 2, 32, dtype=dtype.numpy))
+    kernel = agrees(in_boxes(dtype=dtype, combine=by), numbers(2, 32, dtype=dtype.numpy), numbers(3, 2, 32, dtype=dtype.numpy))
     assert kernel.verify().is_proved
 
 

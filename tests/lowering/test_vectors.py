@@ -11,9 +11,9 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AtomicUpdate
+from taskfuse.testing.updates import in_vectors
 from tests.lowering.refusing import lowering
 from tests.lowering.running import agrees, numbers
-from tests.lowering.updating import added
 
 
 def vector(columns: int | str, shape: Callable[[tf.TensorView], tf.TensorView] = tf.copy, multiple: int | None = None) -> tf.Fusion:
@@ -68,28 +68,17 @@ def test_vectors_of_a_padded_row_exist_as_a_whole(widths: tuple[tuple[int, int],
     np.testing.assert_array_equal(kernel.simulate(array, seed=1)[0], 2 * np.pad(array, widths))
 
 
-def updated(width: int, dtype: tf.DType = tf.float32, tiles: int | str = 3, columns: int = 32) -> tf.Fusion:
-    """Tiles that threads add to one, by vectors."""
-    fusion, start, made, sent = added(dtype, tiles=tiles, rows=2, columns=columns)
-    start.axis(-1).parallelize(P.TIDx)
-    for tv in (made, sent):
-        tv.split(2, width).axis(2).parallelize(P.TIDx)
-    made.inline_at(3)
-    sent.axis(3).parallelize(P.Vectorize)
-    return fusion
-
-
 @pytest.mark.parametrize("width", [2, 4])
 def test_updates_of_vectors(width: int) -> None:
-    kernel = agrees(updated(width, tiles="T"), numbers(2, 32), numbers(3, 2, 32))
+    kernel = agrees(in_vectors(width, tiles="T"), numbers(2, 32), numbers(3, 2, 32))
     assert [s.width for s in walk(kernel) if isinstance(s, AtomicUpdate)] == [width]
     assert kernel.verify().is_proved
 
 
 def test_vectors_that_no_instruction_updates() -> None:
     text = "cannot lower tv4: it sends vectors of {} {} to be combined by add: {}\nhelp: use another width, or no vectors"
-    assert lowering(updated(2, tf.int32)) == text.format(2, "int32", "no instruction combines several")
-    assert lowering(updated(2, tf.float64)) == text.format(2, "float64", "no instruction combines several")
-    assert lowering(updated(4, columns=30)) == (
+    assert lowering(in_vectors(2, tf.int32)) == text.format(2, "int32", "no instruction combines several")
+    assert lowering(in_vectors(2, tf.float64)) == text.format(2, "float64", "no instruction combines several")
+    assert lowering(in_vectors(4, columns=30)) == (
         "cannot lower tv4: its vector axis of 4 does not divide what it splits\nhelp: declare tf.dim(..., multiple_of=...) or use another width"
     )
