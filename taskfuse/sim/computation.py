@@ -200,7 +200,7 @@ def update_element(names: Names, stmt: AtomicUpdate) -> Instruction:
             agent.lanes = agent.block.machine.table.get(everyone.ids[inside])
             agent.env = {**env, **{symbol: v[inside] for symbol, v in found.items()}}
             if width > 1:
-                check_alignment(agent, out, width * dtype.itemsize)
+                check_addresses(agent, out, width * dtype.itemsize)
             update(memory, out, agent.lanes, agent.env, value[inside], combine, combined)
             agent.lanes, agent.env = everyone, env
         return Signal.POINT

@@ -80,7 +80,7 @@ class RunStep:
         prior: steps that precede it in every run: program order.
         past: the steps that happen before it, and itself.
         reads, writes: the objects that it reads and writes, as bit sets per object.
-        updates: objects that it updates atomically; updater: the function, and whether the copy engine updates: such steps commute with those of the same updater.
+        updates: objects that it updates atomically: such steps commute with those of the same ``updater``.
         phases: (barrier, phase) of its arrivals.
     """
 

@@ -151,7 +151,7 @@ class MachineMemory:
             self.cells[cell] = [(~op.bit, 0, op.site)], {}
 
     def engine_updates(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]], function: str) -> None:
-        """An operation updates elements atomically: ordered with reads, writes and updates of threads, but not with operations that update by the same function."""
+        """An operation updates elements atomically: ordered with reads, writes and updates of threads, but not with operations by the same function."""
         for cell in cells:
             writes, reads = self.cells.setdefault(cell, ([], {}))
             updates = self.updates.setdefault(cell, {})
