@@ -364,9 +364,9 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
             return f"a matrix product adds terms: it stands for 'term', not for '{content.value}'"
-        case AtomicUpdate() | TmaStore() if updating(stmt) and (not isinstance(definition.rule, Send) or content is not Content.VALUE):
+        case AtomicUpdate() | TmaStore() if updating(stmt) is not None and (not isinstance(definition.rule, Send) or content is not Content.VALUE):
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
-        case AtomicUpdate() | TmaStore() if updating(stmt):
+        case AtomicUpdate() | TmaStore() if updating(stmt) is not None:
             return None
         case WritingStmt() if isinstance(definition.rule, Send):
             return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so, or a TMA store by a function"

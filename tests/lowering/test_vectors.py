@@ -12,6 +12,7 @@ from taskfuse.errors import LoweringError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.testing.updates import in_vectors
+from tests.cuda.compiled import compiles, texts
 from tests.lowering.refusing import lowering
 from tests.lowering.running import agrees, numbers
 
@@ -73,6 +74,15 @@ def test_updates_of_vectors(width: int) -> None:
     kernel = agrees(in_vectors(width, tiles="T"), numbers(2, 32), numbers(3, 2, 32))
     assert [s.width for s in walk(kernel) if isinstance(s, AtomicUpdate)] == [width]
     assert kernel.verify().is_proved
+
+
+def test_updates_of_vectors_compile() -> None:
+    kernels = {str(width): tf.lower(in_vectors(width)) for width in (2, 4)}
+    dense, strided = texts(kernels, "dense"), texts(kernels, "strided, wide")
+    for name in kernels:
+        assert f"update_add_f32_v{name}(&" in dense[name].text
+        assert "update_add_f32(&" in strided[name].text
+    compiles({**dense, **{f"{name} strided": source for name, source in strided.items()}})
 
 
 def test_vectors_that_no_instruction_updates() -> None:

@@ -56,7 +56,7 @@ class Updates:
             raise Open(f"it writes {holds.tensor}, which is not a part of {whole}", node)
         at = rule.places[rule.parts.index(holds.tensor)]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
-        if updating(node.stmt):
+        if updating(node.stmt) is not None:
             definition = self.writes.definitions[holds.tensor]
             values = node.stmt.values if isinstance(node.stmt, AtomicUpdate) else ()
             clipped = inside(place.index, self.writes.shape(whole)) if isinstance(node.stmt, TmaStore) else ()
