@@ -1,7 +1,8 @@
-"""relu(a) @ b in bfloat16: tiles with 0, 1 and 3 batches in flight, beside the plain product in the same tile, two kernels, and torch.
+"""relu(a) @ b in bfloat16: tiles and steps with 0, 1 and 3 batches in flight, beside the plain product in the same tile, two kernels, and torch.
 
-``python benchmarks/computed_factor.py [--write] [--nk]``. ``--nk``: b has k contiguous. A time is that of one of several calls in a CUDA graph, the median of
-replays in turn; inputs are random, results compared with torch after the outputs were poisoned. A size's first line is what ``tf.compile`` chooses.
+``python benchmarks/computed_factor.py [--write] [--nk] [--small]``. ``--nk``: b has k contiguous. ``--small``: two sizes of few tiles, with small tiles.
+A time is that of one of several calls in a CUDA graph, the median of replays in turn; inputs are random, results compared with torch after the
+outputs were poisoned. A size's first line is what ``tf.compile`` chooses.
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ TILES = (
     MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG),
 )
 FLIGHTS = (0, 1, 3)
+SMALL_SIZES = ((128, 4096, 2816), (1536, 384, 2176))
+SMALL_TILES = (
+    MatmulConfig(64, 64, warpgroups=1, stages=8),
+    MatmulConfig(64, 64, 128, warpgroups=1, stages=6),
+    MatmulConfig(64, 128, warpgroups=1, stages=8),
+    MatmulConfig(64, 128, 128, warpgroups=1),
+    MatmulConfig(128, 64, 128),
+)
 
 
 def fusion_of(m: int, n: int, k: int, *, is_computed: bool, is_nk: bool) -> tf.Fusion:
@@ -51,9 +60,10 @@ def main() -> None:
     """Measure, print and, if asked, store."""
     options = parser(__doc__)
     options.add_argument("--nk", action="store_true", help="b has k contiguous")
+    options.add_argument("--small", action="store_true", help="few and small tiles")
     given = options.parse_args()
     lines: list[str] = []
-    for m, n, k in SIZES:
+    for m, n, k in SMALL_SIZES if given.small else SIZES:
         a, b = (torch.randn(s, device="cuda").bfloat16() for s in ((m, k), (n, k) if given.nk else (k, n)))
         second = b.T if given.nk else b
         out = torch.empty((m, n), device="cuda", dtype=torch.bfloat16)
@@ -66,7 +76,7 @@ def main() -> None:
             lambda a=a, second=second: torch.relu(a) @ second,
         ]
         names = [f"chosen: {words}", "torch, plain", "torch, relu and product"]
-        for tile in TILES:
+        for tile in SMALL_TILES if given.small else TILES:
             for computed, flights in ((True, FLIGHTS), (False, (1,))):
                 for flight in flights:
                     made = fusion_of(m, n, k, is_computed=computed, is_nk=given.nk)
@@ -79,7 +89,7 @@ def main() -> None:
                         lines.append(f"  {config.words}: {str(error).splitlines()[0]}")
                         continue
                     kind = "ping-pong" if tile.is_pingpong else f"{tile.warpgroups} warpgroups"
-                    names.append(f"{'relu ' if computed else 'plain'} {tile.tile_m} x {tile.tile_n}, {kind}, {flight} in flight")
+                    names.append(f"{'relu ' if computed else 'plain'} {tile.tile_m} x {tile.tile_n} x {tile.tile_k}, {kind}, {flight} in flight")
         times = in_turn(calls)
         lines.append(f"{m} x {n} x {k}")
         lines += [f"  {us:9.2f} us  {name}" for us, name in zip(times, names, strict=True)]

@@ -189,7 +189,8 @@ class CudaCompileError(TaskfuseError):
 
 
 class RegisterError(TaskfuseError):
-    """The machine code exceeds the register budget of the kernel: accumulators spill, ``wgmma`` is serialized, or a register budget is ignored."""
+    """The machine code exceeds the register budget of the kernel: accumulators spill, ``wgmma`` is serialized, a register budget is ignored, or
+    one instruction needs more registers than a thread has."""
 
     template = "kernel '{kernel}' for {arch}: {reason}"
 

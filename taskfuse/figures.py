@@ -78,13 +78,17 @@ class ProductFigures:
         finish_us: time of a grid barrier and of the sum of partial results after it. Assumed, not measured.
         access_cycles: cycles per access of each thread of a copying role; fitted to 4096 x 4096 x (4092, 4090, 4089) in bfloat16 on an H200, with accesses of
             8, 4 and 2 bytes (``benchmarks/results/product_figures.txt``).
-        fragment_cycles: cycles from the arrival of a slot to the first product of a factor that is computed in registers, without the instructions per
-            element.
-        fragment_part_cycles: the same for each of several parts of a step, whose products are in flight while the next part is computed.
-        fragment_gap_cycles: cycles of such a step in which the tensor cores wait.
-        fragment_sharing: how much longer these take for each warpgroup of a block after the second. The four from ``relu(a) @ b`` of seven sizes in
-            seven tiles, with 0, 1 and 3 batches in flight, on an H200 (``benchmarks/results/computed_factor.txt``).
-        converted_instructions: instructions per 16-bit element that passes through registers: its conversions to float32 and back, and its share of a load.
+        fragment_cycles: cycles from the arrival of a slot to the first product of a factor that is computed in registers, without those of elements.
+        fragment_part_cycles: further cycles for each part of a step, where the products of one part are in flight while the next is computed.
+        fragment_element_cycles: cycles per element of a thread that passes through registers, beside the instructions that compute it.
+        fragment_sharing: how much longer these three take for each further warpgroup that shares the tile.
+        fragment_late: how much longer where blocks have several tiles, in steps that are not loaded while the tile before is stored.
+        fragment_shares: of the time of the products of a step, what is not hidden behind them, without batches in flight and with some. The six from
+            ``relu(a) @ b`` of seven sizes in seven tiles, with 0, 1 and 3 batches in flight, and of two sizes in steps of 128, on an H200
+            (``benchmarks/results/computed_factor.txt``): with 36 cycles per part, before parts were loaded ahead, the model differed from 104 times by 5%
+            (root mean square), at most by 11%.
+        converted_instructions: instructions that convert such an element of 16 bits to float32 and back; two elements at a time are not converted. This and
+            the saving of loads ahead from three tiles of two of these sizes.
         busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
         simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest
@@ -136,11 +140,13 @@ class ProductFigures:
     column_part_cycles: float = 250
     finish_us: float = 5.0
     access_cycles: float = 40
-    fragment_cycles: float = 140
-    fragment_part_cycles: float = 215
-    fragment_gap_cycles: float = 100
-    fragment_sharing: float = 0.12
-    converted_instructions: float = 2.5
+    fragment_cycles: float = 126
+    fragment_part_cycles: float = 21
+    fragment_element_cycles: float = 4.1
+    fragment_sharing: float = 0.16
+    fragment_late: float = 0.08
+    fragment_shares: tuple[float, float] = (0.64, 0.32)
+    converted_instructions: float = 0.8
     busy_share: float = 0.35
     residents_factor: float = 1.15
     double_share: float = 0.9

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from taskfuse.check.statement_tree import Conditions, Node
 from taskfuse.check.traversals import Choice, Either, NotRing, Part, Repeat, Visit, at_instance, clipped, same_conditions, visits
-from taskfuse.ir.scalar import Const, Expr, const, eq, le, maximum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, bounds, const, eq, maximum, prove, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 
 
@@ -103,38 +103,49 @@ def _named(conditions: Conditions, names: dict[str, Expr]) -> Conditions:
     return tuple(substitute(c, names) for c in conditions) if names else conditions
 
 
-def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
-    """Check that a release cursor visits the positions of the cursor that waits, in the same loops. Raises :class:`NotRing`."""
+def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> int:
+    """Check that a release cursor visits the positions of the cursor that waits, in the same loops.
+
+    Returns:
+        By how many positions it trails where a separate loop releases all positions of one that waits for them, at most.
+
+    Raises:
+        NotRing: it visits others.
+    """
     if len(waits) != len(releases):
         raise NotRing("the cursor that releases visits other positions than the one that waits", *(n for n in (_first(waits), _first(releases)) if n))
+    lag = 0
     for one, two in zip(waits, releases, strict=True):
         match one, two:
             case Visit(wait=Node() as wait), Visit(arrivals=arrivals) as two:
                 if not two.lag and (not arrivals or min(a.number for a in arrivals) < wait.number or any(a.loops != wait.loops for a in arrivals)):
                     raise NotRing("it arrives at a position before it waits for it", *arrivals[:1], wait)
             case Repeat(node=x, inner=left), Repeat(node=y, inner=right) if x is y and one.count is two.count:
-                match_trailing(left, right)
-            case Repeat(node=Node() as x, inner=(Visit(),)), Repeat(node=Node() as y, inner=(Visit(lag=0, arrivals=[_, *_]),)) if _behind(x, y):
-                pass  # at most one position, released after the loop
+                lag = max(lag, match_trailing(left, right))
+            case Repeat(node=Node() as x, inner=(Visit(),)), Repeat(node=Node() as y, inner=(Visit(lag=0, arrivals=[_, *_]),)) if (
+                most := _behind(x, y)
+            ) is not None:
+                lag = max(lag, most - 1)
             case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if c == d:
-                match_trailing(left, right)
+                lag = max(lag, match_trailing(left, right))
             case Either(conditions=c), Either(conditions=d) if c == d:
-                match_trailing(one.yes, two.yes)
-                match_trailing(one.no, two.no)
+                lag = max(lag, match_trailing(one.yes, two.yes), match_trailing(one.no, two.no))
             case _:
                 raise NotRing("the cursor that releases moves in other loops than the one that waits", *(n for n in (_first((one,)), _first((two,))) if n))
+    return lag
 
 
-def _behind(loop: Node, later: Node) -> bool:
-    """True only if a loop follows another in the same block, with as many iterations, at most one."""
+def _behind(loop: Node, later: Node) -> int | None:
+    """The most iterations of a loop that another one with as many follows in the same block; ``None``: it is another, or may have any number."""
     if loop.block is not later.block or loop.number > later.number:
-        return False
+        return None
     match loop.stmt, later.stmt:
         case For(start=a, stop=b, step=s), For(start=c, stop=d, step=t) if s is const(1) and t is const(1):
             facts = loop.context.facts
-            return prove(le(b - a, 1), facts) and prove(eq(maximum(b - a, 0), maximum(d - c, 0)), facts)
+            most = bounds(b - a, facts)[1]
+            return most if most is not None and prove(eq(maximum(b - a, 0), maximum(d - c, 0)), facts) else None
         case _:
-            return False
+            return None
 
 
 def _first(traversal: tuple[Part, ...]) -> Node | None:

@@ -11,7 +11,7 @@ from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen
 from taskfuse.check.tiles import BufferLayouts, TouchedBytes, blocks, row_major
 from taskfuse.ir import fragments
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, conjuncts, const, ge, is_multiple, lt, prove, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, conjuncts, const, ge, is_multiple, le, lt, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
@@ -123,7 +123,19 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     above = (room is None or room <= 0) and not _less(last, extent, context)
     if not (below or above) or _enumerated(e, gap, context):
         return True
-    return not below and _linear(gap - 1, context)
+    return not below and (_linear(gap - 1, context) or _by_quotient(gap - 1, context))
+
+
+def _by_quotient(e: Expr, context: Context) -> bool:
+    """True only if an expression is proved nonnegative by the greatest value of one quotient in it that constant bounds of the rest allow."""
+    if not isinstance(e, Sum):
+        return False
+    for term, k in e.terms:
+        if k < 0 and isinstance(term, FloorDiv):
+            least, _ = context.ranges.of(e - term * k)
+            if least is not None and least >= 0 and context.constraints.proves(le(term, least // -k)):
+                return True
+    return False
 
 
 def at_least(e: Expr, low: int, context: Context) -> bool:

@@ -6,16 +6,13 @@ mention its symbols, directly or through others. Asked under these alone, with l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterable
 
 from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
 from taskfuse.check.ranges import Ranges, without_floor
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, lt, prove, substitute
+from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Samples, lt, prove, sample_count, substitute
 
 
 class Constraints:
@@ -38,7 +35,7 @@ class Constraints:
         self.ranges = ranges
         self.assumptions = assumptions
         self.linear: object = None
-        self.samples: Mapping[str, NDArray[np.int64]] | None = None
+        self.samples: Samples | None = None
         self._facts = facts
         self._empty: bool | None = None
         self.under = under
@@ -160,7 +157,12 @@ class Constraints:
     def proves(self, condition: Expr) -> bool:
         """True only if the prover finds that a condition holds."""
         narrow, question = self.about(condition)
-        return not fails(narrow, question) and prove(question, narrow.facts)
+        if fails(narrow, question):
+            return False
+        facts = narrow.facts
+        if facts.samples is None and narrow.samples and sample_count(narrow.samples):  # at these the facts hold, too
+            facts.samples = narrow.samples
+        return prove(question, facts)
 
     def _bearing(self, names: frozenset[str]) -> list[Assumption]:
         """The assumptions that are connected to some symbols."""

@@ -1,8 +1,8 @@
 """Every expression has a value, and every number in a statement is in its range.
 
-A divisor is at least 1, and an index of a table of constants is inside it: the other rules hold only for expressions that have values. Loop steps are
-at least 1 and advances of cursors at least 0; a slot of an mbarrier exists, and no buffer begins before Shared memory. An mbarrier counts at least one
-arrival, a semaphore one release: a phase without any would be complete at once.
+A divisor is at least 1, and an index of a table of constants is inside it: the other rules hold only for expressions that have values. A choice has a
+case that holds. Loop steps are at least 1 and advances of cursors at least 0; a slot of an mbarrier exists, and no buffer begins before Shared memory.
+An mbarrier counts at least one arrival, a semaphore one release: a phase without any would be complete at once.
 
 Claims and definitions have values, too: the proof of values computes with them.
 
@@ -18,6 +18,7 @@ from itertools import chain
 from taskfuse.check.bounds import at_least
 from taskfuse.check.statement_tree import Context, StatementTree, declared
 from taskfuse.ir.scalar import (
+    TRUE,
     And,
     Const,
     Element,
@@ -31,9 +32,11 @@ from taskfuse.ir.scalar import (
     children,
     conjuncts,
     const,
+    forgotten_by,
     ge,
     lt,
     not_,
+    or_,
     substitute,
     sym,
 )
@@ -89,6 +92,8 @@ class Demand:
         context = context.under(self.conditions) if self.conditions else context
         if context.ranges.empty:
             return True
+        if isinstance(self.value, Or):
+            return _one_holds(self.value.args, context)
         return at_least(self.value, self.low, context) and (self.high is None or at_least(self.high - self.value, 0, context))
 
     @property
@@ -102,6 +107,20 @@ class Demand:
         return f"{self.what} {self.value} is not known to be {self.bound}"
 
 
+def _one_holds(conditions: Conditions, context: Context) -> bool:
+    """True only if one of some conditions holds: that each has a failing conjunct is a contradiction."""
+    if context.ranges.empty:
+        return True
+    if not conditions:
+        return False
+    first, *rest = conditions
+    for part in conjuncts(first):
+        if not context.constraints.proves(part) and not _one_holds(tuple(rest), context.under((not_(part),))):
+            return False
+        context = context.under((part,))
+    return True
+
+
 def demands(e: Expr) -> tuple[Demand, ...]:
     """The demands under which an expression has a value."""
     found = _DEMANDS.get(e)
@@ -110,7 +129,8 @@ def demands(e: Expr) -> tuple[Demand, ...]:
     return found
 
 
-_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # expressions live as long as the process
+_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # as long as expressions
+forgotten_by(_DEMANDS.clear)
 
 
 def _demands(e: Expr) -> Iterator[Demand]:
@@ -174,6 +194,9 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 for e in _operand(case.operand):
                     yield from _under((*before, *own), demands(e))
                 before = (*before, not_(case.cond))
+            one = or_(*(case.cond for case in cases))
+            if one is not TRUE:
+                yield Demand("choices", "whether a case of a choice holds,", one, 1)
         case AsyncCopy(out=out, source=source, valid=valid):
             for e in (*out.index, valid):
                 yield from demands(e)
@@ -357,4 +380,5 @@ _HOLDS = {
     "bytes": "numbers of expected bytes are at least 0",
     "slots": "slots of mbarriers are in range",
     "offsets": "offsets of buffers are at least 0",
+    "choices": "choices have a case that holds",
 }

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from taskfuse.check.masks import THREAD_NAMES
 from taskfuse.check.ranges import Ranges
-from taskfuse.ir.scalar import ONE, ZERO, Const, Element, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Const, Element, Expr, Facts, FloorDiv, Mod, Table, children, const, remembered, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
 from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore
@@ -77,7 +76,7 @@ def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | Non
     return found if all((least := ranges.of(part)[0]) is not None and least >= low for part, low in lost) else None
 
 
-@cache
+@remembered(1 << 14)
 def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
     """The expressions that decide whether ``e`` has a value, each with its least value: divisors, indices of tables, the distances from these to the end."""
     found = frozenset[tuple[Expr, int]]().union(*map(_partial, children(e)))

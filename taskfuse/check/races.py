@@ -132,6 +132,8 @@ class Races:
         if one is not None and two is not None and one.ring is two.ring and self._sections.same_slot(a, b, one, two):
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
             if producers[0] is not producers[1]:
+                if (a.is_remote or b.is_remote) and any(u.is_write and not u.is_remote for u in (a, b)) and not self._sections.is_published(one.ring):
+                    return "an arrival or a wait at the scope of a block orders no write before copies from other blocks of the cluster", None
                 if all(self._sections.fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if needs_fence(x, y)):
                     return "", None
                 return f"no {fence_text(a)} stands between a write and the arrival that hands it to an asynchronous engine", None

@@ -8,7 +8,6 @@ widths, so that a mistake there is not repeated here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from taskfuse.ir.scalar import (
     And,
@@ -32,6 +31,7 @@ from taskfuse.ir.scalar import (
     Xor,
     compare,
     maximum,
+    remembered,
 )
 
 Span = tuple[int | None, int | None]
@@ -312,7 +312,7 @@ def _times(a: Span, b: Span) -> Span:
     return a[0] * b[0], None if a[1] is None or b[1] is None else a[1] * b[1]
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def nonnegative_form(condition: Expr) -> Expr | None:
     """A form that is nonnegative exactly where a comparison of two numbers holds; ``None`` for other conditions."""
     match condition:
@@ -324,13 +324,13 @@ def nonnegative_form(condition: Expr) -> Expr | None:
             return None
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _difference(condition: Compare) -> Expr:
     """The left side of a comparison less the right one."""
     return condition.a - condition.b
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
     """The spans of single atoms that follow from a condition."""
     match condition:

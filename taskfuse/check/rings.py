@@ -393,8 +393,7 @@ class Rings:
 
     def _trail(self, e: Endpoint) -> None:
         """The release cursor makes the moves of the other one, some positions later, in the same loops."""
-        e.lag = max(v.lag for v in visits(e.releases))
-        match_trailing(e.traversal, e.releases)
+        e.lag = max(match_trailing(e.traversal, e.releases), *(v.lag for v in visits(e.releases)))
 
     def _check_loads(self, producer: Endpoint) -> None:
         """The loads of a position bring the bytes that are expected at it, and are issued by those that wait for its slot."""

@@ -11,7 +11,19 @@ from typing import Protocol
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.flags import all_of
-from taskfuse.ir.scalar import Expr, Facts, Samples, evaluate, fails_somewhere, sample_count, sampled_values, samples_of, samples_where, samples_with
+from taskfuse.ir.scalar import (
+    Expr,
+    Facts,
+    Samples,
+    fails_somewhere,
+    lookups_of,
+    sample_count,
+    sampled_values,
+    samples_of,
+    samples_of_tables,
+    samples_where,
+    samples_with,
+)
 
 
 class Sampled(Protocol):
@@ -37,9 +49,9 @@ def fails(constraints: Sampled, condition: Expr) -> bool:
     if not sample_count(table):
         return False
     try:
-        if not condition.free <= table.keys():
+        if not condition.free <= table.keys() or lookups_of(condition):
             return fails_somewhere(condition, table)
-        found = evaluate(condition, table)
+        found = table.at.of(condition)
         return not (found if isinstance(found, int) else all_of(found))
     except ZeroDivisionError:  # of constants
         return True
@@ -58,8 +70,9 @@ def _with(table: Samples, constraints: Sampled) -> Samples:
         return table
     match constraints.assumptions[-1]:
         case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
+            table = samples_of_tables(samples_of_tables(table, start), stop)
             if not (start.free | stop.free) <= table.keys():
-                return {}
+                return Samples()
             table = samples_with(table, str(symbol), sampled_values(start, table), sampled_values(stop, table) - 1)
             for c in implied:
                 table = samples_where(table, c)

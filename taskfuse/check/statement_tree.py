@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
@@ -17,7 +16,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, substitute, sym
+from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, remembered, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
@@ -302,7 +301,7 @@ def at_beginning(symbol: str, number: int) -> Sym:
     return private(f"{name}{ARM}{number}.{part}")
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def cursor_of(symbol: str) -> str | None:
     """The cursor of which a symbol is a part, now or when an arm began."""
     found = Cursor.of(symbol)

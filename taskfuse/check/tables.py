@@ -8,13 +8,14 @@ columns are numbered digit by digit, alike in both tables, so that equal numbers
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
+from collections.abc import Set as AbstractSet
+from math import gcd, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.flags import all_of, any_of
-from taskfuse.ir.scalar import Evaluation, Expr
+from taskfuse.ir.scalar import Const, Evaluation, Expr, FloorDiv, Sym, children
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -26,6 +27,7 @@ SMALL = 1 << 12
 DENSE = 8
 """The most numbers per row: with more, the occurring ones are renumbered."""
 NUMBERS = 1 << 62
+NO_STEPS: Mapping[str, int] = {}
 
 
 class ValueTable:
@@ -111,16 +113,39 @@ class Tables:
         self.left: dict[tuple[object, ...], ValueTable] = {}
         self._known: dict[tuple[object, ...], ValueTable] = {}
 
-    def of(self, spans: Mapping[str, tuple[int, int]], filters: Iterable[Expr] = ()) -> ValueTable:
-        """All values of symbols, in their order, from their first to their last ones under some conditions."""
+    def of(self, spans: Mapping[str, tuple[int, int]], filters: Iterable[Expr] = (), steps: Mapping[str, int] = NO_STEPS) -> ValueTable:
+        """All values of symbols, in their order, from their first to their last ones under some conditions.
+
+        Args:
+            steps: for a symbol of which only its quotients by multiples of a number matter, that number: one value of each such quotient is taken.
+        """
         filters = tuple(filters)
-        key = (*spans.items(), *filters)
+        key = (*spans.items(), *filters, *steps.items())
         found = self._known.get(key)
         if found is None:
-            found = ValueTable([{name: np.arange(lo, hi + 1)} for name, (lo, hi) in spans.items()], filters)
-            if prod(hi - lo + 1 for lo, hi in spans.values()) <= KEPT:
+            axes = [np.arange(lo, hi + 1) if (g := steps.get(name, 1)) == 1 else np.arange(lo // g * g, hi + 1, g) for name, (lo, hi) in spans.items()]
+            found = ValueTable([{name: values} for name, values in zip(spans, axes, strict=True)], filters)
+            if prod(values.size for values in axes) <= KEPT:
                 self._known[key] = found
         return found
+
+
+def steps_of(names: AbstractSet[str], expressions: Iterable[Expr]) -> dict[str, int]:
+    """For symbols that occur in some expressions only in their quotients by constants: the greatest divisor of these constants, if it is not 1."""
+    found: dict[str, int] = {}
+    waiting = list(expressions)
+    while waiting:
+        e = waiting.pop()
+        if e.free.isdisjoint(names):
+            continue
+        match e:
+            case FloorDiv(Sym(name), Const(d)) if d > 0:
+                found[name] = gcd(found.get(name, 0), d)
+            case Sym(name):
+                found[name] = 1
+            case _:
+                waiting += children(e)
+    return {name: step for name, step in found.items() if step != 1}
 
 
 class TableJoin:
@@ -152,7 +177,7 @@ class TableJoin:
 
     def fault(self, pairs: Iterable[tuple[Ints, Ints]]) -> int | None:
         """Where values differ: a point of the second table, or -1 if they differ for points of the first with the same keys; ``None``: nowhere."""
-        a, b, _ = numbered(pairs)
+        a, b, _ = numbered(pairs, few=False)
         left, right = self._one.spread(a), self._two.spread(b)
         apart = left != left[self._same]
         if any_of(apart):
@@ -164,8 +189,12 @@ class TableJoin:
         return int(bad[0]) if bad.size else None
 
 
-def numbered(columns: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints, int]:
-    """A number for the values in each row of two lists of columns, the same for equal rows; and how many numbers there may be."""
+def numbered(columns: Iterable[tuple[Ints, Ints]], *, few: bool = True) -> tuple[Ints, Ints, int]:
+    """A number for the values in each row of two lists of columns, the same for equal rows; and how many numbers there may be.
+
+    Args:
+        few: with common divisors of a column's values out of its numbers, so that there are few; only worth it where that is a table's size.
+    """
     mine = theirs = np.zeros((), np.int64)
     count = 1
     for a, b in columns:
@@ -177,7 +206,7 @@ def numbered(columns: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints, int]:
             a, b, width = _ranked(a, b)
             low = 0
         a, b = a - low, b - low
-        if a.size + b.size <= SMALL and (step := int(np.gcd(np.gcd.reduce(a, axis=None), np.gcd.reduce(b, axis=None)))) > 1:
+        if few and count * width > SMALL and a.size + b.size <= SMALL and (step := int(np.gcd(np.gcd.reduce(a, axis=None), np.gcd.reduce(b, axis=None)))) > 1:
             a, b, width = a // step, b // step, (width - 1) // step + 1
         if count * width > NUMBERS:
             a, b, width = _ranked(a, b)

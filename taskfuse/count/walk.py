@@ -7,7 +7,6 @@ are evaluated exactly for the lanes of the sample. Indices that are data (gather
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children
+from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children, remembered
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
@@ -319,7 +318,7 @@ def _accumulates(stmt: Stmt) -> bool:
     return any(a.buffer == b.buffer for a in written for b in read)
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered(1 << 14)
 def divisions(index: tuple[Expr, ...], variable: str) -> int:
     """The index divisions that every trip of a loop repeats; without a loop, those that a thread executes once."""
     seen: set[Expr] = set()

@@ -1,7 +1,8 @@
 """C types and literals of dtypes, and the conversions between them.
 
 The emitted text includes no header (NVRTC takes about 100 ms to read those of the small floats): a float below 32 bits is stored as its
-bits in an unsigned integer, and :func:`convert` turns it into a ``float`` before any arithmetic.
+bits in an unsigned integer, and :func:`convert` turns it into a ``float`` before any arithmetic. A bfloat16 that stays in registers may be the ``float`` that
+it is rounded to (:func:`taskfuse.cuda.rounded.float_registers`).
 
 Conversions are those of ``taskfuse.ir.values``: to nearest even into floats, truncated and clamped into integers. The small floats
 convert through ``float``, as in ml_dtypes; only float64 to float16 is rounded once. NaN stays NaN.
@@ -112,11 +113,19 @@ __device__ __forceinline__ float from_bfloat16(unsigned short bits) {
 }
 
 // as to_float16; the upper half of the pair, so that the pair is the rounded float
-__device__ __forceinline__ unsigned short to_bfloat16(float x) {
+__device__ __forceinline__ float rounded_to_bfloat16(float x) {
   unsigned pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
-  __builtin_assume((pair & 0xffff) == 0);
-  return (unsigned short)(pair >> 16);
+  return __uint_as_float(pair);
+}
+
+// of a float that is rounded
+__device__ __forceinline__ unsigned short bits_of_bfloat16(float x) {
+  return (unsigned short)(__float_as_uint(x) >> 16);
+}
+
+__device__ __forceinline__ unsigned short to_bfloat16(float x) {
+  return bits_of_bfloat16(rounded_to_bfloat16(x));
 }
 
 // as to_packed_float16
@@ -203,8 +212,22 @@ def convert(text: str, source: DType, target: DType, packed: bool = False) -> Sn
     Args:
         packed: its neighbors are converted with it, into one register.
     """
-    converted = _convert(text, source, target, packed)
-    return Snippet(converted, CONVERSIONS.called(converted))
+    return _called(_convert(text, source, target, packed))
+
+
+def rounded(text: str, source: DType) -> Snippet:
+    """The ``float`` that the value of ``text``, an operand of ``c_type(source)``, is rounded to in bfloat16."""
+    converted = _convert(text, source, float32)
+    return _called(converted if source is bfloat16 else f"rounded_to_bfloat16({converted})")
+
+
+def bits(text: str) -> Snippet:
+    """The bits of a rounded ``float`` in bfloat16."""
+    return _called(f"bits_of_bfloat16({text})")
+
+
+def _called(text: str) -> Snippet:
+    return Snippet(text, CONVERSIONS.called(text))
 
 
 def _convert(text: str, source: DType, target: DType, packed: bool = False) -> str:

@@ -36,7 +36,8 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options, *
     kernel and process; with ``strict``, a diagnostic about registers is an error, each time.
 
     Raises:
-        RegisterError: ``strict``, and registers spill, ``wgmma`` waits for its registers, or ``setmaxnreg`` is ignored.
+        RegisterError: an instruction needs more registers than a thread has; ``strict``, and registers spill, ``wgmma`` waits for its registers, or
+            ``setmaxnreg`` is ignored.
         CudaCompileError: NVRTC or ptxas rejects the text.
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
 from taskfuse.cuda.special_functions import SPECIAL
 from taskfuse.cuda.text import Helper, Library, Snippet
-from taskfuse.dtypes import DType, DTypeKind, bfloat16, float32
+from taskfuse.dtypes import DType, DTypeKind, bfloat16, float16, float32
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -374,7 +374,43 @@ __device__ __forceinline__ float fast_gelu_tanh(float x) {
 }
 """
 
-DEVICE_FUNCTIONS = Library(_INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _ROUNDED, _FAST)
+# two 16-bit floats in one word. A sum or a product in float32 that is then rounded is the exact one rounded once, as 24 bits are at least 2 * 11 + 2
+# (Figueroa, "When is double rounding innocuous?", 1995), and so is that of fma. -0 and +0 are in order, and NaN is one NaN, as for float32
+_PAIRS = """
+__device__ __forceinline__ unsigned {P}_maximum(unsigned a, unsigned b) {{
+  unsigned c;
+  asm("max.NaN.{P} %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}}
+
+__device__ __forceinline__ unsigned {P}_minimum(unsigned a, unsigned b) {{
+  unsigned c;
+  asm("min.NaN.{P} %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}}
+
+__device__ __forceinline__ unsigned {P}_sum(unsigned a, unsigned b) {{
+  unsigned c;
+  asm("fma.rn.{P} %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"({one}), "r"(b));
+  return c;
+}}
+
+__device__ __forceinline__ unsigned {P}_difference(unsigned a, unsigned b) {{
+  return {P}_sum(a, b ^ 0x80008000u);
+}}
+
+// plus -0: that leaves the sign of 0 as it is
+__device__ __forceinline__ unsigned {P}_product(unsigned a, unsigned b) {{
+  unsigned c;
+  asm("fma.rn.{P} %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"(b), "r"(0x80008000u));
+  return c;
+}}
+"""
+_PAIR_TYPES = {bfloat16: ("bf16x2", "0x3f803f80u"), float16: ("f16x2", "0x3c003c00u")}
+
+DEVICE_FUNCTIONS = Library(
+    _INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _ROUNDED, _FAST, *(_PAIRS.format(P=name, one=one) for name, one in _PAIR_TYPES.values())
+)
 
 
 def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False, is_rounded: bool = False) -> Snippet:
@@ -403,6 +439,18 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
     return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype)), DEVICE_FUNCTIONS.called(text))
 
 
+def call_of_pair(op: Elementwise, operands: Sequence[str], dtype: DType) -> Snippet:
+    """``op`` on words of two floats of 16 bits, as a word. It has a form for them (:attr:`~taskfuse.ir.spelling.Spelling.pair`).
+
+    Args:
+        operands: texts that are valid operands; each is evaluated once.
+        dtype: float16 or bfloat16.
+    """
+    assert op.cpp.pair is not None
+    text = op.cpp.pair.format(*operands, P=_PAIR_TYPES[dtype][0])
+    return Snippet(text, DEVICE_FUNCTIONS.called(text))
+
+
 def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Snippet:
     converted = [convert(operand, dtype, dtype.compute) for operand in operands]
     value = call(
@@ -427,7 +475,8 @@ def _form(row: Spelling, dtype: DType, fast_math: bool) -> str | None:
             return row.fast if fast_math and row.fast is not None else row.f32
 
 
-_ROWS = (op.cpp for op in ELEMENTWISE.values())
+_ROWS = tuple(op.cpp for op in ELEMENTWISE.values())
 _FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded) if form is not None]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand
-IDENTIFIERS: frozenset[str] = frozenset(re.findall(r"[a-zA-Z_]\w+", " ".join(_FORMS))) | CONVERSIONS.helpers.keys()
+_OF_PAIRS = [row.pair.replace("{P}", name) for row in _ROWS for name, _ in _PAIR_TYPES.values() if row.pair is not None]
+IDENTIFIERS: frozenset[str] = frozenset(re.findall(r"[a-zA-Z_]\w+", " ".join((*_FORMS, *_OF_PAIRS)))) | CONVERSIONS.helpers.keys()

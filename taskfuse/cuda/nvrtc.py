@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from taskfuse.cuda.resources import Diagnostic, diagnostics, parse_resources
-from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError, shown
+from taskfuse.errors import CudaCompileError, CudaUnavailableError, RegisterError, UnsupportedError, shown
 from taskfuse.reports.resources import Resources
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def compile_cubin(text: str, name: str, options: CompileOptions) -> Binary:
 
     Raises:
         CudaCompileError: NVRTC or ptxas rejects the text.
+        RegisterError: an instruction needs more registers than the block's threads have.
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.
     """
@@ -190,8 +191,15 @@ class _Program(NamedTuple):
             raise self._error(result.name, log, flags)
         return log
 
-    def _error(self, result: str, log: str, flags: tuple[str, ...]) -> CudaCompileError:
+    def _error(self, result: str, log: str, flags: tuple[str, ...]) -> CudaCompileError | RegisterError:
         lines = log.splitlines()
+        if few := re.search(_FEW_REGISTERS, log):
+            return RegisterError(
+                kernel=self.name,
+                arch=self.arch,
+                reason=f"an instruction needs {few[2]} registers of each thread, and has {few[1]}",
+                help="give the block fewer threads, or the instruction fewer columns",
+            )
         in_text = [(int(match[1]), match[2]) for match in (re.match(_IN_TEXT, line) for line in lines) if match]
         in_ptx = [(int(match[1]), match[2]) for match in (re.match(_IN_PTX, line) for line in lines) if match]
         elsewhere = [match[1] for match in (re.match(_ELSEWHERE, line) for line in lines) if match]
@@ -225,6 +233,7 @@ _LOG_LINES: Final = 30
 _QUOTED_ERRORS: Final = 3
 _IN_TEXT: Final = r"\S+\.cu\((\d+)\): (?:catastrophic )?error: (.*)"
 _IN_PTX: Final = r"ptxas application ptx input, line (\d+); (?:error|fatal)\s*: (.*)"
+_FEW_REGISTERS: Final = r"Insufficient registers \((\d+)\).*register target of (\d+)"
 _ELSEWHERE: Final = r"(?:ptxas|nvrtc)\s*:? (?:error|fatal)\s*: (.*)"
 
 

@@ -1,8 +1,8 @@
-"""Registers of float32 that are only read by conversions to 16 bits."""
+"""Registers of 16-bit floats, and of float32 that are only read by conversions to these."""
 
 from __future__ import annotations
 
-from taskfuse.dtypes import DType, float32
+from taskfuse.dtypes import DType, bfloat16, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.kir.declarations import TensorParam
@@ -18,6 +18,16 @@ def rounded_registers(kernel: Kernel) -> frozenset[str]:
     found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
     for stmt in walk(kernel):
         found.difference_update(access.buffer for access in _read_whole(stmt, dtypes))
+    return frozenset(found)
+
+
+def float_registers(kernel: Kernel) -> frozenset[str]:
+    """The names of buffers of bfloat16 that only computations write and read: a register holds the ``float`` that an element is rounded to, which the
+    instruction that rounds makes. As 16 bits, NVRTC would take a third longer to find that out."""
+    found = {b.name for b in kernel.buffers if b.dtype is bfloat16 and MEDIA[b.memory].is_private}
+    for stmt in walk(kernel):
+        if not isinstance(stmt, Compute):
+            found.difference_update(access.buffer for accessed in accesses(stmt) for access in accessed)
     return frozenset(found)
 
 

@@ -16,6 +16,7 @@ from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
 from taskfuse.cuda.kernel_interface import accessed_by_threads
 from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
+from taskfuse.cuda.rounded import float_registers
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
@@ -126,10 +127,11 @@ class _Emitter:
         used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers] + [q.name for q in kernel.queues]
         if used or layout.offsets:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
+        wide = float_registers(kernel)
         for b in kernel.buffers:
             identifier = self.names[b.name]
             own = ranks(kernel.cluster, ())[0] if MEDIA[b.memory].is_by_rank else None
-            places[b.name] = NamedStorage(identifier, b.dtype, b.memory, b.shape, own_rank=own)
+            places[b.name] = NamedStorage(identifier, b.dtype, b.memory, b.shape, own_rank=own, holds_floats=b.name in wide)
             if MEDIA[b.memory].is_placed:
                 head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.extents_of_block))}]"))
             elif not MEDIA[b.memory].is_private:

@@ -11,20 +11,22 @@ from taskfuse.cuda.agreement import asked_of_a_lane
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
-from taskfuse.cuda.functions import call
+from taskfuse.cuda.functions import call, call_of_pair
 from taskfuse.cuda.hoisting import Divisions
+from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.rounded import is_short, rounded_registers
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
+from taskfuse.cuda.text import bare
 from taskfuse.cuda.writer import TextScope, Writer
-from taskfuse.dtypes import DType, bfloat16, bool_
+from taskfuse.dtypes import DType, bfloat16, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, lookups_of, not_
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.operands import Access, Descriptor, Immediate, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
 from taskfuse.location import Location
@@ -117,7 +119,7 @@ class StatementPrinter:
         align = max(buffer.align, self._vectors.get(buffer.name, 1))
         aligned = f"alignas({align}) " if align > buffer.dtype.itemsize else ""
         extent = f"[{constant_elements(buffer)}]" if buffer.shape else ""
-        return f"{aligned}{c_type(buffer.dtype)} {place.identifier}{extent};"
+        return f"{aligned}{c_type(float32 if place.holds_floats else buffer.dtype)} {place.identifier}{extent};"
 
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class StatementPrinter:
                 self._part(stmt)
             case Compute():
                 if (moved := self._moved(stmt)) is not None:
-                    w.store(stmt.out, w.element(moved, scope), w.places[moved.buffer].dtype, scope)
+                    w.move(stmt.out, moved, scope)
                     return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
@@ -224,7 +226,8 @@ class StatementPrinter:
             cursors=set(scope.cursors),
         )
         i = w.names[stmt.var]
-        step = f"++{i}" if stmt.step is ONE else f"{i} += {indices.text(stmt.step)}"
+        pair = pair_of(stmt, w.places, indices.facts)
+        step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
             w.unroll()
         elif isinstance(stmt.start, Const) and isinstance(stmt.stop, Const) and _fills_slots(stmt):
@@ -236,8 +239,21 @@ class StatementPrinter:
         if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
-        self.body(stmt.body, inner)
+        if pair is None:
+            self.body(stmt.body, inner)
+        else:
+            self._pair(pair, inner)
         w.line(scope, "}")
+
+    def _pair(self, pair: Pair, scope: TextScope) -> None:
+        """Two elements that lie side by side."""
+        w, stmt = self._writer, pair.stmt
+        if self._locations and stmt.location is not None:
+            self._say(stmt.location, scope)
+        w.helpers |= {matrices.WORD, matrices.SET_WORD}
+        dtype = w.dtype(stmt.out)
+        operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
+        w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), bare(w.use(call_of_pair(stmt.op, operands, dtype))))
 
     def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
         """A loop over the numbers that the block claims; ``scope`` is that of its body."""

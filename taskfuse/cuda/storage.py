@@ -28,6 +28,7 @@ class NamedStorage:
         identifier: of its pointer, array or register.
         strides: identifiers of stride parameters, one per axis; ``None``: row-major. An empty identifier is a stride of 1.
         own_rank: for a buffer by rank, the rank of the block itself.
+        holds_floats: its registers hold the floats that its elements of bfloat16 are rounded to.
     """
 
     identifier: str
@@ -37,6 +38,7 @@ class NamedStorage:
     strides: tuple[str, ...] | None = None
     form: ArgumentLayout = ArgumentLayout.DENSE
     own_rank: Expr | None = None
+    holds_floats: bool = False
 
     @property
     def is_register(self) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from taskfuse.cuda.c_types import convert, literal
+from taskfuse.cuda.c_types import bits, convert, literal, rounded
 from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
 from taskfuse.cuda.storage import NamedStorage, packed_in
 from taskfuse.cuda.text import Helper, HelperCall, Snippet, bare
-from taskfuse.dtypes import DType, int64
+from taskfuse.dtypes import DType, bfloat16, float32, int64
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
@@ -195,7 +195,11 @@ class Writer:
         """The text of an operand converted to ``dtype``."""
         match operand:
             case Access():
-                return self.use(convert(self.element(operand, scope), self.places[operand.buffer].dtype, dtype))
+                place = self.places[operand.buffer]
+                text = self.element(operand, scope)
+                if place.holds_floats and dtype is bfloat16:
+                    return self.use(bits(text))
+                return self.use(convert(text, float32 if place.holds_floats else place.dtype, dtype))
             case Immediate():
                 if operand.dtype is dtype:
                     return literal(operand.value, dtype)
@@ -208,5 +212,13 @@ class Writer:
     def store(self, out: Access, text: str, dtype: DType, scope: TextScope) -> None:
         """A line that stores a value of ``dtype`` in an element, converted to its dtype."""
         place = self.places[out.buffer]
-        converted = convert(text, dtype, place.dtype, packed=out.buffer in self._packed)
+        converted = rounded(text, dtype) if place.holds_floats else convert(text, dtype, place.dtype, packed=out.buffer in self._packed)
         self.line(scope, f"{self.element(out, scope)} = {bare(self.use(converted))};")
+
+    def move(self, out: Access, source: Access, scope: TextScope) -> None:
+        """A line that copies an element to one of the same dtype."""
+        place, dtype = self.places[out.buffer], self.places[source.buffer].dtype
+        if place.holds_floats and self.places[source.buffer].holds_floats:
+            self.line(scope, f"{self.element(out, scope)} = {self.element(source, scope)};")
+        else:
+            self.store(out, self.operand(source, dtype, scope), dtype, scope)

@@ -44,7 +44,7 @@ def _outside(expr: MathExpr, dims: tuple[Dim, ...]) -> str | None:
     reads = [o for o in expr.operands if isinstance(o, Read) and o.valid is TRUE and not isinstance(expr, Assemble)]  # parts have spaces of their own
     for size in SAMPLES if dims else SAMPLES[:1]:
         sizes = nearest(dims, {d.name: size for d in dims})
-        if sizes is None:
+        if sizes is None or any(_is_empty(a.extent, sizes) for a in expr.output.root):
             continue
         for read in reads:
             for e, extent in zip(read.index, read.tensor.shape, strict=True):
@@ -55,6 +55,11 @@ def _outside(expr: MathExpr, dims: tuple[Dim, ...]) -> str | None:
     return None
 
 
+def _is_empty(extent: Expr, sizes: Mapping[str, int]) -> bool:
+    """Whether an axis has no elements, so that nothing is read."""
+    return not lookups_of(extent) and extent.free <= sizes.keys() and int(evaluate(extent, sizes)) < 1
+
+
 def _beyond(expr: MathExpr, index: Expr, extent: Expr, sizes: Mapping[str, int]) -> tuple[int, int] | None:
     """The first value of an index that is no element of an axis, and the extent of that."""
     axes = {f"i{k}": a.extent for k, a in enumerate(expr.output.root)}
@@ -63,7 +68,5 @@ def _beyond(expr: MathExpr, index: Expr, extent: Expr, sizes: Mapping[str, int])
         return None
     most = int(evaluate(extent, sizes))
     ends = [int(evaluate(axes[name], sizes)) - 1 for name in used]
-    if any(end < 0 for end in ends):
-        return None
     values = (int(evaluate(index, {**sizes, **dict(zip(used, corner, strict=True))})) for corner in product(*((0, end) for end in ends)))
     return next(((value, most) for value in values if not 0 <= value < most), None)

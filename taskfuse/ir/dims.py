@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, minimum, substitute
+from taskfuse.ir.scalar import Const, Expr, Facts, evaluate, forgotten_by, minimum, substitute
 from taskfuse.location import caller
 
 NO_OTHERS: Final[Mapping[str, int]] = MappingProxyType({})
@@ -101,6 +101,7 @@ class _Recent(threading.local):
 
 
 _RECENT = _Recent()
+forgotten_by(lambda: _RECENT.facts.clear())  # of the thread that forgets
 
 
 def facts_of(dims: Iterable[Dim]) -> Facts:

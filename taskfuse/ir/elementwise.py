@@ -196,6 +196,7 @@ _CLAMP = numbers(
     "double_minimum_or_nan(double_maximum_or_nan({0}, {1}), {2})",
     "lesser<{T}>(greater<{T}>({0}, {1}), {2})",
     boolean="((bool)(({0} | {1}) & {2}))",
+    pair="{P}_minimum({P}_maximum({0}, {1}), {2})",
 )
 
 _ROWS = (
@@ -212,8 +213,23 @@ _ROWS = (
         numpy="astype",
     ),
     # sign and rounding
-    _unary("neg", _NUMERIC, np.negative, numbers("(-{0})", "(-{0})", "(({T})(0 - ({U}){0}))"), "-x. Not for bool.", modular=np.negative, torch="neg negative"),
-    _unary("abs", _SAME, np.absolute, numbers("fabsf({0})", "fabs({0})", "absolute<{T}, {U}>({0})", "{0}", "{0}"), "The absolute value.", torch="abs absolute"),
+    _unary(
+        "neg",
+        _NUMERIC,
+        np.negative,
+        numbers("(-{0})", "(-{0})", "(({T})(0 - ({U}){0}))", pair="({0} ^ 0x80008000u)"),
+        "-x. Not for bool.",
+        modular=np.negative,
+        torch="neg negative",
+    ),
+    _unary(
+        "abs",
+        _SAME,
+        np.absolute,
+        numbers("fabsf({0})", "fabs({0})", "absolute<{T}, {U}>({0})", "{0}", "{0}", pair="({0} & 0x7fff7fffu)"),
+        "The absolute value.",
+        torch="abs absolute",
+    ),
     _unary(
         "sign",
         _NUMERIC,
@@ -317,7 +333,7 @@ _ROWS = (
         "relu",
         _NUMERIC,
         _relu,
-        numbers("maximum_or_nan({0}, 0.0f)", "double_maximum_or_nan({0}, 0.0)", "greater<{T}>({0}, 0)", "{0}"),
+        numbers("maximum_or_nan({0}, 0.0f)", "double_maximum_or_nan({0}, 0.0)", "greater<{T}>({0}, 0)", "{0}", pair="{P}_maximum({0}, 0u)"),
         "max(x, 0); NaN stays. Not for bool.",
     ),
     _unary(
@@ -358,10 +374,17 @@ _ROWS = (
         "Every bit flipped; for bool the negation. For bool and integers.",
     ),
     # arithmetic
-    _binary("add", _SAME, np.add, arithmetic("+", boolean=OR), "a + b; for bool the disjunction.", modular=np.add, commutative=True),
-    _binary("sub", _NUMERIC, np.subtract, arithmetic("-", boolean=None), "a - b. Not for bool.", modular=np.subtract, torch="sub subtract"),
+    _binary("add", _SAME, np.add, arithmetic("+", OR, "sum"), "a + b; for bool the disjunction.", modular=np.add, commutative=True),
+    _binary("sub", _NUMERIC, np.subtract, arithmetic("-", None, "difference"), "a - b. Not for bool.", modular=np.subtract, torch="sub subtract"),
     _binary(
-        "mul", _SAME, np.multiply, arithmetic("*", boolean=AND), "a * b; for bool the conjunction.", modular=np.multiply, commutative=True, torch="mul multiply"
+        "mul",
+        _SAME,
+        np.multiply,
+        arithmetic("*", AND, "product"),
+        "a * b; for bool the conjunction.",
+        modular=np.multiply,
+        commutative=True,
+        torch="mul multiply",
     ),
     _binary(
         "div",
@@ -416,7 +439,7 @@ _ROWS = (
         "maximum",
         _SAME,
         np.maximum,
-        extremum("maximum_or_nan", "double_maximum_or_nan", "greater", OR),
+        extremum("maximum_or_nan", "double_maximum_or_nan", "greater", OR, "maximum"),
         "The greater; NaN if either is.",
         modular=np.maximum,
         commutative=True,
@@ -425,7 +448,7 @@ _ROWS = (
         "minimum",
         _SAME,
         np.minimum,
-        extremum("minimum_or_nan", "double_minimum_or_nan", "lesser", AND),
+        extremum("minimum_or_nan", "double_minimum_or_nan", "lesser", AND, "minimum"),
         "The less; NaN if either is.",
         modular=np.minimum,
         commutative=True,
@@ -473,16 +496,26 @@ _ROWS = (
     _binary("logical_and", _LOGICAL, np.logical_and, infix("&&", AND), "True where both are not 0.", commutative=True),
     _binary("logical_or", _LOGICAL, np.logical_or, infix("||", OR), "True where one is not 0.", commutative=True),
     _binary("logical_xor", _LOGICAL, np.logical_xor, anywhere("(!{0} != !{1})", XOR), "True where exactly one is not 0.", commutative=True),
-    _binary("bitwise_and", _BITWISE, np.bitwise_and, bitwise("&"), "The bits set in both. For bool and integers.", commutative=True),
-    _binary("bitwise_or", _BITWISE, np.bitwise_or, bitwise("|"), "The bits set in either. For bool and integers.", commutative=True),
-    _binary("bitwise_xor", _BITWISE, np.bitwise_xor, bitwise("^"), "The bits set in exactly one. For bool and integers.", commutative=True),
+    _binary(
+        "bitwise_and", _BITWISE, np.bitwise_and, bitwise("&"), "The bits set in both. For bool and integers.", commutative=True, torch="bitwise_and __and__"
+    ),
+    _binary("bitwise_or", _BITWISE, np.bitwise_or, bitwise("|"), "The bits set in either. For bool and integers.", commutative=True, torch="bitwise_or __or__"),
+    _binary(
+        "bitwise_xor",
+        _BITWISE,
+        np.bitwise_xor,
+        bitwise("^"),
+        "The bits set in exactly one. For bool and integers.",
+        commutative=True,
+        torch="bitwise_xor __xor__",
+    ),
     _binary(
         "left_shift",
         _SHIFT,
         np.left_shift,
         Spelling(signed="shifted_left<{T}, {U}>({0}, {1})", unsigned="shifted_left<{T}, {U}>({0}, {1})"),
         "a * 2^b modulo the range. For integers; ``b`` in [0, bits).",
-        torch="bitwise_left_shift",
+        torch="bitwise_left_shift __lshift__",
     ),
     _binary(
         "right_shift",
@@ -490,7 +523,7 @@ _ROWS = (
         np.right_shift,
         Spelling(signed="signed_shifted_right<{T}, {U}>({0}, {1})", unsigned="unsigned_shifted_right<{T}>({0}, {1})"),
         "floor(a / 2^b). For integers; ``b`` in [0, bits).",
-        torch="bitwise_right_shift",
+        torch="bitwise_right_shift __rshift__",
     ),
     _unary(
         "float_bits",

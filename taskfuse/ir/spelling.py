@@ -23,6 +23,7 @@ class Spelling:
             ``f32``.
         fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if the result is one of the operands unchanged: floats below 32 bits are passed as their bits.
+        pair: for two 16-bit floats in one 32-bit word, operands and result: the same numbers as ``f32``, rounded. ``{P}`` is ``bf16x2`` or ``f16x2``.
     """
 
     f32: str | None = None
@@ -34,6 +35,7 @@ class Spelling:
     moves: bool = False
     bfloat16: str | None = None
     rounded: str | None = None
+    pair: str | None = None
 
 
 def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None, rounded: str | None = None) -> Spelling:
@@ -62,10 +64,10 @@ def rounding(name: str) -> Spelling:
     return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}")
 
 
-def arithmetic(operator: str, boolean: str | None) -> Spelling:
-    """An operator on numbers; integers wrap."""
+def arithmetic(operator: str, boolean: str | None, pair: str) -> Spelling:
+    """An operator on numbers; integers wrap. ``pair``: a function of two 16-bit floats."""
     plain, wrapping = f"({{0}} {operator} {{1}})", f"(({{T}})(({{U}}){{0}} {operator} ({{U}}){{1}}))"
-    return Spelling(plain, plain, wrapping, wrapping, boolean)
+    return Spelling(plain, plain, wrapping, wrapping, boolean, pair=f"{{P}}_{pair}({{0}}, {{1}})")
 
 
 def bitwise(operator: str) -> Spelling:
@@ -74,11 +76,14 @@ def bitwise(operator: str) -> Spelling:
     return Spelling(None, None, text, text, text)
 
 
-def extremum(f32: str, f64: str, integers: str, boolean: str) -> Spelling:
+def extremum(f32: str, f64: str, integers: str, boolean: str, pair: str | None = None) -> Spelling:
     """The greater or the lesser of two operands."""
-    return numbers(f"{f32}({{0}}, {{1}})", f"{f64}({{0}}, {{1}})", f"{integers}<{{T}}>({{0}}, {{1}})", boolean=boolean)
+    pairs = pair and f"{{P}}_{pair}({{0}}, {{1}})"
+    return numbers(f"{f32}({{0}}, {{1}})", f"{f64}({{0}}, {{1}})", f"{integers}<{{T}}>({{0}}, {{1}})", boolean=boolean, pair=pairs)
 
 
-def numbers(f32: str, f64: str, signed: str, unsigned: str | None = None, boolean: str | None = None, fast: str | None = None) -> Spelling:
+def numbers(
+    f32: str, f64: str, signed: str, unsigned: str | None = None, boolean: str | None = None, fast: str | None = None, pair: str | None = None
+) -> Spelling:
     """A text for each kind of number; ``signed`` holds for all integers if ``unsigned`` is omitted."""
-    return Spelling(f32, f64, signed, unsigned or signed, boolean, fast)
+    return Spelling(f32, f64, signed, unsigned or signed, boolean, fast, pair=pair)

@@ -95,7 +95,7 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         users: its tensors that read the channel.
 
     Raises:
-        LoweringError: the readers bind the axis differently, or take unequal numbers of slots whose sum is unknown.
+        LoweringError: the readers bind the axis differently, or take unequal numbers of slots whose sum is unknown; or an instance may have no thread.
     """
     bound = [loop for loop in serial if any(u.schedule.ptype(loop.axes[u]).is_bound for u in users)]
     if not bound:
@@ -122,6 +122,14 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
             what=user.name,
             reason=f"threads along {ptype.value} are of other instances of axis {at.depth} in it than in {other.name}, which reads the same slots",
             help="bind the same axes of all readers to the thread index type, in the same order",
+            location=user.location,
+        )
+    empty = next((a for a in own if a is not at.axes[user] and not prove(ge(a.extent, 1), ranges.facts)), None)
+    if empty is not None:
+        raise LoweringError(
+            what=user.name,
+            reason=f"an instance that takes turns has no thread where {empty.extent} is 0, and its producer waits for it",
+            help=f"declare that {empty.extent} is at least 1, or bind this axis to another type than axis {at.depth}",
             location=user.location,
         )
     guard = None if prove(eq(product(own), index_range.extent), ranges.facts) else lt(index, product(own))

@@ -95,24 +95,36 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
 
     Raises :class:`ShapeError` if the dimensions are the same, or the diagonal is not provably within both.
     """
-    check_tensor("diagonal", x)
-    a, b = (normalize_axis("diagonal", d, x.ndim, described(x)) for d in (axis1, axis2))
-    if a == b:
-        raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are the same axis", "give two dimensions")
-    at = plain(offset)
-    if isinstance(at, bool) or not isinstance(at, int):
-        raise shape_error("diagonal", f"{shown(offset)} is not a diagonal", "use an integer: 0 is the main one")
-    rows, columns = x.shape[a] - max(-at, 0), x.shape[b] - max(at, 0)
-    facts = x.fusion.facts()
-    if not prove(and_(le(0, rows), le(0, columns)), facts):
-        raise shape_error("diagonal", f"{described(x)} does not have a diagonal {at} for all extents", facts_help(x))
+    a, b, at, size = diagonal_of("diagonal", x, offset, axis1, axis2)
     kept = [d for d in range(x.ndim) if d not in (a, b)]
     here = iteration_symbol(len(kept))
     index: list[Expr] = [ZERO] * x.ndim
     for k, d in enumerate(kept):
         index[d] = iteration_symbol(k)
     index[a], index[b] = here + max(-at, 0), here + max(at, 0)
-    return view(x, "diagonal", [*(x.shape[d] for d in kept), simplify(minimum(rows, columns), facts)], index)
+    return view(x, "diagonal", [*(x.shape[d] for d in kept), size], index)
+
+
+def diagonal_of(op: str, x: TensorView, offset: int, axis1: int, axis2: int) -> tuple[int, int, int, Expr]:
+    """The dimensions of a diagonal counted from the front, its offset and its extent. Raises :class:`ShapeError` as :func:`diagonal` does."""
+    check_tensor(op, x)
+    a, b = (normalize_axis(op, d, x.ndim, described(x)) for d in (axis1, axis2))
+    if a == b:
+        raise shape_error(op, f"axis1 and axis2 of {described(x)} are the same axis", "give two dimensions")
+    at = diagonal_number(op, offset)
+    rows, columns = x.shape[a] - max(-at, 0), x.shape[b] - max(at, 0)
+    facts = x.fusion.facts()
+    if not prove(and_(le(0, rows), le(0, columns)), facts):
+        raise shape_error(op, f"{described(x)} does not have a diagonal {at} for all extents", facts_help(x))
+    return a, b, at, simplify(minimum(rows, columns), facts)
+
+
+def diagonal_number(op: str, value: object) -> int:
+    """The number of a diagonal. Raises :class:`ShapeError` for what is not an integer."""
+    at = plain(value)
+    if isinstance(at, bool) or not isinstance(at, int):
+        raise shape_error(op, f"{shown(value)} is not a diagonal", "use an integer: 0 is the main one")
+    return at
 
 
 @op(OpKind.REDUCTION, total)

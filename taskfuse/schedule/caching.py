@@ -10,7 +10,7 @@ from dataclasses import replace
 from taskfuse.errors import TaskError
 from taskfuse.ir.axes import Axis, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Operand, Pointwise, Read, View, reads
+from taskfuse.ir.expr import Assemble, MathExpr, Operand, Pointwise, Read, Update, View, reads
 from taskfuse.ir.storage import storage_operands, storage_uses, with_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
@@ -23,7 +23,7 @@ def cache_after(tv: TensorView, reader: TensorView | None = None, operand: int |
     """See :meth:`TensorView.cache_after`. The copy has no schedule yet. It joins the task of ``tv``; that of the first reader for an input.
 
     Raises:
-        ScheduleError: if nothing reads ``tv``, ``reader`` or its ``operand`` does not, or it is inlined.
+        ScheduleError: if nothing reads ``tv``, ``reader`` or its ``operand`` does not, it is an update or what ``reader`` updates, or it is inlined.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("cache_after", tv)
@@ -33,6 +33,7 @@ def cache_after(tv: TensorView, reader: TensorView | None = None, operand: int |
     uses = tv.uses
     if not uses:
         raise call.error("no expression reads it", f"{tv.name}.cache_before() puts a copy in front of it" if not tv.is_input else None)
+    call.check_no_update()
     call.check_not_inlined()
     fusion.check()
     copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
@@ -59,7 +60,9 @@ def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> Ten
     call.check_not_inlined()
     fusion.check()
     found = storage_operands(fusion, definition)
-    places = [k for k, o in enumerate(found) if isinstance(o, Read) and o.tensor is tv]
+    places = [k for k, o in enumerate(found) if isinstance(o, Read) and o.tensor is tv and not (k == 0 and isinstance(definition, Update))]
+    if not places:
+        call.check_not_updated([reader])
     if operand is not None and operand not in places:
         raise call.error(f"operand {operand} of {reader.name} is another tensor", f"it is at {', '.join(map(str, places))}")
     copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
@@ -85,12 +88,13 @@ def cache_before(tv: TensorView) -> TensorView:
     Without reductions, the loop transforms and their index types are replayed on ``tv``.
 
     Raises:
-        ScheduleError: if ``tv`` is an input, or is inlined.
+        ScheduleError: if ``tv`` is an input or an update, or is inlined.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("cache_before", tv)
     if tv.definition is None:
         raise call.error("an input has no definition", f"{tv.name}.cache_after() copies it for its readers")
+    call.check_no_update()
     return _taken_over(call, ())
 
 
@@ -102,7 +106,8 @@ def cache_fork(tv: TensorView) -> TensorView:
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("cache_fork", tv)
-    readers = [use for use in tv.uses if not isinstance(use, Assemble)]
+    call.check_no_update()
+    readers = [use for use in tv.uses if not isinstance(use, Assemble) and not (isinstance(use, Update) and use.target.tensor is tv)]
     if tv.is_input or not (tv.is_output or len(readers) < len(tv.uses)):
         raise call.error("it is not an output")
     if not readers:
@@ -182,7 +187,8 @@ def duplicate(tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
     A tensor that is cheap to compute or to read need not be kept from its first reader to its last, nor passed from one role to another.
 
     Raises:
-        ScheduleError: ``tv`` is an input, an assembly of parts, has been split by ``rfactor``, or is inlined; a reader does not read it; or no reader is left.
+        ScheduleError: ``tv`` is an input, an update, an assembly of parts, has been split by ``rfactor``, or is inlined; a reader does not read it, or updates
+            it; or no reader is left.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("duplicate", tv)
@@ -194,9 +200,11 @@ def duplicate(tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
         raise call.error("it is assembled from parts, each of which has one place", "duplicate the parts")
     if [a for a in tv.root if not a.is_reduction] != list(tv.logical):
         raise call.error("rfactor made it, or took a part of it", "duplicate it before rfactor")
+    call.check_no_update()
     call.check_not_inlined()
     fusion.check()
     chosen = _chosen(call, readers)
+    call.check_not_updated(chosen)
     new = fusion.new_tensor([axis(a.extent, a.kind) for a in tv.root], tv.dtype, location=caller(), origin=tv)
     fusion.define(replace(definition, output=new))
     for use in tv.uses:

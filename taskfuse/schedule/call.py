@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, cast
 
 from taskfuse.errors import ScheduleError, shown
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Assemble, Read, Reduction
+from taskfuse.ir.expr import Assemble, Read, Reduction, Update
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ZERO, Const
 from taskfuse.ir.storage import has_code, producers, resolve
@@ -117,6 +117,20 @@ class Call:
             raise self.error(
                 f"it is a part of {whole.name}, in which its elements are stored", f"make {whole.name} a concatenation first: {whole.name}.unscatter()"
             )
+
+    def check_no_update(self) -> None:
+        """Check that the tensor's elements are its own, and not sent to elements of another tensor."""
+        definition = self.tv.fusion.definition(self.tv)
+        if isinstance(definition, Update):
+            target = definition.target.tensor.name
+            raise self.error(f"its values are combined with elements of {target} in place: nobody stores them", "call it on what is sent, or on the whole")
+
+    def check_not_updated(self, readers: Iterable[TensorView]) -> None:
+        """Check that none of some readers of the tensor updates it in place: its elements are in one place."""
+        definitions = (self.tv.fusion.definition(reader) for reader in readers)
+        updating = next((d.output for d in definitions if isinstance(d, Update) and d.target.tensor is self.tv), None)
+        if updating is not None:
+            raise self.error(f"{updating.name} updates it in place", "leave this reader out")
 
     def check_not_inlined(self) -> None:
         """Check that no loop of the tensor's storage is shared with a reader."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from taskfuse.errors import shown
-from taskfuse.ir.axes import axis, iteration_position, iteration_symbol
+from taskfuse.ir.axes import axis, is_value_symbol, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, simplify, substitute
@@ -26,8 +26,9 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's or may lack elements, or ``tv`` is an assembly of parts; ``view``
-            lacks elements that the operand reads, or is not read at axes of ``tv``; or one of ``also`` reads another tensor, or at other points.
+        ScheduleError: ``tv``, or one of ``also``, has no such operand, it is not a tensor's, may lack elements or has an index of data, or ``tv`` is an
+            assembly of parts; ``view`` lacks elements that the operand reads, or is not read at axes of ``tv``; or one of ``also`` reads another tensor, or at
+            other points.
     """
     call = Call("through_view", tv)
     fusion = tv.fusion
@@ -82,6 +83,8 @@ def _read_of(call: Call, tv: TensorView, operand: int) -> tuple[MathExpr, Read]:
     read = resolve(fusion, given)
     if read.valid is not TRUE:
         raise call.error(f"operand {operand} reads {read.tensor.name} only in some iterations")
+    if any(is_value_symbol(name) for e in read.index for name in e.free):
+        raise call.error(f"operand {operand} is an element of {read.tensor.name} that data selects", "a view has an index without data")
     return expr, read
 
 

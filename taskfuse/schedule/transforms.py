@@ -67,7 +67,10 @@ def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOr
     if not isinstance(maps, Sequence) and not hasattr(maps, "maps"):
         raise call.error(f"{shown(maps)} is not a list of maps", "give one expression for each axis, or an order of tf.tiles")
     extents = [loop[p].extent for p in positions]
-    made = maps if isinstance(maps, Sequence) else maps.maps(extents)
+    try:
+        made = maps if isinstance(maps, Sequence) else maps.maps(extents)
+    except ValueError as error:  # an order of other axes
+        raise call.error(str(error), "rasterize the axes that the order takes") from error
     if extent is None and isinstance(maps, PaddedOrder):
         extent = maps.items(extents)
     tv.schedule.transforms.append(domain.rasterize(call, loop, positions, made, extent))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +21,8 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.budget import Budget, Work
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, Sizes, expendable
+from taskfuse.schedulers.roofline import roofline
+from taskfuse.schedulers.schedule import SANE, Chosen, Offer, Option, Scheduler, Sizes, expendable
 from taskfuse.target import Target
 
 T = TypeVar("T")
@@ -111,8 +112,10 @@ class Candidates:
         self._spare: Fusion | None = None
         self.refused: list[tuple[str, str]] = []
         self._leaders = self._all(schedulers[:leading])
-        self._rest = chain(self._leaders, self._all(schedulers[leading:]))
+        self._others = self._all(schedulers[leading:])
+        self._rest = chain(self._leaders, self._others)
         self._is_led: bool | None = None
+        self._is_compared = False
         self._is_asked = False
         self._aside: list[Candidate] = []
         self._done: set[str] = set()
@@ -135,7 +138,24 @@ class Candidates:
         if not self.is_led and not self._is_asked:
             self._first = next(self._rest, None)
             self._is_asked = True
+        if isinstance(self._first, Offer) and self.is_led and not self._is_compared:
+            self._is_compared = True
+            self._compare(self._first)
         return self._first
+
+    def _compare(self, leading: Offer) -> None:
+        """Take the first offer of the other schedulers before a leading one that is slower, if this one is far from the roofline: tiles of a product with few
+        rows and columns are nearly empty."""
+        bound: list[float] = []
+        extent = Sizes(self._fusion, self._settings["sizes"], self._settings["target"])
+        if failure(lambda: bound.append(roofline(self._fusion, extent))) is not None or leading.us <= SANE * bound[0]:
+            return
+        other = next(self._others, None)
+        if isinstance(other, Offer) and other.us < leading.us:
+            self._first = other
+            self._rest = chain(islice(self._others, 1), [leading], self._leaders, self._others)  # its schedule comes next
+        elif other is not None:
+            self._rest = chain(self._leaders, [other], self._others)
 
     @_head.setter
     def _head(self, head: Candidate | Offer | None) -> None:

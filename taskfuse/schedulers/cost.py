@@ -65,7 +65,8 @@ class MatmulProblem:
         held: bytes of an element of each of these, and of each output.
         narrow, held_by_piece: of ``held``, the bytes of inputs that are few elements, and of all others.
         work: instructions of the epilogue for one element.
-        prologue: of what computes the factor with the rows, for one of its elements; ``None``: it is an input.
+        prologue: of what computes the factor with the rows, for one of its elements, with conversions; ``None``: it is an input.
+        whole_steps: multiples of :data:`~taskfuse.schedulers.config.SPAN` bytes, in elements of k, that divide k for certain: steps where a factor is computed.
         half: one triangle of the result is read.
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
@@ -96,6 +97,7 @@ class MatmulProblem:
     blocks: BlockCounts | None = None
     counts: ProductCounts = ALONE
     prologue: float | None = None
+    whole_steps: tuple[int, ...] = ()
     half: HalfTiles | None = None
     is_swapped: bool = False
     walks: int = 1
@@ -271,12 +273,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if counts.results > 1:
         cycles["Shared memory"] = (read + loaded) / figures.several_bytes
     if problem.prologue is not None:
-        # what a warpgroup loads and computes; with batches in flight, the tensor cores multiply the part before it meanwhile
-        computed = config.rows * config.tile_k // WARPGROUP * (figures.converted_instructions + problem.prologue)
-        slower = 1 + figures.fragment_sharing * (config.warpgroups - 2)
-        waiting = figures.fragment_gap_cycles if config.in_flight else figures.fragment_cycles + computed
-        parts = ((config.in_flight + 1) * figures.fragment_part_cycles + computed) if config.in_flight else 0
-        cycles["prologue"] = max(cycles["tensor cores"] + slower * waiting, slower * parts, config.sharing * computed)
+        cycles["prologue"] = _prologue_cycles(problem, config, problem.prologue, cycles["tensor cores"], in_step=in_step)
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
@@ -287,6 +284,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     bound = max(cycles, key=lambda name: cycles[name])
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
     step = max(cycles[bound], both)
+    if problem.prologue is not None:
+        step = sum(cycles[name] ** figures.step_norm for name in ("prologue", bound)) ** (1 / figures.step_norm)
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     stores = problem.staged + figures.rows_factor * (problem.by_threads - problem.one_by_one) + figures.elements_factor * problem.one_by_one
     stores += figures.direct_factor * problem.direct + figures.scattered_factor * problem.scattered
@@ -297,6 +296,26 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if problem.narrow:
         epilogue += _narrow_cycles(problem, config)
     return TileTime(steps * step, epilogue, bound, steps * max(worked, figures.busy_share * step) + figures.busy_share * epilogue)
+
+
+def _prologue_cycles(problem: MatmulProblem, config: MatmulConfig, instructions: float, multiplied: float, *, in_step: bool) -> float:
+    """Cycles of a step whose factor passes through registers: what a warpgroup does one after another, loads, math and the part of the products that neither is
+    in flight then nor is another warpgroup's.
+
+    Args:
+        instructions: for one element.
+        multiplied: cycles of the tensor cores.
+        in_step: no block has a second tile.
+    """
+    figures = problem.target.products
+    elements = config.rows * config.tile_k // WARPGROUP
+    parts = config.in_flight + 1 if config.in_flight else 0
+    own = figures.fragment_cycles + parts * figures.fragment_part_cycles + elements * (figures.fragment_element_cycles + instructions)
+    own *= 1 + figures.fragment_sharing * (config.sharing - 1)
+    own += figures.fragment_shares[config.in_flight > 0] * multiplied
+    if not in_step:
+        own *= 1 + figures.fragment_late * max(0, 1 - config.stages / problem.steps(config.tile_k))
+    return max(own, config.sharing * elements * instructions)
 
 
 def _copies_behind(problem: MatmulProblem, config: MatmulConfig) -> float:

@@ -190,16 +190,22 @@ def places_of(fusion: Fusion, results: Sequence[TensorView], epilogue: tuple[Ten
     for tv in epilogue:
         if SEVERAL in found.get(tv, {}).values():
             raise refuse(fusion, "matmul", f"{tv.name} is read in two ways, such as at its place and transposed", "compute it twice")
-    _check_exchanged(fusion, epilogue, found)
+    _check_exchanged(fusion, results, epilogue, found)
     return found
 
 
-def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]]) -> None:
-    """Loops over axes that an input exchanges have one key: a tensor that has only some of these axes takes the first loops, which must be its own."""
+def _check_exchanged(fusion: Fusion, results: Sequence[TensorView], epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]]) -> None:
+    """Loops over axes that an input exchanges have one key: a tensor that has only some of these axes takes the first loops, which must be its own.
+
+    An epilogue exchanges axes where it reads an input in two ways, products where one takes as rows what another takes as columns.
+    """
     seen: dict[TensorView, dict[int, set[int]]] = {}
-    for tv, read in _reads(fusion, epilogue):
+    for tv, read in _reads(fusion, (*results, *epilogue)):
+        axis_at = logical_places(tv)
         for axis, e in enumerate(read.index):
-            place = places.get(tv, {}).get(position, NOWHERE) if (position := iteration_position(e)) is not None else NOWHERE
+            position = iteration_position(e)
+            own = None if position is None else axis_at[position]
+            place = NOWHERE if own is None else places.get(tv, {}).get(own, NOWHERE)
             if place != NOWHERE:
                 seen.setdefault(read.tensor, {}).setdefault(axis, set()).add(place)
     for source, axes in seen.items():

@@ -31,10 +31,8 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT, Target
 
-FEW = 8
-"""Rows and columns of a product each element of which a warp may sum instead."""
-SLOW = 2.0
-"""How many times as long as reading its factors a product with few rows and columns may take."""
+COMPUTED_SPANS = (1, 2)
+"""Rows of the swizzle along k in a step whose factor is computed; longer ones were not measured."""
 
 
 @tries_parameters
@@ -111,17 +109,12 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     """The offer of :func:`matmul`.
 
     Raises:
-        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken. Or the product has so few rows and columns that
-            each is a sum for threads rather than an element of a tile.
+        UnsupportedError: see :func:`matmul`; what the scheduling calls refuse is found when the offer is taken.
     """
     check_call(fusion, "matmul", None, MatmulConfig)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     plan = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
-    us, problem = plan.alternatives[0].us, plan.ways[0].problem
-    read = problem.batch * (problem.m + problem.n) * problem.k * problem.itemsize
-    if max(problem.m, problem.n) <= FEW and us > SLOW * target.kernel_us(target.dram_us(read)):
-        raise refuse(fusion, "matmul", f"tiles of {problem.m} rows and {problem.n} columns are nearly empty", "tf.schedulers.reduction takes it")
-    return Offer(us, partial(matmul, sizes=sizes, target=target))
+    return Offer(plan.alternatives[0].us, partial(matmul, sizes=sizes, target=target))
 
 
 class Way(NamedTuple):
@@ -301,7 +294,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         ragged=ragged,
         blocks=blocks,
         counts=counts,
-        prologue=_work(fusion, product.a.prologue) if product.a.prologue else None,
+        prologue=_prologue_work(fusion, product.a, extent.target) if product.a.prologue else None,
+        whole_steps=_whole_steps(fusion, product) if product.a.prologue else (),
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
         box_of=rows_of if axes.outer_rows else (),
@@ -319,6 +313,21 @@ def check_step(fusion: Fusion, product: MatrixProduct, config: MatmulConfig) -> 
     if product.a.prologue and not is_multiple(k, config.tile_k, fusion.facts()):
         reason = f"tile_k = {config.tile_k}, which does not divide k = {k}: a factor is computed, of zeros behind its end, too"
         raise config.error(reason, f"use {SPAN // product.a.tensor.dtype.itemsize}")
+
+
+def _whole_steps(fusion: Fusion, product: MatrixProduct) -> tuple[int, ...]:
+    """Steps of one or several spans of k that divide k."""
+    k, span = product.axes.extent(product.axes.k), SPAN // product.a.tensor.dtype.itemsize
+    return tuple(count * span for count in COMPUTED_SPANS if is_multiple(k, count * span, fusion.facts()))
+
+
+def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:
+    """Instructions for one element of a computed factor. One function of 16-bit floats takes two elements at a time, and no conversions."""
+    match [fusion.definition(tv) for tv in factor.prologue]:
+        case [Pointwise(op=op) as only] if op.cpp.pair is not None and only.output.dtype is factor.tensor.dtype:
+            return cost(only) / 2
+        case _:
+            return _work(fusion, factor.prologue) + target.products.converted_instructions
 
 
 def _access(factors: Sequence[Operand]) -> int:

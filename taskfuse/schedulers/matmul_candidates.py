@@ -102,7 +102,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         tiles = problem.tiles(config)
         if (config.is_pingpong and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        may_be_long = problem.blocks is None and problem.ragged is None and problem.prologue is None
+        may_be_long = problem.blocks is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
         group = group_of(problem, config, blocks)
         steps = [*rings(config, [problem], room, problem.k if may_be_long else 0)]
@@ -110,6 +110,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
         for tile_k, stages in steps[(tile_m, tile_n) in LONG_STEPS and len(steps) > 1 :]:
+            if problem.prologue is not None and tile_k not in problem.whole_steps:
+                continue
             made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
             for half in orders:
                 yield replace(made, half=half)

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from taskfuse.dtypes import float32
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ARCH
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.contraction import computes, factors
+from taskfuse.ir.contraction import axes_of, computes, factors
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.through_view import is_whole, own_index
+from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.cost import MatmulProblem
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.matmul_candidates import rank
@@ -85,7 +85,7 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
         return None
     dtype = two.a.tensor.dtype
     is_fast = dtype is two.b.tensor.dtype and dtype is not float32 and accumulator_dtype(dtype, dtype, Family.WGMMA) is tv.dtype
-    if not is_fast or not all(is_whole(expr, read, read.index) for read in reads):
+    if not is_fast:
         return None
     k = axes.k
     along_k = (two.a.index[-1] is iteration_symbol(k), two.b.index[-1] is iteration_symbol(k))
@@ -99,7 +99,10 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     access = tuple(0 if is_bulk(read.tensor, facts) else copy_bytes(read.tensor, facts) for read in (two.a, two.b))
     problem = MatmulProblem(m, n, depth, batch, dtype.itemsize, target=target)
-    copies = sum(target.kernel_us(target.dram_us(2 * extent.elements(reads[p].tensor) * dtype.itemsize)) - target.overlap_us for p in chosen)
+    copies = 0.0
+    for p in chosen:  # a view may repeat elements, as windows do
+        packed = prod(extent(tv.root[k].extent) for k in axes_of(reads[p]))
+        copies += target.kernel_us(target.dram_us((packed + min(packed, extent.elements(reads[p].tensor))) * dtype.itemsize)) - target.overlap_us
     if is_refused:
         size = (batch, m, n, depth)
         least = min(mma_us(size, dtype, dtype, tv.dtype, target, along_k), simt_us(size, tv.dtype.itemsize, target))

@@ -12,9 +12,11 @@ from math import inf
 from typing import Any, NamedTuple
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import Strided, made_from, resolve, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.parts import Parts
@@ -42,15 +44,33 @@ class RowViews:
 
     def of(self, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array: one that is there before
-        the kernel runs, so none of ``tensors``; and those that elementwise functions beside them do not read at their own axes."""
+        the kernel runs, so none of ``tensors``; and those that elementwise functions beside them do not read at their own axes. Without such reductions, the
+        views that have another one tensor's elements along other axes, as those of the second element of every pair: as an array, each has axes of its own."""
         found: dict[TensorView, None] = {}
         exprs = [e for tv in tensors if (e := self._fusion.definition(tv)) is not None]
         products = [e for e in exprs if isinstance(e, Reduction) and len(e.operands) > 1]
+        if not products and any(isinstance(e, Reduction) for e in exprs):
+            return self._of_pairs(exprs, tensors)
         beside = [e for e in exprs if products and isinstance(e, Pointwise)]
         for expr in (*products, *beside):
             for is_plain, places in self._places(expr):
                 place = next((p for p in places if not any(among(t, tensors) for t in (p.tensor, *made_from(self._fusion, p.tensor)))), None)
                 if place is not None and not (is_plain and isinstance(expr, Pointwise)):
+                    found[self._views[place]] = None
+        return tuple(found)
+
+    def _of_pairs(self, exprs: Sequence[MathExpr], tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
+        """The views of tensors whose elements another expression, or operand, reads along other axes, counted from the last one."""
+        found: dict[TensorView, None] = {}
+        first: dict[TensorView, tuple[int, ...]] = {}
+        for expr in exprs:
+            for operand in (o for o in expr.operands if isinstance(o, Read)):
+                read = resolve(self._fusion, operand)
+                if not any(n is not ONE for n in read.tensor.shape) or among(read.tensor, tensors) or not _is_plain(self._fusion, expr, operand):
+                    continue
+                rank = len(expr.output.root)
+                along = tuple(p - rank for e in own_index(self._fusion, expr, read) if (p := iteration_position(e)) is not None)
+                if first.setdefault(read.tensor, along) != along and (place := next(self._behind(operand.tensor), None)) is not None:
                     found[self._views[place]] = None
         return tuple(found)
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from taskfuse.ir.scalar import forget
+
 CHUNK = 4
-"""Cases per work item of a process."""
+"""Cases per work item of a process, which then forgets the expressions of their kernels."""
 AHEAD = 4
 """Work items queued per process."""
 CHUNKS = 100
@@ -157,10 +159,12 @@ def look_at(look: Callable[[int], T], numbers: Iterable[int], jobs: int = 1, sec
     if jobs > 1:
         yield from _side_by_side(look, iter(numbers), jobs, end)
         return
-    for number in numbers:
+    for done, number in enumerate(numbers, 1):
         if time.monotonic() >= end:
             return
         yield look(number)
+        if done % CHUNK == 0:
+            forget()
 
 
 def _side_by_side(look: Callable[[int], T], numbers: Iterator[int], jobs: int, end: float) -> Iterator[T]:
@@ -185,4 +189,6 @@ def _side_by_side(look: Callable[[int], T], numbers: Iterator[int], jobs: int, e
 
 
 def _each(look: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
-    return [look(number) for number in numbers]
+    found = [look(number) for number in numbers]
+    forget()
+    return found

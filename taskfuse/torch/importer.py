@@ -15,7 +15,8 @@ import torch
 from torch.fx import Node
 
 from taskfuse.errors import TaskfuseError
-from taskfuse.ir.expr import View
+from taskfuse.ir.combine import depends_on_order
+from taskfuse.ir.expr import MathExpr, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import eq, prove
@@ -209,6 +210,8 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
             for y in made(node, trial.value_of):
                 if y is not None and not y.is_input:
                     trial.fusion.add_output(copy(y))
+        if torch.are_deterministic_algorithms_enabled() and any(map(_has_order, trial.fusion.exprs())):
+            return "torch.use_deterministic_algorithms(True): its updates have no order"
         if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in BY_SCHEDULE:  # its times are those of a schedule
             ours, theirs = times(trial.fusion)
             if ours > theirs:
@@ -218,6 +221,11 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
     except TaskfuseError as error:
         return str(error.message)
     return None
+
+
+def _has_order(expr: MathExpr) -> bool:
+    """Whether the result depends on which of several updates of one element comes first."""
+    return isinstance(expr, Update) and depends_on_order(expr.combine, expr.output.dtype)
 
 
 @dataclass(slots=True)

@@ -109,6 +109,8 @@ def tensor(y: Any) -> Any:
     """An array as a tensor of its own."""
     y = np.array(y, order="C", copy=True)
     kind = dtype_of(y.dtype.name)
+    if not y.size:  # strides of empty arrays are 0
+        return torch.empty(y.shape, dtype=torch_dtype(kind))
     if not kind.is_float or kind.bits >= 32:
         return torch.from_numpy(y)
     return torch.from_numpy(y.view({1: np.uint8, 2: np.int16}[kind.itemsize])).view(torch_dtype(kind))

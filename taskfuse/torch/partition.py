@@ -161,14 +161,16 @@ def _level(graph: Graph, plan: GraphPartition) -> None:
 def _sink(graph: Graph, plan: GraphPartition) -> None:
     """Raise the level of nodes that nothing on their own level reads to that of their first readers, with which they then form a region.
 
-    A reduction of what its own level computes stays: its result is smaller than what it reads.
+    A reduction of what its own level computes stays: its result is smaller than what it reads. No node is computed behind one that mutates and comes after it.
     """
     latest: dict[Node, int | None] = {}  # the greatest level at which a node may be computed; ``None``: any
     joins: dict[Node, set[int]] = {}  # levels at which regions read it
+    before: int | None = None  # the level of the next node that mutates
     for node in reversed(graph.nodes):
-        limits = [latest[user] for user in node.users]
-        known = [limit for limit in limits if limit is not None]
-        limit = min(known, default=None)
+        limits = [before, *(latest[user] for user in node.users)] if node.users else []
+        limit = min((limit for limit in limits if limit is not None), default=None)
+        if mutates(node):
+            before = plan.levels[node]
         levels = {level for user in node.users for level in joins[user]}
         match plan.kinds[node]:
             case NodeKind.MATH if node in plan.group_of:

@@ -252,10 +252,14 @@ def written(
     graph = gm.graph
     known, later = symbol_sources(graph)
     symbols = {name: f"size_{name}" for name in known} | {name: node.name for name, node in later.items()}
-    expected = {view.base for view in views.values()} | {n for region in regions.values() for n in region.tensors}
+    output = next(node for node in graph.nodes if node.op == "output")
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    expected = {view.base for view in views.values()} | {n for region in regions.values() for n in region.tensors} | set(output.all_input_nodes)
     writer = _Writer(gm, regions, compiled, symbols, views, expected)
-    for node in graph.nodes:
-        if node.op == "placeholder" and str(node.target).startswith("tangents"):  # autograd's: no guard has seen them
+    if any(
+        str(node.target).startswith("tangents") for node in placeholders
+    ):  # a backward graph: no guard has seen tangents, and what hooks made of saved tensors
+        for node in placeholders:
             writer.check(node)
     for step in joined(order):
         match step:
@@ -265,9 +269,7 @@ def written(
                 writer.copies(step)
             case Node():
                 writer.op(step)
-    output = next(node for node in graph.nodes if node.op == "output")
     results = writer.text(list(output.args[0]))
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     body = ["def run(inputs):"]
     if placeholders:
         body.append(f"    {''.join(f'{n.name}, ' for n in placeholders)}= inputs")

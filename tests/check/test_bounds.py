@@ -13,6 +13,13 @@ def open_ones(body: str) -> list[tuple[str, str]]:
     return [(o.subject, o.reason) for o in inside(structure(body).tree) if o.verdict is not Verdict.PROVED]
 
 
+TILES = """\
+FOR i in 0..2*ceildiv(N, 4) + 1:
+  IF i < 2*ceildiv(N, 4) && threadIdx.x < 32:
+    s[0, 32*((i % 8)//min(ceildiv(N, 4) - 4*(i//8), 4)) + threadIdx.x] = copy(1.0)"""
+"""The columns of tiles that stand in groups of four rows, in a loop with an iteration more."""
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -22,6 +29,7 @@ def open_ones(body: str) -> list[tuple[str, str]]:
         "IF threadIdx.x < N:\n  y[threadIdx.x, 0] = copy(1.0)",
         "FOR i in 0..N:\n  s[i % 4, 0] = copy(1.0)",
         "s[xor(blockIdx.x, 3), xor(threadIdx.x, blockIdx.x)] = copy(1.0)",
+        TILES,
         "IF threadIdx.x % (blockIdx.x + 1) < N:\n  y[threadIdx.x % (blockIdx.x + 1), 0] = copy(1.0)",
     ],
 )
@@ -41,6 +49,12 @@ def test_inside(body: str) -> None:
 )
 def test_outside(body: str, subject: str, reason: str) -> None:
     assert [(s.replace(" ", ""), r.replace(" ", "")) for s, r in open_ones(body)] == [(subject.replace(" ", ""), reason.replace(" ", ""))]
+
+
+@pytest.mark.parametrize(("old", "new"), [("i < 2*", "i < 3*"), ("threadIdx.x < 32", "threadIdx.x < 33"), ("(N, 4) && ", "(N, 4) + 1 && ")])
+def test_tiles_outside(old: str, new: str) -> None:
+    assert TILES.count(old) == 1
+    assert open_ones(TILES.replace(old, new))
 
 
 def test_accesses_that_never_happen_are_no_faults() -> None:

@@ -124,6 +124,7 @@ FOUND = {
     "proxy_stores_overlap": "y: an asynchronous engine sees what a thread stored in bulk, without FENCE proxy.async.global of the writer",
     "empty_tensor": "x: a transfer of an empty tensor: it has no map",
     "proxy_lowered": "tv2: an asynchronous engine sees what a thread wrote, without FENCE proxy.async.global of the writer",
+    "choice_of_none": "choices: whether a case of a choice holds, blockIdx.x < N || blockIdx.x >= N + 1 is 0, and must be at least 1",
     "table_range": "divisors: the room between the bounds of an element of t: M - 3 is -1, and must be at least 0",
     "start_converted": "y[0]: joins the constant nan, which is not a partial result of y",
     "part_condition": "o[6]: reads the constant 0.0 where element [2] of x is defined",
@@ -191,6 +192,7 @@ OPEN = {
     "init_fence_trips": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
     "wgmma_cursor": "convergence: threads of one warpgroup may give it different operands: c.slot",
     "wgmma_operands": "convergence: threads of one warpgroup may give it different operands: 32*(threadIdx.x//64)",
+    "write_of_cluster": "s: an arrival or a wait at the scope of a block orders no write before copies from other blocks of the cluster",
     "wgmma_retire_round": "convergence: threads of one warpgroup may disagree on whether to execute it: k == threadIdx.x % 32",
 }
 """Those that no launch refutes which is looked at, and the first obligation that is open."""

@@ -403,3 +403,53 @@ def test_a_phase_under_a_condition_may_be_left_out() -> None:
     """The parities behind it then name other phases."""
     text = PHASES.replace("GRID", "DIM N\n  GRID").replace("ARRIVE b[0]\nWAIT b[0] parity 1", "IF N > 5:\n  ARRIVE b[0]\n  WAIT b[0] parity 1")
     assert verdict(text).verdict is Verdict.REFUTED
+
+
+WALK = """\
+KERNEL walk(x: float32[N, 3, 32]) -> (y: float32[N, 3, 32])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (32, 2, 1)
+  SHARED s: float32[SLOTS, 32] align 16
+  MBARRIER full[SLOTS], empty[SLOTS]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  FOR i in 0..SLOTS:
+    INIT full[i] count 32
+    INIT empty[i] count 32
+SYNC block
+IF threadIdx.y == 0:
+  p = CURSOR(slots SLOTS, slot 0, parity 1)
+  FOR k in 0..N:
+    FOR j in 0..TRIPS:
+      WAIT empty[p.slot] parity p.parity
+      s[p.slot, threadIdx.x] = copy(x[k, j, threadIdx.x])
+      ARRIVE full[p.slot]
+      p.advance(1)
+ELSE:
+  c = CURSOR(slots SLOTS, slot 0, parity 0)
+  r = CURSOR(slots SLOTS, slot 0, parity 0)
+  FOR k in 0..N:
+    FOR j in 0..TRIPS:
+      WAIT full[c.slot] parity c.parity
+      y[k, j, threadIdx.x] = copy(s[c.slot, 31 - threadIdx.x])
+      c.advance(1)
+    FOR q in 0..LEFT:
+      ARRIVE empty[r.slot]
+      r.advance(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("slots", "trips", "left", "verdict"),
+    [
+        (2, "2", "2", Verdict.PROVED),
+        (3, "min(k, 3)", "min(k, 3)", Verdict.PROVED),
+        (2, "min(k, 3)", "min(k, 3)", Verdict.REFUTED),  # the third fill needs a slot of the same walk
+        (3, "3", "2", Verdict.REFUTED),
+        (3, "min(N, 3)", "3", Verdict.REFUTED),
+        (3, "N", "N", Verdict.REFUTED),
+    ],
+)
+def test_a_loop_behind_may_release_all_that_one_waited_for(slots: int, trips: str, left: str, verdict: Verdict) -> None:
+    text = WALK.replace("SLOTS", str(slots)).replace("TRIPS", trips).replace("LEFT", left)
+    assert verify(parse_kernel(text)).verdict is verdict

@@ -48,8 +48,11 @@ def test_a_symbol_of_which_nothing_is_known_may_be_any_integer(text: str, expect
     assert fails(inside(), parse_expr(text)) is expected
 
 
-def test_nothing_is_said_where_tables_are_looked_up() -> None:
-    assert not fails(inside(), parse_expr("clamp(offsets[threadIdx.y of 4], 0, 4) < 3"))
+@pytest.mark.parametrize(
+    ("text", "expected"), [("clamp(a[i of N], 0, 4) < 3", True), ("clamp(a[i of N], 0, 4) < 5", False), ("upper_bound(a[k of 9]//1, i, 0, 9) < 7", True)]
+)
+def test_tables(text: str, expected: bool) -> None:
+    assert fails(inside(), parse_expr(text)) is expected
 
 
 def test_a_condition_that_has_no_value_does_not_follow() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.tables import TableJoin, Tables, ValueTable, numbered
+from taskfuse.check.tables import TableJoin, Tables, ValueTable, numbered, steps_of
 from taskfuse.ir.scalar import evaluate, parse_expr
 
 SPANS = {"a": (0, 3), "b": (-2, 5), "c": (1, 4)}
@@ -74,3 +74,18 @@ def test_a_table_is_made_once() -> None:
     tables = Tables()
     assert tables.of(SPANS, [parse_expr("a < c")]) is tables.of(SPANS, [parse_expr("a < c")])
     assert tables.of(SPANS, [parse_expr("a < c")]) is not tables.of(SPANS)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(-9, 9),
+    st.integers(0, 40),
+    st.sampled_from(["x//4", "x//6 % 2 + y", "x//8*y + x//12", "x//3 < y", "max(x//10, x//4)", "x + x//4", "(x + 1)//4"]),
+)
+def test_values_of_which_only_quotients_matter(first: int, count: int, text: str) -> None:
+    e, spans = parse_expr(text), {"x": (first, first + count), "y": (0, 2)}
+    steps = steps_of(spans.keys(), [e])
+    whole, part = Tables().of(spans), Tables().of(spans, (), steps)
+    assert {int(v) for v in part.values(e)} == {int(v) for v in whole.values(e)}
+    assert part.count == whole.count if not steps else part.count <= 3 * (count // steps["x"] + 2)
+    assert bool(steps) == ("x +" not in text)

@@ -11,7 +11,7 @@ import pytest
 
 from taskfuse.cuda import nvrtc
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, compile_ptx, installed_version, known_archs, supported_archs, version
-from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
+from taskfuse.errors import CudaCompileError, CudaUnavailableError, RegisterError, UnsupportedError
 from taskfuse.reports.resources import Resources
 
 SCALE = """extern "C" __global__ void scale(float* x, float a) {
@@ -172,6 +172,23 @@ def test_an_error_in_the_assembler() -> None:
     assert error.notes[0].startswith("in the PTX, line ")
     (quoted,) = [line for line in error.notes[0].splitlines() if line.startswith(">")]
     assert "bogus.op;" in quoted
+
+
+def test_an_instruction_for_which_threads_have_too_few_registers() -> None:
+    sums = ", ".join(f"d{k}" for k in range(64))
+    text = f"""extern "C" __global__ void __launch_bounds__(1024) k(float* x, unsigned long long a, unsigned long long b) {{
+  float {", ".join(f"d{k} = x[{k}]" for k in range(64))};
+  asm volatile("wgmma.fence.sync.aligned;");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {{{", ".join(f"%{k}" for k in range(64))}}}, %64, %65, 1, 1, 1, 0, 0;"
+               : {", ".join(f'"+f"(d{k})' for k in range(64))} : "l"(a), "l"(b));
+  asm volatile("wgmma.commit_group.sync.aligned;");
+  asm volatile("wgmma.wait_group.sync.aligned 0;");
+  x[threadIdx.x] = {sums.replace(",", " +")};
+}}
+"""
+    with pytest.raises(RegisterError, match="an instruction needs 90 registers of each thread, and has 64") as error:
+        compile_cubin(text, "k", CompileOptions())
+    assert error.value.help == "give the block fewer threads, or the instruction fewer columns"
 
 
 def test_architectures_that_nvrtc_does_not_know() -> None:

@@ -22,9 +22,25 @@ def text(dtype: DType, vector: bool) -> str:
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16], ids=str)
 def test_only_what_vectors_store_is_rounded_in_pairs(dtype: DType) -> None:
     body = text(dtype, vector=True)
-    assert len(re.findall(rf"\bto_{dtype}\(", body)) == 2  # the product and its negation
+    one = "rounded_to_bfloat16" if dtype is tf.bfloat16 else "to_float16"
+    assert len(re.findall(rf"\b{one}\(", body)) == 2  # the product and its negation
     assert len(re.findall(rf"\bto_packed_{dtype}\(", body)) == 1
     assert "to_packed" not in text(dtype, vector=False)
+
+
+def test_bfloat16_that_stays_in_registers_is_the_rounded_float() -> None:
+    """Between computations: what a vector loads or stores is bits."""
+    body = text(tf.bfloat16, vector=True)
+    assert len(re.findall(r"^  float \w+;$", body, re.M)) == 3
+    assert len(re.findall(r"^  alignas\(16\) unsigned short \w+\[8\];$", body, re.M)) == 3
+    assert "bits_of_bfloat16(" not in body
+    with tf.Fusion("both") as fusion:
+        x = tf.define_tensor([4096], dtype=tf.bfloat16, name="x")
+        y = -x
+        fusion.add_output(tf.copy(tf.copy(y)))
+        fusion.add_output(tf.exp(y))
+    tf.schedulers.pointwise(fusion, tf.schedulers.PointwiseConfig(vector=1, columns=128, rows=1, unroll=1))
+    assert "= bits_of_bfloat16(" in emit(tf.lower(fusion)).text.split("__global__")[1]  # a copy rounds nothing again
 
 
 def test_copies_within_a_dtype_convert_nothing() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import taskfuse as tf
-from taskfuse.errors import LaunchError, TaskfuseError, TaskfuseWarning
+from taskfuse.errors import LaunchError, RegisterError, TaskfuseError, TaskfuseWarning
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Wait
 from taskfuse.reports.certificate import Verdict
@@ -39,11 +39,11 @@ def check(seed: int, mix: Mix, launches: int) -> Result:
         return seed, None, False
     os.environ["TASKFUSE_CHAOS"] = str(seed)
     arguments = case.arguments()
-    simulated = case.kernel.simulate(*arguments, seed=seed)
-    given = [to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
     exact = is_exact(case.fusion)
     first: list[torch.Tensor] | None = None
     try:
+        simulated = case.kernel.simulate(*arguments, seed=seed)
+        given = [to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TaskfuseWarning)
             verdict = case.kernel.verify().verdict
@@ -60,6 +60,8 @@ def check(seed: int, mix: Mix, launches: int) -> Result:
                         return seed, "the first launch is not what the simulator gives", True
                 elif not all(bool((a == b).all()) for a, b in zip(first, bits, strict=True)):
                     return seed, f"launch {launch} differs from the first", True
+    except RegisterError:  # an instruction that needs more registers than a block of this many threads has
+        return seed, None, False
     except LaunchError as error:
         return seed, None if "TMA cannot" in str(error) else f"{type(error).__name__}: {error}", "TMA cannot" not in str(error)
     except (TaskfuseError, RuntimeError) as error:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import taskfuse as tf
-from taskfuse.errors import LaunchError, TaskfuseError, TaskfuseWarning
+from taskfuse.errors import LaunchError, RegisterError, TaskfuseError, TaskfuseWarning
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.testing import seeded_case
 from taskfuse.testing.case import Case
@@ -48,6 +48,8 @@ def check_seed(seed: int, mix: Mix = Mix.MIXED) -> Verdict:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "(?s).*registers spill", TaskfuseWarning)  # slow, not wrong
             failure = _check(case, case.kernel, seed)
+    except RegisterError:  # an instruction that needs more registers than a block of this many threads has
+        return Verdict(seed, checked=False)
     except LaunchError as error:
         if "TMA cannot" in str(error):  # rows of a random argument that the copy engine cannot take
             return Verdict(seed, checked=False)

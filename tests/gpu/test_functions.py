@@ -1,10 +1,12 @@
 """Every elementwise function and conversion of every dtype, against NumPy where it is exact and against the bounds of docs/math.md where not."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.dtypes import DTYPES, DType, bool_
+from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float16
 from taskfuse.errors import DTypeError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
@@ -71,6 +73,18 @@ def test_exact_functions(dtype: DType, arity: int) -> None:
         compute = bool_ if op.rule is DTypeRule.LOGICAL else dtype.compute
         found += wrong(op, got, NATIVE.apply(op, arrays, [dtype] * arity, compute, out), arrays)
     assert found == []
+
+
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE.values() if op.cpp.pair is not None], ids=str)
+@pytest.mark.parametrize("dtype", [bfloat16, float16], ids=str)
+def test_functions_of_two_16_bit_floats_at_a_time(dtype: DType, op: Elementwise) -> None:
+    arrays = [np.resize(a, 81920) for a in elements([dtype] * op.arity, 70000 if op.arity == 1 else 20000)]
+    with tf.Fusion("pairs") as fusion:
+        fusion.add_output(getattr(tf, op.name)(*(tf.define_tensor([81920], dtype=dtype) for _ in arrays)))
+    tf.schedulers.pointwise(fusion)
+    assert "set_word(" in tf.lower(fusion).cuda_source().split("__global__")[1]
+    got: Any = tf.compile(fusion, backend="cuda")(*arrays)
+    assert wrong(op, got, NATIVE.apply(op, arrays, [dtype] * op.arity, dtype.compute, dtype), arrays) == []
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)

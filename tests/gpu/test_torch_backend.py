@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import threading
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -128,3 +131,163 @@ def test_an_op_of_a_fusion() -> None:
     torch.testing.assert_close(op(x, w), x.exp() * w)
     torch.library.opcheck(op.default, (x, w))
     torch.testing.assert_close(compiled(lambda x, w: op(x + 1, w) * 2 + 1)(x, w), (x + 1).exp() * w * 2 + 1)
+
+
+def dense(t: Any) -> Any:
+    return t.clone(memory_format=torch.contiguous_format)
+
+
+def turned(t: Any) -> Any:
+    return t.t().contiguous().t() if t.dim() == 2 else t
+
+
+def test_saved_tensors_in_other_strides() -> None:
+    """Hooks choose where and how tensors are saved; a bound call takes only their addresses."""
+
+    def function(x: Any, w: Any) -> Any:
+        return (((x @ w).t().exp() * 2).relu() * x.sum()).sum()
+
+    run = compiled(function)
+    for unpack in (None, None, torch.Tensor.detach, dense, turned):
+        hooks: Any = nullcontext() if unpack is None else torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, unpack)
+        x = (torch.randn(64, 48, device="cuda") / 16).t().requires_grad_()
+        w = (torch.randn(64, 96, device="cuda") / 16).requires_grad_()
+        with hooks:
+            y = run(x, w)
+        got, want = (torch.autograd.grad(z, (x, w)) for z in (y, function(x, w)))
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_inputs_that_are_written_to_and_overlap() -> None:
+    def function(x: Any, y: Any) -> Any:
+        x.mul_(2)
+        y[1:].add_(x[:-1].sin())
+        return x + y, x[0], y.t()
+
+    run = compiled(function)
+    for start in (0, 0, 1, 4, 64):  # how far apart the two begin in one tensor
+        theirs, ours = (torch.arange(200.0, device="cuda").sin() for _ in range(2))
+        want, got = (f(t[:100].view(10, 10), t[start : start + 100].view(10, 10)) for f, t in ((function, theirs), (run, ours)))
+        torch.testing.assert_close(ours, theirs)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.stride() == b.stride()
+
+
+def test_reads_of_overlapping_inputs() -> None:
+    """Calls in which arguments begin elsewhere in one tensor than in the recorded one."""
+    run, whole = compiled(lambda x, y: (x.exp() + y, x * y.sum(0))), torch.randn(4096, device="cuda")
+    for start in (0, 0, 16, 16, 3, 100, 2048, 16):
+        x, y = whole[:1024].view(32, 32), whole[start : start + 1024].view(32, 32)
+        torch.testing.assert_close(run(x, y), (x.exp() + y, x * y.sum(0)))
+
+
+def test_threads_and_streams() -> None:
+    """Threads that call one model, each on a stream of its own, the first calls included."""
+    model = mlp(torch.float32)
+    run, failed = compiled(model), list[str]()
+
+    def work(seed: int) -> None:
+        stream = torch.cuda.Stream()
+        try:
+            with torch.cuda.stream(stream), torch.no_grad():
+                for k in range(5):
+                    x = torch.randn(64, 256, device="cuda", generator=torch.Generator("cuda").manual_seed(10 * seed + k))
+                    if not torch.allclose(run(x), model(x), atol=1e-4):
+                        failed.append(f"{seed}: {k}")
+                stream.synchronize()
+        except Exception as error:
+            failed.append(repr(error))
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+def test_a_graph_that_the_caller_captures() -> None:
+    """By ``torch.cuda.graph``, around a compiled model: replays read what is in the same tensors then."""
+    model = mlp(torch.bfloat16)
+    run, x = compiled(model), torch.randn(64, 256, device="cuda", dtype=torch.bfloat16)
+    with torch.no_grad():
+        for _ in range(2):
+            run(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = run(x)
+        for _ in range(3):
+            x.copy_(torch.randn_like(x))
+            graph.replay()
+            torch.testing.assert_close(y, model(x), atol=2e-2, rtol=2e-2)
+
+
+def test_results_that_must_not_depend_on_an_order() -> None:
+    def function(x: Any, i: Any) -> Any:
+        return torch.zeros(16, device="cuda").index_add(0, i, x) * 2, x.new_zeros(16).scatter_add(0, i, x)
+
+    x, i = torch.randn(1 << 16, device="cuda"), torch.randint(0, 16, (1 << 16,), device="cuda")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        run = compiled(function)
+        first = run(x, i)
+        assert all(torch.equal(a, b) for _ in range(5) for a, b in zip(run(x, i), first, strict=True))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_small_floats_of_what_is_too_great() -> None:
+    def function(x: Any) -> Any:
+        return x.to(torch.float8_e4m3fn).float(), x.to(torch.float8_e5m2).float()
+
+    values = [448.0, 449.0, 464.0, 465.0, 1e9, -1e9, float("inf"), -float("inf"), float("nan"), 57344.0, 61440.0, 1e-9, -0.0]
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.tensor(values, device="cuda", dtype=dtype)
+        torch.testing.assert_close(compiled(function)(x), function(x), equal_nan=True, rtol=0, atol=0)
+
+
+def test_empty_tensors_and_tensors_without_dimensions() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return x * y + 1, x.sum(), x.reshape(-1)[:0] * 2, torch.cat([x.reshape(-1), y.reshape(-1)])
+
+    for shape in ((0,), (0, 3), (3, 0), (), (2, 3)):
+        torch._dynamo.reset()
+        run = compiled(function)
+        for _ in range(2):
+            x, y = torch.randn(shape, device="cuda"), torch.randn((), device="cuda")
+            for a, b in zip(run(x, y), function(x, y), strict=True):
+                torch.testing.assert_close(a, b)
+                assert a.stride() == b.stride()
+
+
+def test_copies_of_a_compiled_model() -> None:
+    model = mlp(torch.float32)
+    run, x = compiled(model), torch.randn(64, 256, device="cuda")
+    with torch.no_grad():
+        run(x)
+        other = copy.deepcopy(run)
+        torch.testing.assert_close(other(x), model(x), atol=1e-4, rtol=1e-4)
+        for p in other.parameters():
+            p.mul_(0.5)
+        torch.testing.assert_close(run(x), model(x), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(other(x), copy.deepcopy(other._orig_mod)(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_models_on_several_devices() -> None:
+    """One on another device than the current one, and one that moves values between devices."""
+
+    def function(x: Any) -> Any:
+        return ((x.exp() + 1).to("cuda:1") * 2).relu().to("cuda:0") + x
+
+    run, x = compiled(function), torch.randn(32, 32, device="cuda:0")
+    for _ in range(3):
+        torch.testing.assert_close(run(x), function(x))
+    plain = compiled(lambda x: torch.softmax(x * 2, -1))
+    for device in ("cuda:1", "cuda:0", "cuda:1"):
+        y = x.to(device)
+        torch.testing.assert_close(plain(y), torch.softmax(y * 2, -1))

@@ -33,6 +33,12 @@ def test_broken(name: str) -> None:
         tf.parse_fusion(text)
 
 
+def test_nothing_is_read_where_nothing_is_computed() -> None:
+    """Not even elements at constant indices."""
+    text = "FUSION empty\nINPUT x: float32[0]\ny: float32[0, 1] = view expand_dims(x[i0])\nz: float32[0] = exp(x[0])\nOUTPUT y, z"
+    assert str(tf.parse_fusion(text)) == text
+
+
 def test_ops_keep_the_rules() -> None:
     for seed in range(20):
         fusion = case(seed).fusion

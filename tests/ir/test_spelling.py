@@ -34,6 +34,7 @@ def test_makers() -> None:
     assert rounding("floor") == Spelling("floorf({0})", "floor({0})", "{0}", "{0}")
     assert infix("<").boolean == "({0} < {1})"
     assert infix("<", "(!{0} && {1})").boolean == "(!{0} && {1})"
-    assert (arithmetic("+", None).f64, arithmetic("+", None).boolean) == ("({0} + {1})", None)
-    assert arithmetic("-", None).signed == "(({T})(({U}){0} - ({U}){1}))", "signed overflow wraps"
+    made = arithmetic("+", None, "sum")
+    assert (made.f64, made.boolean, made.pair) == ("({0} + {1})", None, "{P}_sum({0}, {1})")
+    assert arithmetic("-", None, "difference").signed == "(({T})(({U}){0} - ({U}){1}))", "signed overflow wraps"
     assert extremum("fminf", "fmin", "least", "({0} && {1})").unsigned == "least<{T}>({0}, {1})"

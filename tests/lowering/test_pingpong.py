@@ -180,3 +180,22 @@ def test_readers_of_other_instances_are_refused() -> None:
         tv.axis(0).parallelize(TY)
     a.inline_at(1)
     assert "threads along TIDy are of other instances of axis 0 in it than in" in refused(lambda: tf.lower(f))
+
+
+def test_each_instance_has_a_thread() -> None:
+    """Where it has none, its producer would wait for it."""
+
+    def build(least: int) -> tf.Fusion:
+        with tf.Fusion("instances") as f:
+            x = tf.define_tensor([4, tf.dim("N", min=least)], name="x")
+            a = tf.exp(x)
+            b = tf.neg(a)
+            f.add_output(b)
+        f.group([f.task([a]), f.task([b])]).parallelize(TZ)
+        b.axis(0).parallelize(TY)
+        b.axis(1).parallelize(TY)
+        a.inline_at(1)
+        return f
+
+    agrees(build(1), numbers(4, 3))
+    assert "an instance that takes turns has no thread where N is 0, and its producer waits for it" in refused(lambda: tf.lower(build(0)))

@@ -10,6 +10,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict, verify
+from taskfuse.ir.calls import TileOrder
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.printer import to_text
 from tests.lowering.pipelined import staged, walk
@@ -108,6 +109,23 @@ def test_stages_that_depend_on_each_other_otherwise_are_refused() -> None:
     for tv in (y, z):
         tv.pipeline_stage(1)
     agree(proved(tf.lower(f)), f, numbers(6, 32), interleavings=SOME)
+
+
+@pytest.mark.parametrize("order", [tf.tiles.raster(), tf.tiles.grouped(3)])
+def test_tiles_in_an_order(order: TileOrder) -> None:
+    """The last stage is in the order of the loop, one trip behind, whatever the number of rows."""
+    with tf.Fusion("ordered") as f:
+        x = tf.define_tensor(["N", 16], name="x")
+        a = tf.exp(x)
+        y = tf.neg(a)
+        f.add_output(y)
+    for tv in (a, y):
+        tv.split(1, 8).split(0, 4).reorder([0, 2, 1, 3]).rasterize([0, 1], order)
+        tv.axis(1).parallelize(P.TIDy)
+        tv.axis(2).parallelize(P.TIDx)
+    a.inline_at(1)
+    y.pipeline_stage(1)
+    agree(proved(tf.lower(f)), f, numbers(21, 16), interleavings=SOME)
 
 
 def test_code_without_a_loop_is_refused() -> None:

@@ -130,6 +130,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "conv1d": lambda x, w: tf.conv1d(tf.reshape(x, [1, 2, 2]), tf.reshape(w, [2, 2, 1])),
     "conv2d": lambda x, w: tf.conv2d(tf.reshape(x, [1, 2, 2, 1]), tf.reshape(w, [2, 2, 1, 1])),
     "conv3d": lambda x, w: tf.conv3d(tf.reshape(x, [1, 2, 2, 1, 1]), tf.reshape(w, [2, 2, 1, 1, 1])),
+    "diagonal_scatter": lambda a, b: tf.diagonal_scatter(a, b[0]),
     "cross": lambda a, b: tf.cross(tf.cat([a, a], 0)[:3], tf.cat([b, b], 0)[:3], 0),
     "addmm": lambda a, b: tf.addmm(a, b, b),
     "baddbmm": lambda a, b: tf.baddbmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
@@ -172,6 +173,7 @@ OPERANDS = {
         ("xlogy", "xlog1py", "logaddexp2", "heaviside", "lcm", "convolve", "linear", "isin", "bucketize", "isclose", "prelu", "conv1d", "conv2d", "conv3d"), 2
     ),
     **dict.fromkeys(("grid_sample", "cosine_similarity", "addmm", "addcmul", "addcdiv", "baddbmm", "inner", "vdot", "tensordot", "kron", "cross"), 2),
+    "diagonal_scatter": 2,
     **dict.fromkeys(("cdist", "hstack", "vstack", "dstack", "column_stack"), 2),
     **dict.fromkeys(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "nll_loss", "cross_entropy"), 2),
     **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), 2),

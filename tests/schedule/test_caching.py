@@ -3,11 +3,12 @@
 import numpy as np
 
 import taskfuse.ops as tf
-from taskfuse.dtypes import float32
+from taskfuse.dtypes import float32, int32
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Pointwise, Reduction, reads
+from taskfuse.ir.expr import Assemble, Pointwise, Reduction, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, producers
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.keys import Keys
@@ -184,6 +185,12 @@ def test_cache_of_the_parts_of_a_cat() -> None:
     assert (evaluate(fusion, [X])[0] == before).all()
 
 
+def assembled(fusion: Fusion, tv: TensorView) -> Assemble:
+    found = fusion.definition(tv)
+    assert isinstance(found, Assemble)
+    return found
+
+
 def test_refused() -> None:
     x, a, b = pair(4, 6)
     assert refused(lambda: b.cache_after(), a.fusion) == "cache_after(tv2): no expression reads it\nhelp: tv2.cache_before() puts a copy in front of it"
@@ -199,6 +206,23 @@ def test_refused() -> None:
     with Fusion("g") as fusion:
         y = tf.define_tensor([4], dtype=float32)
     assert refused(lambda: y.cache_after(), fusion) == "cache_after(tv0): no expression reads it"
+
+
+def test_updates_in_place_have_no_copies() -> None:
+    """Nobody stores what is sent to elements of another tensor, and these are in one place. They may still be sent as they were."""
+    with Fusion("g") as fusion:
+        x, i = tf.define_tensor([4]), tf.define_tensor([6], int32)
+        y = tf.index_add(x, 0, i, tf.take(x, i, 0))
+        fusion.add_output(y)
+    first, sent = (part.tensor for part in assembled(fusion, y).parts)
+    said = f"({sent.name}): its values are combined with elements of {first.name} in place: nobody stores them\nhelp: call it on what is sent, or on the whole"
+    for name in ("cache_after", "cache_before", "cache_fork"):
+        assert refused(getattr(sent, name), fusion) == name + said
+    assert refused(lambda: sent.duplicate([y]), fusion) == "duplicate" + said
+    said = f"({first.name}): {sent.name} updates it in place\nhelp: leave this reader out"
+    assert refused(lambda: first.cache_after(sent), fusion) == "cache_after" + said
+    assert refused(lambda: first.duplicate([sent]), fusion) == "duplicate" + said
+    assert "no expression reads it" in refused(lambda: first.cache_fork(), fusion)
 
 
 def test_a_copy_for_each_factor() -> None:

@@ -129,6 +129,12 @@ def test_refusals() -> None:
         assert said.endswith("is not a reader with the number of its operand\nhelp: give pairs such as (y, 0)")
     assert refused(lambda: y.through_view(1), fusion) == f"through_view({y.name}): operand 1 reads no tensor"
     assert refused(lambda: padded.through_view(0), fusion) == f"through_view({padded.name}): operand 0 reads x only in some iterations"
+    with tf.Fusion("found") as fusion:
+        x, i = tf.define_tensor([8], name="x"), tf.define_tensor([4], tf.int32)
+        y = tf.take(x, i, 0)
+        fusion.add_output(y)
+    said = "operand 0 is an element of x that data selects\nhelp: a view has an index without data"
+    assert refused(lambda: y.through_view(0), fusion) == f"through_view({y.name}): {said}"
 
 
 def test_several_readers_take_a_view_that_is_there() -> None:

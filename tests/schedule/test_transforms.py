@@ -17,6 +17,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.tiles import grouped
 from tests.schedule.points import extents, indices, kinds, pair, refused, visits
 
 W = sym("i0")
@@ -175,6 +176,10 @@ REFUSED: list[tuple[Callable[[TensorView], object], str]] = [
     ),
     (lambda a: a.rasterize([], []), "rasterize(tv1): axes [] are not a set of one or more axes"),
     (lambda a: a.rasterize([1, 1], [W, W]), "rasterize(tv1): axes [1, 1] are not a set of one or more axes"),
+    (
+        lambda a: a.rasterize([1], grouped(2)),
+        "rasterize(tv1): rows and columns of tiles are two axes, not 1\nhelp: rasterize the axes that the order takes",
+    ),
     (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.scalar.sym("i0")'),
     (
         lambda a: a.rasterize([1, 2], [W % 8, W // 8 + sym("q")]),

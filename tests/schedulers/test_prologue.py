@@ -69,9 +69,9 @@ def test_long_steps() -> None:
     odd = fusion(n=16, m=64, k=384)
     tf.schedulers.matmul(odd, replace(long, tile_k=192))
     proved(tf.lower(odd))
-    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3328)).config.tile_k == 64, (
-        "not chosen: on an H200 such kernels take up to 1.4 times as long as expected"
-    )
+    # tiles of few columns, whose steps are mostly waits, take longer ones
+    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3328)).config.tile_k == 128
+    assert tf.schedulers.matmul(fusion(m=128, n=768, k=3264)).config.tile_k == 64
 
 
 @cache

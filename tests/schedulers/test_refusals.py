@@ -73,6 +73,17 @@ def exchanged(fusion: tf.Fusion) -> None:
     fusion.add_output(product + bias + side + side.T)
 
 
+def of_itself(fusion: tf.Fusion) -> None:
+    a = tensor("K", K)
+    fusion.add_output(tf.matmul(a, a.T, dtype=tf.float32) + tensor("K", name="bias", dtype=tf.float32))
+
+
+def in_both_orders(fusion: tf.Fusion) -> None:
+    a, b = tensor("K", K), tensor("K", K, name="b")
+    both = tf.matmul(a, b.T, dtype=tf.float32) + tf.matmul(b, a.T, dtype=tf.float32)
+    fusion.add_output(both * tensor(1, "K", name="scale", dtype=tf.float32))
+
+
 def integers_in_float(fusion: tf.Fusion) -> None:
     fusion.add_output(tf.matmul(tensor("M", WIDE, dtype=tf.int8), tensor("N", "K", name="b", dtype=tf.int8).T, dtype=tf.float32))
 
@@ -101,6 +112,8 @@ CASES: dict[Callable[[tf.Fusion], None], str] = {
     flipped: "tv4 reads tv3 at",
     two_ways: "tv1 is read in two ways",
     exchanged: "side is read in two ways, such as at its place and transposed, and bias lacks an axis that differs in them",
+    of_itself: "a is read in two ways, such as at its place and transposed, and bias lacks an axis that differs in them",
+    in_both_orders: "a is read in two ways, such as at its place and transposed, and scale lacks an axis that differs in them",
 }
 
 

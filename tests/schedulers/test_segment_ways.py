@@ -89,3 +89,18 @@ def test_a_view_of_what_the_segment_assembles_is_no_input_of_it() -> None:
     args = np.arange(13, dtype=np.int32) % 3, np.arange(13)[None]
     (out,), (expected,) = tf.compile(fusion, backend="sim", cache=False)(*args), fusion.evaluate(*args)
     assert np.array_equal(out, expected)
+
+
+def test_each_element_of_a_pair_has_axes_of_its_own() -> None:
+    """The ranks of the elements of rows: threads share the comparisons of an element, whose other elements lie along another axis of the same tensor."""
+    with tf.Fusion("ranks") as fusion:
+        x = tf.define_tensor([12, 33], dtype=tf.int32, name="x")
+        fusion.add_output(tf.sum(tf.cast(tf.gt(tf.expand_dims(x, 1), tf.expand_dims(x, 2)), tf.int32), 2), name="ranks")
+    rows, code = RowViews(fusion), [e.output for e in needed(fusion)]
+    (other,) = rows.of(code)
+    segmented = tf.segment(fusion, [[tv.name for tv in code]], views=[[other.name]])
+    chosen = tf.schedulers.reduction(segmented.segments[0])
+    assert chosen.config.threads > 1
+    run = tf.compile(segmented, "sim", cache=False)
+    given = np.random.default_rng(0).permutation(12 * 33).astype(np.int32).reshape(12, 33)
+    assert np.array_equal(run(given)[0], (-given).argsort(1).argsort(1))

@@ -24,6 +24,17 @@ def _(x: Any) -> Any:
     return x.new_empty(x.shape)
 
 
+@torch.library.custom_op("taskfuse_test::transposed", mutates_args=())
+def transposed(x: torch.Tensor) -> torch.Tensor:
+    """``x`` in columns, although it says rows: some ops of torch choose strides where they run."""
+    return x.t().contiguous().t()
+
+
+@transposed.register_fake
+def _(x: Any) -> Any:
+    return x.new_empty(x.shape)
+
+
 REFERENCE = Settings(strict=True, run="reference", cache=False)
 
 

@@ -98,3 +98,22 @@ def test_symbolic_rows_of_products(step: int) -> None:
     else:
         with pytest.raises(Refused, match="the copy engine cannot load"):
             imported(product, product, lambda n: False)
+
+
+def test_sums_in_any_order_are_left_to_torch_where_results_must_not_depend_on_it() -> None:
+    """Integers, and the greatest of floats, are the same in every order."""
+
+    def function(x: Any, i: Any) -> Any:
+        return x.scatter_add(0, i, x), x.int().scatter_add(0, i, x.int()), x.scatter_reduce(0, i, x, "amax")
+
+    graph = traced(function, torch.randn(8), torch.zeros(8, dtype=torch.int64)).graph
+    scattered = [n for n in graph.nodes if "scatter" in str(n.target)]
+    assert [refusal(n, {}) for n in scattered] == [None] * 3
+    torch.use_deterministic_algorithms(True)
+    try:
+        reasons = [refusal(n, {}) for n in scattered]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert reasons[0] is not None
+    assert "deterministic" in reasons[0]
+    assert reasons[1:] == [None] * 2

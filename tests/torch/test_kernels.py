@@ -69,3 +69,8 @@ def test_inputs_of_any_strides_are_launched(form: str, launches: Watched) -> Non
     for function in functions:
         (y,) = report(function, x, w, settings=settings).program([x, w])
         assert y.stride() == function(x, w).stride()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
+def test_empty_results_have_torchs_strides(shape: tuple[int, ...]) -> None:
+    check(lambda x: (x * 2, x.sum(0)), torch.zeros(shape))

@@ -12,7 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from taskfuse.torch.compilation import program_of
 from taskfuse.torch.fates import NodeKind
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from tests.torch.graphs import REFERENCE, check, foreign, traced
@@ -152,3 +154,19 @@ def test_time_is_linear_in_the_graph() -> None:
         emitted(graph, plan, {}, {})
         seconds.append((time.process_time() - start) / len(graph.nodes))
     assert seconds[1] < 6 * seconds[0]
+
+
+def test_nothing_is_computed_behind_what_mutates_what_it_reads() -> None:
+    """A node goes to the region of its first reader, but not across a node that mutates."""
+
+    def function(x: Any, y: Any) -> Any:
+        before = x.exp()
+        torch.ops.aten.copy_.default(x, y.sin())
+        return before + foreign(y)
+
+    x, y = torch.randn(4, 5), torch.randn(4, 5)
+    graph = make_fx(function, tracing_mode="fake")(x, y)
+    graph.graph.output_node().args = ([graph.graph.output_node().args[0]],)
+    want = x.exp() - y
+    (got,) = program_of(graph, "inference", REFERENCE)([x, y])
+    torch.testing.assert_close(got, want)

@@ -7,9 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx
+
 from taskfuse.torch.calls import OpName
+from taskfuse.torch.compilation import program_of
 from taskfuse.torch.program import laid
-from tests.torch.graphs import check, foreign
+from tests.torch.graphs import REFERENCE, check, foreign, report, transposed
 
 
 def test_values_are_dropped_after_their_last_use() -> None:
@@ -79,3 +82,27 @@ def test_common_ops_are_called_the_short_way() -> None:
     program = check(function, torch.randn(2, 3), torch.randn(2)).program
     assert "torch_addmm" in program.source
     assert "view = viewed(foreign, (6, ), (1, ), 0)" in program.source
+
+
+def test_results_of_ops_left_to_torch_have_the_strides_that_torch_said() -> None:
+    """Callers rely on them: a view after a graph break, and the backward graph, whose inputs no guard sees."""
+    program = report(lambda x: transposed(x + 1), torch.randn(3, 4)).program
+    x = torch.randn(3, 4)
+    (y,) = program([x])
+    assert y.stride() == (4, 1)
+    assert torch.equal(y, x + 1)
+
+
+def test_a_backward_graph_checks_what_it_is_given() -> None:
+    """Hooks may save tensors in other strides; addresses alone say nothing of these."""
+
+    def function(saved: Any, tangents: Any) -> Any:
+        return [saved * tangents]
+
+    saved, tangents = torch.randn(3, 4).t(), torch.randn(4, 3)
+    program = program_of(make_fx(function, tracing_mode="fake")(saved, tangents), "backward", REFERENCE)
+    for given in (saved, saved.contiguous()):
+        (y,) = program([given, tangents])
+        assert torch.equal(y, saved * tangents)
+    assert "saved_1.stride() != (1, 4, )" in program.source
+    assert "tangents_1.stride() != (3, 1, )" in program.source

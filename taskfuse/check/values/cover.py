@@ -20,7 +20,7 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.digits import without_digits
-from taskfuse.check.values.equivalent_visits import apart, in_clusters, lengthened, named_once, settled, shortened
+from taskfuse.check.values.equivalent_visits import apart, begun_at_zero, in_clusters, lengthened, named_once, settled, shortened
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits
@@ -67,8 +67,8 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
 
 def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constraints) -> Iterator[list[Visits]]:
     """Equivalent questions: with conditions as ends of spans; with what has one value as that value, without ends that spare points past an axis' end; with
-    points that name what has one value at most; with thread indices as symbols of their own; with digits for block indices of clusters; with axes reversed
-    that all statements walk down.
+    points that name what has one value at most; with thread indices as symbols of their own; with symbols from 0 on; with digits for block indices of
+    clusters; with axes reversed that all statements walk down.
     """
     ended = [shortened(v) for v in visits]
     if any(a is not b for a, b in zip(ended, visits, strict=True)):
@@ -82,6 +82,9 @@ def _in_other_words(visits: list[Visits], extents: tuple[Expr, ...], constraints
     free = [apart(v) for v in visits]
     if any(a is not b for a, b in zip(free, visits, strict=True)):
         yield [_ascending(v) for v in free]
+    begun = [begun_at_zero(v) for v in visits]
+    if any(a is not b for a, b in zip(begun, visits, strict=True)):
+        yield [_ascending(v) for v in begun]
     places = [in_clusters(v) for v in visits]
     if any(a is not b for a, b in zip(places, visits, strict=True)):
         yield [_ascending(v) for v in places]

@@ -21,10 +21,11 @@ from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock
+from taskfuse.check.tables import numbered
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import taken
 from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_to
-from taskfuse.check.values.partial_results import Bools, Ints, ThreadSets, places, writers_of
+from taskfuse.check.values.partial_results import Bools, Ints, SharedSets, ThreadSets, Words, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.check.values.written import BufferStorage, is_said_alike
@@ -85,7 +86,7 @@ class CrossThreadReductions:
         self.along: Ints = threads.index[threads.along] if threads.along else np.zeros(self.count, np.int64)
         self.words = (self.count + 63) // 64
         self.registers: dict[tuple[str, tuple[int, ...]], ThreadSets] = {}
-        self.shared: dict[tuple[str, tuple[int, ...]], ThreadSets] = {}
+        self.shared: dict[str, SharedSets] = {}
         self.workspace: dict[str, list[tuple[tuple[Expr, ...], ThreadSets]]] = {}
         self.assumed: dict[Expr, None] = {}
         self.under: frozenset[Expr] = frozenset()  # conditions around the statement at hand that are not of threads alone
@@ -106,7 +107,8 @@ class CrossThreadReductions:
         """
         self.takers = takers
         if keys:
-            _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
+            numbers = np.broadcast_to(numbered((key, key) for key in keys)[0], self.count)
+            _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
             if (self.along[self.alike] > self.along).any():
                 raise Open("threads take the same terms, of which not all exist in a smaller block")
@@ -257,8 +259,11 @@ class CrossThreadReductions:
         return MEDIA[self.storages[access.buffer].memory].reach in (Reach.CLUSTER, Reach.GRID)
 
     def _sum(self, node: Node, a: ThreadSets, b: ThreadSets, mask: Bools) -> ThreadSets:
-        if not a.is_of_blocks(b.blocks, b.spans) and any_of(a.sets[mask]) and any_of(b.sets[mask]):
-            raise Open("it joins results of other blocks with its own", node)
+        full = a
+        if not a.is_of_blocks(b.blocks, b.spans):
+            full = a if any_of(a.sets[mask]) else b
+            if full is a and any_of(b.sets[mask]):
+                raise Open("it joins results of other blocks with its own", node)
         common = a.sets & b.sets
         if any_of(common) and (both := common.any(axis=1) & a.known & b.known & mask).any():
             t = int(np.flatnonzero(both)[0])
@@ -267,7 +272,6 @@ class CrossThreadReductions:
         apart = a.of != b.of
         if any_of(apart) and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
             raise Open("it joins partial results of different elements", node)
-        full = a if any_of(a.sets[mask]) else b
         return ThreadSets(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), self.along, full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
@@ -310,32 +314,34 @@ class CrossThreadReductions:
         return found
 
     def _gathered(self, access: Access, index: list[Ints], mask: Bools) -> ThreadSets:
-        sets = np.zeros((self.count, self.words), np.uint64)
-        known = np.zeros(self.count, np.bool_)
+        cells = self.shared.get(access.buffer)
         of, above = np.full(self.count, -1, np.int64), np.zeros(self.count, np.int64)
-        blocks: dict[str, Expr] = {}
-        spans: dict[str, tuple[Expr, Expr]] = {}
-        under: dict[frozenset[Expr], None] = {}
-        last = -1
-        readers = places(index, mask)
-        for row, threads in readers.items():
-            cell = self.shared.get((access.buffer, row))
-            if cell is not None:
-                sets[threads], known[threads], of[threads], above[threads] = cell.sets[0], True, cell.of[0], cell.above[0]
-                under[cell.under] = None
-                end = self.count - 1 if isinstance(threads, slice) else threads[-1]
-                if cell.of[0] >= 0 and end > last:
-                    last, blocks, spans = end, cell.blocks, cell.spans
-        for row, threads in readers.items():  # of how many blocks they are is one for all threads
-            cell = self.shared.get((access.buffer, row))
-            if cell is not None and cell.of[0] >= 0 and not cell.is_of_blocks(blocks, spans):
-                known[threads] = False
-        return ThreadSets(sets, known, of, above, blocks, spans, frozenset[Expr]().union(*under))
+        if cells is None:
+            return ThreadSets(np.zeros((self.count, self.words), np.uint64), np.zeros(self.count, np.bool_), of, above, {}, {})
+        if all(not any(i.strides) for i in index):  # one number, spread over the threads
+            place = cells.place([int(i[0]) for i in index])
+            if place is not None:
+                of[:], above[:] = cells.of[place], cells.above[place]
+                sets = np.broadcast_to(cells.sets[place], (self.count, self.words))
+                return ThreadSets(sets, np.ones(self.count, np.bool_), of, above, *cells.states[int(cells.state[place])])
+        sets, known = np.zeros((self.count, self.words), np.uint64), np.zeros(self.count, np.bool_)
+        places, threads = cells.read(index, np.flatnonzero(mask))
+        sets[threads], known[threads], of[threads], above[threads] = cells.sets[places], True, cells.of[places], cells.above[places]
+        states = cells.state[places]
+        full = np.flatnonzero(cells.of[places] >= 0)
+        last = cells.states[int(states[full[-1]])] if full.size else None
+        blocks, spans = ({}, {}) if last is None else last[:2]
+        under: set[Expr] = set()
+        for k in sorted(set(states.tolist())):
+            state = cells.states[int(k)]
+            under |= state[2]
+            if state[:2] != (blocks, spans):  # of how many blocks they are is one for all threads
+                known[threads[full[states[full] == k]]] = False
+        return ThreadSets(sets, known, of, above, blocks, spans, frozenset(under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: ThreadSets) -> None:
         self._only_parts(node, access)
         index = self._index(access, env)
-        storage = self.storages[access.buffer]
         under = value.under | self.under
         if self._is_shared_by_blocks(access):
             if self.threads.along:
@@ -346,7 +352,7 @@ class CrossThreadReductions:
             return
         if index is None:
             raise Open("the place where it stores partial results depends on more than threads", node)
-        if MEDIA[storage.memory].is_private:
+        if MEDIA[self.storages[access.buffer].memory].is_private:
             if any(map(_varies, index)):
                 raise Open("its registers depend on the thread", node)
             key = access.buffer, tuple(int(i[0]) for i in index)
@@ -354,7 +360,8 @@ class CrossThreadReductions:
             above = self.above
             if old is not None and self.threads.along:
                 before = np.where(old.known, old.above, self.above)
-                self._same_below(node, np.flatnonzero(mask & (before < self.above)), old, value)
+                late = np.flatnonzero(mask & (before < self.above))
+                self._same_below(node, late, old.sets[late], value, self.above[late])
                 above = np.where(mask, np.minimum(before, self.above), old.above)
             if old is None or all_of(mask):
                 self.registers[key] = ThreadSets(value.sets, value.known & mask, value.of, above, value.blocks, value.spans, under)
@@ -366,32 +373,44 @@ class CrossThreadReductions:
                     known &= ~sets.any(axis=1) | (mask if full is value else ~mask)
                 self.registers[key] = ThreadSets(sets, known, of, above, full.blocks, full.spans, under | old.under)
             return
-        made: dict[tuple[int, ...], int] = {}
-        least: dict[tuple[int, ...], int] = {}
+        cells = self.shared.setdefault(access.buffer, SharedSets(len(index), self.words))
         writers = np.flatnonzero(mask)
-        rows = zip(*(i[writers].tolist() for i in index), strict=True) if index else [()] * writers.size
-        for t, row in zip(writers.tolist(), rows, strict=True):
-            before = made.setdefault(row, t)
-            if before != t and ((value.sets[before] != value.sets[t]).any() or value.of[before] != value.of[t]):
-                raise Open(f"threads {before} and {t} put different partial results in one place", node)
-            least[row] = min(int(self.above[t]), least.get(row, int(self.above[t])))
-        for row, t in made.items():
-            one = slice(t, t + 1)
-            above = least[row]
-            old = self.shared.get((access.buffer, row))
-            if old is not None and self.threads.along:
-                if old.above[0] < above:
-                    self._same_below(node, np.array([t]), old, value, above)
-                above = min(above, int(old.above[0]))
-            self.shared[access.buffer, row] = ThreadSets(value.sets[one], value.known[one], value.of[one], np.array([above]), value.blocks, value.spans, under)
+        try:
+            places, first = cells.written(index, writers)
+        except IndexError:
+            raise Open("the place where it stores partial results is no place of its buffer", node) from None
+        if any_of(again := first != writers):
+            one, two = first[again], writers[again]
+            clash = np.flatnonzero((value.sets[one] != value.sets[two]).any(axis=1) | (value.of[one] != value.of[two]))
+            if clash.size:
+                raise Open(f"threads {one[clash[0]]} and {two[clash[0]]} put different partial results in one place", node)
+        above = self.above[writers]
+        if self.threads.along:
+            least = np.full(len(cells.state), self.along.max() + 1)
+            np.minimum.at(least, places, above)
+            above = least[places]
+            old = cells.state[places] >= 0
+            late = old & (cells.above[places] < above) & (first == writers)
+            self._same_below(node, writers[late], cells.sets[places[late]], value, above[late])
+            above = np.where(old, np.minimum(above, cells.above[places]), above)
+        cells.sets[places], cells.of[places], cells.above[places] = value.sets[writers], value.of[writers], above
+        cells.state[places] = len(cells.states)
+        cells.states.append((value.blocks, value.spans, under))
 
-    def _same_below(self, node: Node, threads: Ints, old: ThreadSets, new: ThreadSets, below: int | None = None) -> None:
-        """What a statement writes is what was there before, of the threads of blocks in which it is not executed. Raises :class:`Open`."""
-        for t in threads.tolist():
-            before = old.sets[0 if len(old.sets) == 1 else t]
-            changed = np.unpackbits((before ^ new.sets[t]).view(np.uint8), bitorder="little")[: self.count]
-            if (self.along[changed != 0] < (self.above[t] if below is None else below)).any():
-                raise Open(f"thread {t} joins partial results of threads that exist in a block in which it does not", node)
+    def _same_below(self, node: Node, threads: Ints, old: Words, new: ThreadSets, below: Ints) -> None:
+        """What a statement writes is what was there before, of the threads of blocks in which it is not executed. Raises :class:`Open`.
+
+        Args:
+            old: what was there, of each of the threads.
+            below: the extents of these blocks, of each of the threads.
+        """
+        if not threads.size:
+            return
+        changed = np.unpackbits((old ^ new.sets[threads]).view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
+        lost = (changed & (self.along[None, :] < below[:, None])).any(axis=1)
+        if any_of(lost):
+            t = int(threads[np.flatnonzero(lost)[0]])
+            raise Open(f"thread {t} joins partial results of threads that exist in a block in which it does not", node)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Equivalent forms of a statement's visits.
 
-Conditions become ends of spans, and symbols with a single value become that value; symbols with at most one value become parts of a point; thread indices
-become symbols of their own; ends that exclude only points past an axis' end are dropped; block indices of clusters become digits.
+Conditions become ends of spans, and symbols with a single value become that value; symbols with at most one value become parts of a point; thread indices,
+and symbols that do not begin at 0, become symbols of their own; ends that exclude only points past an axis' end are dropped; block indices of clusters become
+digits.
 """
 
 from __future__ import annotations
@@ -78,6 +79,25 @@ def apart(v: Visits) -> Visits:
     left = {n: span for n, span in spans.items() if n not in moved}
     point, conditions = (tuple(simplify(substitute(e, moved)) for e in of) for of in (v.point, v.conditions))
     return Visits(v.node, point, left, conditions, ranges, rows or None)
+
+
+def begun_at_zero(v: Visits) -> Visits:
+    """The visits with symbols that begin elsewhere replaced by new ones, from 0 on: of code one iteration behind that of its loop."""
+    spans, ranges = dict(v.spans), v.ranges
+    moved: dict[str, Expr] = {}
+    for name, (start, stop) in v.spans.items():
+        if name in (v.rows or {}) or stop is None or not isinstance(start, Const) or not start.value:
+            continue
+        own = private(f"{name}.from.{start}")
+        moved[name] = own + start
+        del spans[name]
+        spans[own.name] = const(0), stop - start
+        _, most = v.ranges.of(sym(name))
+        ranges = ranges.with_span(own, (0, None if most is None else most - start.value))
+    if not moved:
+        return v
+    point, conditions = (tuple(simplify(substitute(e, moved)) for e in of) for of in (v.point, v.conditions))
+    return Visits(v.node, point, spans, conditions, ranges, v.rows)
 
 
 def named_once(v: Visits, extents: Iterable[Expr], constraints: Constraints) -> Visits:

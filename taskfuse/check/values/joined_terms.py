@@ -35,20 +35,20 @@ def members_of(joined: Joined, group: list[Term], axes: list[int], want: Place) 
     names = threads.index.keys()
     atoms = {a for e in group[0].place.element for a in thread_atoms(e, names)} | {a for c in joined.assumed for a in thread_atoms(c, names)}
     keys = [threads.values(a) for a in sorted(atoms, key=str)]
-    seen: set[tuple[object, ...]] = set()
-    for t in np.flatnonzero(readers).tolist():
-        alike = joined.members[t].tobytes(), *(int(key[t]) for key in keys)
-        if alike in seen:
-            continue
-        seen.add(alike)
+    packed = _packed(joined.members[readers])
+    firsts: dict[tuple[object, ...], int] = {}
+    for t, *alike in zip(np.flatnonzero(readers).tolist(), packed, *(key[readers].tolist() for key in keys), strict=True):
+        firsts.setdefault(tuple(alike), t)
+    for t in firsts.values():
         members = np.flatnonzero(joined.members[t])
         if not members.size:
             raise Open(f"thread {t} reads a result that has no terms", want.node)
         for a, key in zip(sorted(atoms, key=str), keys, strict=True):  # the first of those alike has their keys
             if (key[members] != key[t]).any():
                 raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
-    packed = np.packbits(joined.members[readers] & takers[None, :], axis=1)
-    sets = [np.unpackbits(np.frombuffer(row, np.uint8), count=count) for row in sorted({row.tobytes() for row in packed})]
+    some = [np.frombuffer(row, np.uint8) for row in dict.fromkeys(packed)]
+    taking = np.packbits(takers)
+    sets = [np.unpackbits(np.frombuffer(row, np.uint8), count=count) for row in sorted({(row & taking).tobytes() for row in some})]
     found: dict[bytes, Mapping[str, Ints]] = {}
     said = [_said(t, axes, threads) for t in group]
     for s in sets:
@@ -58,6 +58,12 @@ def members_of(joined: Joined, group: list[Term], axes: list[int], want: Place) 
         rows = np.concatenate([values[:, members] for values in said])
         found.setdefault(rows[:, np.lexsort(rows)].tobytes(), _rows(threads, members, want))
     return list(found.values())
+
+
+def _packed(rows: NDArray[np.bool_]) -> list[bytes]:
+    """Each row of flags as bytes."""
+    data, width = np.packbits(rows, axis=1).tobytes(), -(-rows.shape[1] // 8)
+    return [data[k : k + width] for k in range(0, len(data), width)]
 
 
 def _rows(threads: BlockThreads, members: Ints, want: Place) -> Mapping[str, Ints]:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.ranges import nonnegative_form, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, CLUSTER_NAMES, THREADS, Node
-from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable
+from taskfuse.check.tables import KEPT, Ints, TableJoin, ValueTable, steps_of
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation, Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
-from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, ge, le, lt, private, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, conjuncts, const, eq, ge, le, linear, lt, private, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.walk import own_symbols
 
@@ -37,7 +37,8 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     if conditions is None:
         return None
     filters, some, residual, certain = conditions
-    write, read = pair.table(mine | shared, filters), pair.table(theirs | shared, _reader_filters(pair, theirs | shared))
+    steps = steps_of(mine - shared, (*differences, *elements, *filters, *some))  # points that differ in nothing else are one
+    write, read = pair.table(mine | shared, filters, steps), pair.table(theirs | shared, _reader_filters(pair, theirs | shared))
     if pair.among is not None:
         read = read.within(pair.among)
     if not read.count:
@@ -48,7 +49,7 @@ def joined(pair: WriteAndRead, at: dict[str, Expr], equations: list[Equation], u
     if not certain:
         pair.may_be_there()
         return None
-    write = pair.table(mine | shared, [*filters, *some])
+    write = pair.table(mine | shared, [*filters, *some], steps)
     surely = _compare(pair, write, read, sorted(shared), differences, elements, [*under, *residual])
     if surely is None or surely.rest is not None:
         pair.may_be_there()
@@ -66,7 +67,8 @@ def never_meet(pair: WriteAndRead) -> bool:
     theirs = {n for d in differences for n in d.free if n not in pair.spans}
     if not pair.countable(mine) or not pair.countable(theirs):
         raise Open("the symbols of its index have too many values, or unknown ones", pair.claim.node)
-    write = pair.table(mine, [c for _, c in pair.conditions if c.free <= mine])
+    filters = [c for _, c in pair.conditions if c.free <= mine]
+    write = pair.table(mine, filters, steps_of(mine, (*differences, *filters)))
     read = pair.table(theirs, _reader_filters(pair, theirs))
     if pair.among is not None:
         read = read.within(pair.among)
@@ -118,16 +120,16 @@ def _mixed(pair: WriteAndRead, differences: list[Expr], elements: list[Expr], mi
 def _sides(pair: WriteAndRead, d: Expr, write: ValueTable, read: ValueTable) -> _Sides:
     """The two sides of a difference that is 0: the part in the write's table, and the negated part in the read's."""
     terms, constant = terms_of(d)
-    left: Expr = const(0)
-    right: Expr = const(constant)
+    left: list[tuple[Expr, int]] = []
+    right: list[tuple[Expr, int]] = []
     for term, k in terms:
         if term.free <= write.names:
-            left = left + term * k
+            left.append((term, k))
         elif term.free <= read.names:
-            right = right + term * k
+            right.append((term, -k))
         else:
             raise Open(f"{term} does not cancel", pair.claim.node)
-    return write.grid(left), read.grid(-right)
+    return write.grid(linear(left, 0)), read.grid(linear(right, -constant))
 
 
 def _filters(pair: WriteAndRead, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr], list[Expr], bool] | None:
@@ -169,9 +171,15 @@ def _reader_filters(pair: WriteAndRead, names: set[str]) -> list[Expr]:
     for n in pair.want.node.loops:
         s = n.stmt
         if isinstance(s, For) and s.var in names:
-            found += [le(s.start, sym(s.var)), lt(sym(s.var), s.stop)]
+            bounds = [le(s.start, sym(s.var)), lt(sym(s.var), s.stop)]
+            found += [] if isinstance(s.start, Const) and isinstance(s.stop, Const) and _is_within(pair.span(s.var), s.start, s.stop) else bounds
             found += [] if s.step is const(1) else [eq((sym(s.var) - s.start) % s.step, 0)]
     return [c for c in found if c.free <= names]
+
+
+def _is_within(span: tuple[int, int] | None, start: Const, stop: Const) -> bool:
+    """True if all values of a symbol lie between two bounds."""
+    return span is not None and start.value <= span[0] and span[1] < stop.value
 
 
 def _compare(

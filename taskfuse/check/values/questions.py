@@ -7,7 +7,6 @@ last to the prover.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.bounds import by_parts
@@ -16,7 +15,7 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form, terms_of
 from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, elements_of, eq, ge, le, lt, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, Product, const, elements_of, eq, ge, le, lt, remembered, simplify, sym
 
 MEMORY = 1 << 14
 """The most elements whose existence conditions are cached."""
@@ -27,7 +26,7 @@ def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
     return _inside(tuple(element), tuple(shape))
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
 

@@ -28,7 +28,7 @@ from taskfuse.check.values.updates import Updates
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import cursors_of
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Expr, Sym, const, eq, ge, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, substitute, sym
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Content
 from taskfuse.kir.synchronization import Cursor
@@ -111,10 +111,10 @@ class ReachingWrites:
         if not MEDIA[self.writes.storages[want.buffer].memory].is_private or want.offset is not None:
             return False
         last = max((c for c in self.writes.claims.get(want.buffer, []) if c.node.number < want.node.number), key=lambda c: c.node.number, default=None)
-        if last is None or last.points or last.given or last.offset is not None or last.index != want.index or last.element != want.element:
+        if last is None or last.given or last.offset is not None or last.tensor != want.tensor or last.content is not want.content:
             return False
-        if last.tensor != want.tensor or last.content is not want.content or not any(n.block is last.node.block for n in want.node.path):
-            return False
+        if last.points or last.index != want.index or last.element != want.element or not any(n.block is last.node.block for n in want.node.path):
+            return self._is_listed(last, want)
         again = [n for n in want.node.loops if n not in last.node.loops]
         if any(n in c.node.loops for c in self.writes.claims[want.buffer] for n in again):  # what stands behind the read is before it in the next iteration
             return False
@@ -122,6 +122,49 @@ class ReachingWrites:
         if any(not e.free <= fixed for e in last.index) or cursors_of(last.element):  # what moves in between: slots of cursors
             return False
         self.writes.overlaid.clear(want)
+        self._last.hits.append(last)
+        return True
+
+    def _is_listed(self, last: Place, want: Place) -> bool:
+        """True if what the last write in the text before the read leaves in a register is the wanted element, by its text.
+
+        The write stands in loops of its own, or is an instruction of several elements: their symbols, each an axis of the index, are what the index of the
+        read says. Nothing decides whether it is executed but what is around both, and these loops have constant bounds, so in each iteration of the loops
+        around both it is executed for every index within them.
+        """
+        pair = next(((x, y) for x, y in zip(last.node.path, want.node.path, strict=False) if x is not y), None)
+        if pair is None or pair[0].block is not pair[1].block or self.writes.overlaid.shared_with(want.buffer):
+            return False
+        common = pair[0].block.context
+        loops = [n.stmt for n in last.node.loops[len(common.loops) :] if isinstance(n.stmt, For)]
+        spans = {s.var: (s.start, s.stop) for s in loops if s.step is const(1)} | {name: (const(0), const(n)) for name, n in last.points}
+        around = [n.stmt.var for n in want.node.loops if isinstance(n.stmt, For)]
+        again = [n for n in want.node.loops if n not in common.loops]
+        fixed = {n.stmt.var for n in common.loops if isinstance(n.stmt, For)} | THREADS | BLOCKS | {e.name for e in self.writes.tree.kernel.extents}
+        if (
+            last.node.conditions != common.conditions
+            or len(spans) != len(loops) + len(last.points)
+            or len(set(around)) != len(around)
+            or not fixed.isdisjoint(spans)
+            or any(n in c.node.loops for c in self.writes.claims[want.buffer] for n in again)
+            or len(last.index) != len(want.index)
+        ):
+            return False
+        at: dict[str, Expr] = {}
+        for mine, theirs in zip(last.index, want.index, strict=True):
+            if isinstance(mine, Sym) and mine.name in spans:
+                if at.setdefault(mine.name, theirs) is not theirs:
+                    return False
+            elif mine is not theirs or not mine.free <= fixed:
+                return False
+        known = fixed | at.keys()
+        if not all(e.free <= known and substitute(e, at) is wanted for e, wanted in zip(last.element, want.element, strict=True)):
+            return False
+        ranges = known_at(want).ranges
+        for name, (start, stop) in spans.items():
+            lo, hi = ranges.of(at.get(name, start))
+            if not isinstance(start, Const) or not isinstance(stop, Const) or lo is None or hi is None or lo < start.value or hi >= stop.value:
+                return False
         self._last.hits.append(last)
         return True
 

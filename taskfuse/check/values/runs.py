@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -36,6 +35,8 @@ from taskfuse.ir.scalar import (
     is_boolean,
     le,
     lt,
+    remembered,
+    simplify,
     substitute,
     sym,
 )
@@ -223,7 +224,7 @@ def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> Mapping[str, Ints]
     return _threads(shape, tuple(conditions)) if len(shape) == 3 else None
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _threads(shape: tuple[int, ...], conditions: tuple[Expr, ...]) -> Mapping[str, Ints]:
     """The same in a block of some shape."""
     linear = np.arange(prod(shape), dtype=np.int64)
@@ -311,6 +312,7 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
         Open: no proof was found.
     """
     node, kernel = place.node, tree.kernel
+    place = replace(place, element=tuple(simplify(e, node.context.facts) for e in place.element))  # what its conditions say of it
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}

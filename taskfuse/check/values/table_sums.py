@@ -1,8 +1,8 @@
 """Reads at indices that contain a sum with an element of a table: the sum becomes one unknown number.
 
 A table's element is an unknown number, so no table lists its values, and where index and element of a read name it in different digits, it does not
-cancel. If an axis of the wanted element is ``e + a`` with an unknown ``a``, the sum is one number ``u`` inside the axis, and ``a`` is ``u - e`` wherever
-the read names it. What holds for every ``u`` holds for this one.
+cancel. If an axis of the wanted element is ``e + a`` with an unknown ``a``, an element or a function of elements, the sum is one number ``u`` inside the
+axis, and ``a`` is ``u - e`` wherever the read names it. What holds for every ``u`` holds for this one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ def with_any_sum(pair: WriteAndRead) -> WriteAndRead | None:
     An answer that is not open, and names no conditions, also answers the original question.
     """
     want, constraints = pair.want, pair.constraints
-    index, element = want.index, want.element
+    index = want.index
+    element = tuple(simplify(e, pair.facts) if lookups_of(e) else e for e in want.element)
     places: dict[str, tuple[int, int]] = {}
     for k, extent in enumerate(pair.shape if pair.alike and len(pair.shape) == len(element) else ()):
-        unknown = next(((t, c) for t, c in terms_of(element[k])[0] if isinstance(t, Element | UpperBound) and c in (1, -1)), None)
+        total = element[k]
+        terms = [(t, c) for t, c in terms_of(total)[0] if c in (1, -1) and lookups_of(t)]
+        unknown = next((found for found in terms if isinstance(found[0], Element | UpperBound)), next(iter(terms), None))
         if unknown is None or not isinstance(extent, Const):
             continue
-        total = element[k]
         if not proves(constraints, le(0, total)) or not proves(constraints, le(total, extent - 1)):
             continue
         atom, sign = unknown
@@ -51,6 +53,6 @@ def _replaced(e: Expr, old: Expr, new: Expr) -> Expr:
     """``e`` with ``new`` in the place of every ``old``, but not inside of indices of tables."""
     if e is old:
         return new
-    if not children(e) or not any(found is old for found in lookups_of(e)) or isinstance(e, Element | UpperBound):
+    if not children(e) or not old.free <= e.free or isinstance(e, Element | UpperBound):
         return e
     return rebuild(e, lambda part: _replaced(part, old, new))

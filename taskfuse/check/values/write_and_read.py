@@ -9,7 +9,7 @@ from functools import cached_property
 from taskfuse.check.bounded_variables import BoundedElement
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.statement_tree import THREADS
-from taskfuse.check.tables import ValueTable
+from taskfuse.check.tables import NO_STEPS, ValueTable
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.questions import equal, inside, proves
 from taskfuse.check.values.solve import Equation, Open
@@ -140,9 +140,9 @@ class WriteAndRead:
             size *= max(0, span[1] - span[0] + 1)
         return size <= LIMIT
 
-    def table(self, names: set[str], filters: list[Expr]) -> ValueTable:
+    def table(self, names: set[str], filters: list[Expr], steps: Mapping[str, int] = NO_STEPS) -> ValueTable:
         spans = {n: span for n in sorted(names) if (span := self.span(n)) is not None}
-        return self.constraints.tables.of(spans, filters if spans else ())
+        return self.constraints.tables.of(spans, filters if spans else (), steps)
 
     # -- whether the write happens ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class WriteAndRead:
                     first, end = substitute(start, at), substitute(stop, at)
                     found.append((None, lt(first, end)))
                     found += [(None, c) for c in (le(first, sym(name)), lt(sym(name), end)) if not (isinstance(first, Const) and isinstance(end, Const))]
-            else:
+            elif not (isinstance(start, Const) and isinstance(stop, Const)):  # else a table has these values, and no others
                 found += [(None, le(start, sym(name))), (None, lt(sym(name), stop))]
         return found + [(original, part) for original, c in self.conditions for part in conjuncts(substitute(c, at))]
 

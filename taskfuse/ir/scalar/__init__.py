@@ -5,6 +5,7 @@ symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind the
 ``queries`` the public questions, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
+from taskfuse.ir.scalar.arithmetic import linear
 from taskfuse.ir.scalar.evaluation import Evaluation, TableIndexError, compile_expr, evaluate
 from taskfuse.ir.scalar.expr import (
     FALSE,
@@ -34,6 +35,7 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     children,
     const,
+    forget,
     free_symbols,
     private,
     sym,
@@ -63,9 +65,19 @@ from taskfuse.ir.scalar.logic import (
     xor,
 )
 from taskfuse.ir.scalar.lookups import elements_of, integers_of, lookups_of
+from taskfuse.ir.scalar.memory import forgotten_by, remembered
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify, unsafe_divisor
-from taskfuse.ir.scalar.samples import Samples, fails_somewhere, sample_count, sampled_values, samples_of, samples_where, samples_with
+from taskfuse.ir.scalar.samples import (
+    Samples,
+    fails_somewhere,
+    sample_count,
+    sampled_values,
+    samples_of,
+    samples_of_tables,
+    samples_where,
+    samples_with,
+)
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -118,6 +130,8 @@ __all__ = [
     "eq",
     "evaluate",
     "fails_somewhere",
+    "forget",
+    "forgotten_by",
     "free_symbols",
     "ge",
     "gt",
@@ -126,6 +140,7 @@ __all__ = [
     "is_boolean",
     "is_multiple",
     "le",
+    "linear",
     "lookups_of",
     "lt",
     "maximum",
@@ -138,9 +153,11 @@ __all__ = [
     "private",
     "prove",
     "rebuild",
+    "remembered",
     "sample_count",
     "sampled_values",
     "samples_of",
+    "samples_of_tables",
     "samples_where",
     "samples_with",
     "select",

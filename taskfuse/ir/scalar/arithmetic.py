@@ -7,10 +7,10 @@ value: a rewrite may turn such an expression into anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from math import gcd
 
 from taskfuse.ir.scalar.expr import MEMORY, ONE, ZERO, Const, Expr, FloorDiv, Mod, Product, Sum, const, intern
+from taskfuse.ir.scalar.memory import remembered
 
 Terms = tuple[tuple[Expr, int], ...]
 
@@ -77,14 +77,14 @@ def sub(a: Expr, b: Expr) -> Expr:
     return _combined(a, b, -1)
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def shift(a: Expr, k: int) -> Expr:
     """``a + k``."""
     terms, constant = linear_parts(a)
     return _sum(terms, constant + k) if k else a
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _combined(a: Expr, b: Expr, k: int) -> Expr:
     """``a + k*b``, for ``k`` other than 0."""
     terms_a, const_a = linear_parts(a)
@@ -100,7 +100,7 @@ def _combined(a: Expr, b: Expr, k: int) -> Expr:
     return _merged(merged, constant)
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def scale(a: Expr, k: int) -> Expr:
     """``k * a``."""
     if k == 1:
@@ -122,7 +122,7 @@ def monomial(atoms: Iterable[Expr]) -> Expr:
     return ordered[0] if len(ordered) == 1 else intern(Product, tuple(ordered))
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def mul(a: Expr, b: Expr) -> Expr:
     """``a * b``, expanded."""
     if isinstance(a, Const):
@@ -176,7 +176,7 @@ def divide_exact(e: Expr, divisor: Expr) -> Expr | None:
     return result
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def floordiv(a: Expr, b: Expr) -> Expr:
     """``a // b``, with whole multiples of ``b`` taken out of the quotient and common factors cancelled."""
     if isinstance(b, Const):
@@ -293,7 +293,7 @@ def _split_multiples(terms: Terms, b: Expr) -> tuple[Expr, list[tuple[Expr, int]
     return linear(quotient, constant), rest
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def mod(a: Expr, b: Expr) -> Expr:
     """``a % b``, with multiples of ``b`` dropped and common factors taken out."""
     if isinstance(b, Const):

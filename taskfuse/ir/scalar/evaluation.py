@@ -35,6 +35,7 @@ from taskfuse.ir.scalar.expr import (
 )
 from taskfuse.ir.scalar.logic import is_boolean
 from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.memory import forgotten_by
 
 Value = int | npt.NDArray[Any]
 
@@ -48,12 +49,16 @@ _INTEGERS = (Sum, Sym, Product, FloorDiv, Mod, Const)
 
 KEPT = 1 << 12
 """The most elements of an array that is kept for the next expression."""
+MOST = 1 << 10
+"""The most arrays that are kept."""
+FEW = 1 << 6
+"""The most elements of an array that costs no more to add than one element."""
 
 
 def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
     """The value of ``e`` with every symbol's value taken from ``env``: integers of any size, or int64 arrays that broadcast together (and then wrap around).
 
-    A tensor whose elements occur in it has a one-dimensional array of integers there.
+    A tensor whose elements occur in it has a one-dimensional array of integers there, or a two-dimensional one: a row for each element of the other arrays.
 
     Conditions give ``bool`` or boolean arrays. On arrays both arms of a selection are computed, and a lane where an expression has no value (division by
     zero, a table index out of range) holds an unspecified number instead of raising.
@@ -81,6 +86,8 @@ class Evaluation:
 
     def of(self, e: IntLike) -> Value:
         """As :func:`evaluate`."""
+        if len(self._kept) > MOST:
+            self._kept.clear()
         found = self._of(e if isinstance(e, Expr) else wrap(e))
         if self._done:
             self._done.clear()
@@ -112,8 +119,14 @@ class Evaluation:
         match e:
             case Sum(terms, constant):
                 total: Any = constant
+                large: list[npt.NDArray[Any]] = []  # added last, the least first: sums of arrays along few axes are small
                 for term, k in terms:
                     value = number(term) if k == 1 else number(term) * k
+                    if not isinstance(value, int) and value.size > FEW:
+                        large.append(value)
+                    else:
+                        total = total + value
+                for value in sorted(large, key=_size) if len(large) > 1 else large:
                     total = total + value
                 return total
             case Product(factors):
@@ -163,6 +176,29 @@ class Evaluation:
                 raise AssertionError(type(e))
 
 
+class Samples(dict[str, npt.NDArray[np.int64]]):
+    """Symbols with known ranges, each with equally many values, and tables, with as many rows; empty if no sample is known.
+
+    They do not change; :mod:`~taskfuse.ir.scalar.samples` makes them.
+    """
+
+    __slots__ = ("_at",)
+    _at: Evaluation
+
+    @property
+    def at(self) -> Evaluation:
+        """The values of expressions at the samples: what several questions have in common is computed once."""
+        try:
+            return self._at
+        except AttributeError:
+            self._at = found = Evaluation(dict(self))
+            return found
+
+
+def _size(values: npt.NDArray[Any]) -> int:
+    return values.size
+
+
 def _is_power(d: int) -> bool:
     """True for a power of two: arrays are shifted and masked in a tenth of the time that divisions and remainders take."""
     return d > 0 and not d & (d - 1)
@@ -205,7 +241,9 @@ def _lookup(values: tuple[int, ...], index: Any) -> Any:
 
 
 def _element(tensor: Any, index: Any) -> Any:
-    """The element of a one-dimensional array of integers."""
+    """The element of a one-dimensional array of integers, or in each row of a two-dimensional one."""
+    if tensor.ndim > 1:
+        return tensor[np.arange(len(tensor)), np.clip(index, 0, tensor.shape[1] - 1)]
     if not isinstance(index, int):
         return tensor.astype(np.int64).take(index, mode="clip")
     if not 0 <= index < len(tensor):
@@ -214,17 +252,20 @@ def _element(tensor: Any, index: Any) -> Any:
 
 
 def _upper_bound(tensor: Any, low: Any, high: Any, divisor: int, step: int, sought: Any) -> Any:
-    """How many elements between the first and the last of a one-dimensional array of integers are no greater than what is sought."""
-    inner = np.arange(1, max(1, len(tensor) - 1), dtype=np.int64)
-    if isinstance(sought, int) and isinstance(low, int) and isinstance(high, int):
+    """How many elements between the first and the last of a one-dimensional array of integers are no greater than what is sought; or in each row of a
+    two-dimensional one.
+    """
+    inner = np.arange(1, max(1, tensor.shape[-1] - 1), dtype=np.int64)
+    if tensor.ndim == 1 and isinstance(sought, int) and isinstance(low, int) and isinstance(high, int):
         return int(np.count_nonzero(np.clip(tensor[inner].astype(np.int64), low, high) // divisor + step * inner <= sought))
-    found = np.zeros(np.broadcast_shapes(*(np.shape(x) for x in (low, high, sought))), np.int64)
+    found = np.zeros(np.broadcast_shapes(tensor.shape[:-1], *(np.shape(x) for x in (low, high, sought))), np.int64)
     for k in inner:
-        found += np.minimum(np.maximum(np.int64(tensor[k]), low), high) // divisor + step * k <= sought
+        found += np.minimum(np.maximum(tensor[..., k].astype(np.int64), low), high) // divisor + step * k <= sought
     return found
 
 
 _COMPILED: dict[tuple[Expr, tuple[str, ...]], Callable[..., Any]] = {}
+forgotten_by(_COMPILED.clear)
 
 
 def compile_expr(e: IntLike, args: Sequence[str]) -> Callable[..., Any]:

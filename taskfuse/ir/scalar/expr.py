@@ -14,13 +14,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from numbers import Integral
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar
 
 import numpy as np
 
 from taskfuse.errors import shown
+from taskfuse.ir.scalar.memory import forget_results, remembered
 
 SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
@@ -319,19 +320,43 @@ NO_NAMES: frozenset[str] = frozenset()
 MEMORY = 1 << 16
 """The most results of an operation that are cached: nodes are interned, so operands are compared by identity."""
 
-_INTERNED: dict[tuple[object, ...], Any] = {}  # lives as long as the process, like the interpreter's interned strings
+INTERNED: dict[tuple[object, ...], Any] = {}
+"""All nodes by class and fields: as long as the process lives, like the interpreter's interned strings, or until :func:`forget`."""
 
 
 def intern(cls: type[E], *values: object) -> E:
     """The one node of class ``cls`` with these fields. Canonical form is up to the caller."""
     identity = (cls, *values)
-    found = _INTERNED.get(identity)
+    found = INTERNED.get(identity)
     if found is None:
         make: Callable[..., Expr] = cls
         found = make(*values)
         object.__setattr__(found, "free", _free(found))
-        found = _INTERNED.setdefault(identity, found)
+        found = INTERNED.setdefault(identity, found)
     return found
+
+
+def forget() -> None:
+    """Forget what is remembered about expressions, and the expressions that nothing else has. No other thread may use expressions meanwhile."""
+    forget_results()
+    entries = list(INTERNED.items())
+    while entries:  # the last first: a node was made after its operands
+        identity, node = entries.pop()
+        if getrefcount(node) == _OWN_REFERENCES:
+            del INTERNED[identity]
+
+
+def _own_references() -> int:
+    """References to a node that nothing has beside the table of all and the loop of :func:`forget`."""
+    node = Expr()
+    table, entries = {0: node}, [(0, node)]
+    del node
+    _, node = entries.pop()
+    assert table
+    return getrefcount(node)
+
+
+_OWN_REFERENCES = _own_references()
 
 
 def _free(e: Expr) -> frozenset[str]:
@@ -410,20 +435,20 @@ def free_symbols(e: Expr) -> frozenset[str]:
     return e.free
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def const(value: int) -> Const:
     """The constant ``value``."""
     return intern(Const, value)
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def sym(name: str) -> Sym:
     """The symbol called ``name``: letters, digits and ``_``, in parts joined by dots, such as ``S``, ``threadIdx.x`` or ``tv0.stride.1``.
 
     Raises:
         ValueError: ``name`` is not of that form.
     """
-    found: Sym | None = _INTERNED.get((Sym, name))  # a private one, too
+    found: Sym | None = INTERNED.get((Sym, name))  # a private one, too
     if found is not None:
         return found
     if SYMBOL_NAME.fullmatch(name) is None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import lcm
-
-import numpy as np
-from numpy.typing import NDArray
+from weakref import ref
 
 from taskfuse.ir.scalar.arithmetic import linear_parts, sub
+from taskfuse.ir.scalar.evaluation import Samples
 from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
 
 Interval = tuple[int | None, int | None]
 UNBOUNDED: Interval = (None, None)
+Bounds = tuple[Expr | None, Expr | None]
 
 
 class FactFamily:
@@ -49,7 +49,9 @@ class Facts:
     """
 
     __slots__ = (
+        "__weakref__",
         "_derived",
+        "_weaker",
         "bounds_memo",
         "depth_memo",
         "divisor_memo",
@@ -74,9 +76,10 @@ class Facts:
         self.forms: tuple[Expr, ...] = ()
         self.known: frozenset[Expr] = frozenset()
         self.family = FactFamily()
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop all derived results, and facts."""
         self.bounds_memo: dict[Expr, Interval] = {}
         self.depth_memo: dict[Expr, int] = {}
         self.divisor_memo: dict[Expr, int] = {}
@@ -84,15 +87,29 @@ class Facts:
         self.light_memo: dict[Expr, Expr] = {}
         self.strong_memo: dict[Expr, Expr] = {}
         self._derived: dict[tuple[object, ...], Facts] = {}
-        self.samples: Mapping[str, NDArray[np.int64]] | None = None
+        self._weaker: tuple[ref[Facts], Expr | Mapping[str, Bounds]] | None = None
+        self.samples: Samples | None = None
 
     def _copy(self) -> Facts:
         copy = Facts.__new__(Facts)
         copy.ranges, copy.multiples, copy.intervals, copy.excluded = dict(self.ranges), dict(self.multiples), dict(self.intervals), dict(self.excluded)
         copy.forms, copy.known, copy.family = self.forms, self.known, self.family
-        copy._forget()
+        copy.forget()
         self.family.size += 1
         return copy
+
+    def _with(self, more: Expr | Mapping[str, Bounds]) -> Facts:
+        """A copy for facts that say more."""
+        copy = self._copy()
+        if isinstance(more, Expr) or self.ranges.keys().isdisjoint(more):
+            copy._weaker = ref(self), more
+        return copy
+
+    @property
+    def weaker(self) -> tuple[Facts, Expr | Mapping[str, Bounds]] | None:
+        """Facts, and what these say besides: a condition, or ranges of symbols of which those say none. ``None``: no such facts are known."""
+        weaker = None if self._weaker is None else self._weaker[0]()
+        return None if self._weaker is None or weaker is None else (weaker, self._weaker[1])
 
     def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:
         """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None``: unbounded.
@@ -108,7 +125,7 @@ class Facts:
             return self
         if self._depends(bounds, name):
             raise ValueError(f"the range of '{name}' depends on '{name}'")
-        result = self._copy()
+        result = self._with({name: bounds})
         result.ranges[name] = bounds
         self._derived[name, bounds] = result
         return result
@@ -124,7 +141,7 @@ class Facts:
         found = self._derived.get(key)
         if found is not None:
             return found
-        result = self._copy()
+        result = self._with(wrapped)
         for name, bounds in wrapped.items():
             if result._depends(bounds, name):
                 raise ValueError(f"the range of '{name}' depends on '{name}'")
@@ -157,7 +174,7 @@ class Facts:
             return self
         found = self._derived.get((condition,))
         if found is None:
-            found = self._derived[(condition,)] = self._copy()
+            found = self._derived[(condition,)] = self._with(condition)
             found._assume(condition)
         return found
 

@@ -7,7 +7,6 @@ A boolean is 0 or 1; an integer used as a condition means "is not 0".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import gcd
 
 from taskfuse.ir.scalar.arithmetic import linear_parts, sub
@@ -37,6 +36,7 @@ from taskfuse.ir.scalar.expr import (
     intern,
     wrap,
 )
+from taskfuse.ir.scalar.memory import remembered
 
 
 def is_boolean(e: Expr) -> bool:
@@ -88,7 +88,7 @@ def ne(a: IntLike, b: IntLike) -> Expr:
     return compare(CompareOp.NE, wrap(a), wrap(b))
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def compare(op: CompareOp, a: Expr, b: Expr) -> Expr:
     """``a op b``. The sides stay as written, so that a guard reads as its author wrote it; equalities are ordered, constant last."""
     terms, constant = linear_parts(sub(b, a))
@@ -117,7 +117,7 @@ def _holds(op: CompareOp, difference: int) -> bool:
             return difference != 0
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def not_(a: IntLike) -> Expr:
     """The negation of a condition."""
     match as_boolean(a):

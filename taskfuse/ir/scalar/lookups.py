@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from taskfuse.ir.scalar.expr import MEMORY, Element, Expr, Sym, UpperBound, children
+from taskfuse.ir.scalar.memory import remembered
 
 Lookup = Element | UpperBound
 """A read of, or a search in, a table."""
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def lookups_of(e: Expr) -> tuple[Lookup, ...]:
     """The table reads and searches in ``e``; one nested in another comes after it."""
     found: dict[Lookup, None] = {e: None} if isinstance(e, Lookup) else {}

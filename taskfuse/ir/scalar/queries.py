@@ -10,9 +10,11 @@ from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntL
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import as_boolean, ge, not_
+from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
 
 NO_FACTS = Facts()
+forgotten_by(NO_FACTS.forget)
 
 
 class _ProvingRewriter(Rewriter):

@@ -2,32 +2,36 @@
 
 They can reject a question, never accept one: nothing is proved by them, and no proof is lost. Symbols are drawn one after another between their bounds;
 samples at which an assumed condition fails are dropped.
+
+In each sample a table has elements of its own: rising ones, as callers promise of offsets, if there are few; otherwise the same at all indices. If what is
+first known of a table is that an element is equal to something, all of its elements are. An index outside of a table finds its last element, or the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.ir.scalar.evaluation import Evaluation, evaluate
-from taskfuse.ir.scalar.expr import MEMORY, ZERO, Const, Expr, FloorDiv, Mod, Table, children, sym
-from taskfuse.ir.scalar.facts import Facts
+from taskfuse.ir.scalar.evaluation import Samples
+from taskfuse.ir.scalar.expr import MEMORY, ZERO, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, Table, UpperBound, children, sym
+from taskfuse.ir.scalar.facts import Bounds, Facts
 from taskfuse.ir.scalar.logic import ge, lt, ne
 from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.memory import remembered
 
 Ints = NDArray[np.int64]
-Samples = Mapping[str, Ints]
-"""Symbols with known ranges, each with equally many values; empty if no sample is known."""
 
 ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
 """How far above its least value a symbol is sampled: one without an upper bound, in every other row, and any symbol."""
 
+LONGEST = 64
+"""The most elements of a table that differ."""
+
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
+_RANDOM_TABLES = np.random.default_rng(8).random((ROWS, LONGEST))
 
 
 def is_negative_somewhere(form: Expr, facts: Facts) -> bool:
@@ -46,9 +50,10 @@ def fails_somewhere(condition: Expr, table: Samples) -> bool:
     Raises:
         ZeroDivisionError: it has no value for any symbols.
     """
-    if lookups_of(condition) or not sample_count(table):
+    table = _with_any(condition, table)
+    if not sample_count(table):
         return False
-    at = Evaluation(_with_any(condition.free, table))
+    at = table.at
     wrong = np.logical_not(at.of(condition))
     if wrong.any():
         for has_value in _demands(condition):
@@ -56,14 +61,31 @@ def fails_somewhere(condition: Expr, table: Samples) -> bool:
     return bool(wrong.any())
 
 
-def _with_any(names: Iterable[str], table: Samples) -> Samples:
-    """Samples of some symbols: any integers for those of which nothing is known."""
-    for name in sorted(n for n in names if n not in table):
+def _with_any(e: Expr, table: Samples) -> Samples:
+    """Samples of the symbols of an expression: any integers for those of which nothing is known."""
+    table = samples_of_tables(table, e)
+    for name in sorted(n for n in e.free if n not in table) if table else ():
         table = samples_with(table, name, -NEAR, np.where(np.arange(sample_count(table)) % 2, FAR, NEAR))
     return table
 
 
-@lru_cache(MEMORY)
+def samples_of_tables(table: Samples, e: Expr) -> Samples:
+    """Samples with the tables in which an expression looks up; none if it searches in one whose elements do not differ."""
+    for found in lookups_of(e) if table else ():
+        name, size = found.tensor.name, found.size.value if isinstance(found.size, Const) else 0
+        if name not in table:
+            low, high = (end.value if isinstance(end, Const) else other for end, other in ((found.low, 0), (found.high, FAR)))
+            drawn = np.roll(_RANDOM_TABLES[:, : size if 0 < size <= LONGEST else 1], len(table), axis=0)[: sample_count(table)]
+            parts = np.sort(drawn, axis=1)
+            if parts.shape[1] > 1:
+                parts[:, 0], parts[:, -1] = 0, 1
+            table = Samples({**table, name: np.minimum(low + parts * max(0, high - low + 1), max(low, high)).astype(np.int64)})
+        if isinstance(found, UpperBound) and table[name].shape[1] != size:
+            return Samples()
+    return table
+
+
+@remembered(MEMORY)
 def _demands(e: Expr) -> tuple[Expr, ...]:
     """The conditions under which an expression surely has a value."""
     found = dict.fromkeys(c for part in children(e) for c in _demands(part))
@@ -85,12 +107,20 @@ def samples_of(facts: Facts) -> Samples:
 
 
 def _of_facts(facts: Facts) -> Samples:
-    table: Samples = {"": np.zeros(ROWS, np.int64)}
-    left = dict(facts.ranges)
-    while left:
+    weaker = facts.weaker
+    if weaker is None:
+        table, ranges, conditions = Samples({"": np.zeros(ROWS, np.int64)}), facts.ranges, facts.known
+    else:
+        known, more = weaker
+        table = samples_of(known)
+        ranges, conditions = (dict[str, Bounds](), (more,)) if isinstance(more, Expr) else (more, ())
+    for e in (e for bounds in ranges.values() for e in bounds if e is not None):
+        table = samples_of_tables(table, e)
+    left = dict(ranges)
+    while left and table:
         ready = [name for name, bounds in left.items() if all(b is None or b.free <= table.keys() for b in bounds)]
         if not ready:
-            return {}
+            return Samples()
         for name in ready:
             low, high = left.pop(name)
             step = facts.multiples.get(sym(name), 1)
@@ -98,8 +128,8 @@ def _of_facts(facts: Facts) -> Samples:
             width = np.where(np.arange(sample_count(table)) % 2, FAR, NEAR) if high is None else np.minimum(sampled_values(high, table) // step - lo, MOST)
             table = samples_with(table, name, lo, lo + width)
             if step != 1:
-                table = {**table, name: table[name] * step}
-    for condition in facts.known:
+                table = Samples({**table, name: table[name] * step})
+    for condition in conditions:
         table = samples_where(table, condition)
     return table
 
@@ -113,28 +143,32 @@ def sampled_values(e: Expr, table: Samples) -> Ints | int:
     """A value for each row, or one for all."""
     if isinstance(e, Const):
         return e.value
-    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), sample_count(table))
+    return np.broadcast_to(np.asarray(table.at.of(e), np.int64), sample_count(table))
 
 
 def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> Samples:
     """Samples of one more symbol between two bounds, where it has a value."""
     if name in table:
-        return {}
+        return Samples()
     found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1)).astype(np.int64) + lo
-    return _chosen({**table, name: found}, lo <= hi)
+    return _chosen(Samples({**table, name: found}), lo <= hi)
 
 
 def samples_where(table: Samples, condition: Expr) -> Samples:
-    """The samples at which a condition holds; none are known of tables."""
-    if lookups_of(condition):
-        return {}
-    table = _with_any(condition.free, table)
-    return _chosen(table, evaluate(condition, table))
+    """The samples at which a condition holds."""
+    match condition:
+        case Compare(CompareOp.EQ, value, Element(tensor)) | Compare(CompareOp.EQ, Element(tensor), value) if tensor.name not in table:
+            if value.free <= table.keys() and not lookups_of(value):
+                table = Samples({**table, tensor.name: np.broadcast_to(sampled_values(value, table), sample_count(table))[:, None]})
+        case _:
+            pass
+    table = _with_any(condition, table)
+    return _chosen(table, table.at.of(condition)) if table else table
 
 
 def _chosen(table: Samples, mask: NDArray[Any] | int) -> Samples:
     """The rows at which a condition holds: one value for all rows, or one for each."""
     if isinstance(mask, np.ndarray) and mask.ndim:
         mask = mask.astype(np.bool_, copy=False)
-        return table if np.count_nonzero(mask) == mask.size else {name: column[mask] for name, column in table.items()}
-    return table if mask else {name: column[:0] for name, column in table.items()}
+        return table if np.count_nonzero(mask) == mask.size else Samples({name: column[mask] for name, column in table.items()})
+    return table if mask else Samples({name: column[:0] for name, column in table.items()})

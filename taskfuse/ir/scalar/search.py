@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
 
 from taskfuse.ir.scalar.arithmetic import add, add_all, divide_exact, divide_monomial, linear, linear_parts, mul, scale, sub
@@ -41,6 +40,7 @@ from taskfuse.ir.scalar.expr import (
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
+from taskfuse.ir.scalar.memory import remembered
 from taskfuse.ir.scalar.rewrite import Rewriter
 from taskfuse.ir.scalar.samples import is_negative_somewhere
 from taskfuse.ir.scalar.transform import rebuild
@@ -107,7 +107,7 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
     return (form, facts) if found else None
 
 
-@lru_cache(MEMORY)
+@remembered(MEMORY)
 def _has_remainder(e: Expr) -> bool:
     """True if ``e`` has a remainder whose divisor is not constant."""
     return (isinstance(e, Mod) and not isinstance(e.b, Const)) or any(map(_has_remainder, children(e)))

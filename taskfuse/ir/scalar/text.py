@@ -47,6 +47,7 @@ from taskfuse.ir.scalar.expr import (
     wrap,
 )
 from taskfuse.ir.scalar.logic import and_, element, eq, ge, gt, le, lt, maximum, minimum, ne, not_, or_, select, table, upper_bound, xor
+from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.operators import ceildiv
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 
@@ -64,6 +65,7 @@ class _Precedence(IntEnum):
 
 
 _TEXTS: dict[Expr, tuple[str, _Precedence]] = {}
+forgotten_by(_TEXTS.clear)
 
 
 def to_text(e: IntLike) -> str:

@@ -103,7 +103,7 @@ def between_blocks(c: Chooser) -> Small:
 
 
 def clustered(c: Chooser) -> Small:
-    """A role of each block loads, the others read."""
+    """A role of each block loads, the others read, and a single one may write into the slot."""
     lanes, readers, stages = c.pick((2, 2, 1, 32)), c.pick((1, 1, 2)), c.pick((2, 1, 3))
     h = Head(lanes, 1 + readers)
     h.cluster = c.pick(((2, 1), (1, 2), (2, 1), (2, 2)))
@@ -118,6 +118,8 @@ def clustered(c: Chooser) -> Small:
     piece = f"clusterIdx.{types[0]}" if len(types) == 1 else "clusterIdx.x + 2*clusterIdx.y"
     across = "across " + ", ".join(f"CID{name}" for name in types)
     how = [c.pick(signals(lanes)) for _ in range(readers)]
+    writes = readers == 1 and c.chance(25)  # into the slot: other blocks then fill it again
+    scope = " scope cluster" if writes else ""
     h.inputs.append(f"x: float32[{trips}, {sharing}, {ROW}]")
     h.outputs.append(f"y: float32[{h.grid[1]}, {h.cluster[0]}, {trips}, {readers}, {sharing}, {lanes}]")
     h.maps.append(f"x.map = x box (1, 1, {ROW}) swizzle 0")
@@ -132,7 +134,7 @@ def clustered(c: Chooser) -> Small:
     with t.blocks(["IF threadIdx.y == 0", "IF threadIdx.x == 0"]):
         t.add(f"p = CURSOR(slots {stages}, slot 0, parity 1)")
         with t.block(loop):
-            t.add("WAIT empty[p.slot] parity p.parity", f"EXPECT full[p.slot] bytes {4 * ROW * sharing}")
+            t.add(f"WAIT empty[p.slot] parity p.parity{scope}", f"EXPECT full[p.slot] bytes {4 * ROW * sharing}")
             t.add(f"TMA s[p.slot, {piece}, 0] <- x.map(i, {piece}, 0) on full[p.slot] {across}", "p.advance(1)")
     for r, each in enumerate(how, 1):
         with t.block(f"ELSE IF threadIdx.y == {r}"):
@@ -141,7 +143,11 @@ def clustered(c: Chooser) -> Small:
                 t.add(f"WAIT full[c{r}.slot] parity c{r}.parity")
                 with t.block(f"FOR j in 0..{sharing}"):
                     t.add(f"y[blockIdx.y, clusterIdx.x, i, {r - 1}, j, threadIdx.x] = copy(s[c{r}.slot, j, {lanes - 1} - threadIdx.x])")
-                signal(t, each, lanes, r, f"empty[c{r}.slot] {across}")
+                if writes:
+                    with t.block(f"FOR j in 0..{sharing}"):
+                        t.add(f"s[c{r}.slot, j, {lanes - 1} - threadIdx.x] = neg(s[c{r}.slot, j, {lanes - 1} - threadIdx.x])")
+                    t.add("FENCE proxy.async")
+                signal(t, each, lanes, r, f"empty[c{r}.slot] {across}{scope}")
                 t.add(f"c{r}.advance(1)")
     t.add("SYNC cluster  # no block exits while others reach it")
     return h.small("cluster", t)

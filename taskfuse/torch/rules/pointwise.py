@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
 from taskfuse import ops
-from taskfuse.dtypes import DType, bool_, float32
+from taskfuse.dtypes import DType, bool_, float8_e4m3, float32, float64
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
-from taskfuse.torch.metadata import Refused
+from taskfuse.torch.metadata import Meta, Refused
 from taskfuse.torch.rules.call import AtenCall, Made, computed_in, converted, fitted, number, promoted, rule
 
 
@@ -61,6 +65,21 @@ def selection(call: AtenCall) -> Made:
     return ops.where(call["condition"], _number(call["self"], call.out.dtype), _number(call["other"], call.out.dtype))
 
 
+def _in(x: TensorView, out: Meta) -> TensorView:
+    """``x`` in the dtype of a result. What ``float8_e4m3`` lacks, infinity included, becomes its greatest number or NaN, as torch says on that device."""
+    if out.dtype is float8_e4m3 and x.dtype is not float8_e4m3 and saturates(out.device.partition(":")[0]):
+        most = float(float8_e4m3.max_value)
+        x = ops.maximum(ops.minimum(converted(x, float32 if x.dtype is not float64 else float64), most), -most)
+    return ops.cast(x, out.dtype)
+
+
+@cache
+def saturates(device: str) -> bool:
+    """Whether torch's conversions to ``float8_e4m3`` on a type of device make its greatest number of what is greater: its releases differ."""
+    with unset_fake_temporarily(), torch.no_grad():
+        return math.isfinite(torch.full((), 1e9, device=device).to(torch.float8_e4m3fn).float().item())
+
+
 @rule("_to_copy", "convert_element_type", "to")
 def conversion(call: AtenCall) -> Made:
     """Another dtype, on the same device."""
@@ -68,7 +87,7 @@ def conversion(call: AtenCall) -> Made:
     call.get("non_blocking")
     if call.get("device") is not None and call.given["self"].fusion is not None and call.outs[0] is None:
         raise Refused("it moves to another device")
-    return ops.cast(call.tensor("self" if "self" in call.given else "a"), call.out.dtype)
+    return _in(call.tensor("self" if "self" in call.given else "a"), call.out)
 
 
 @rule("clone", "alias", "detach", "lift_fresh_copy", "contiguous")
@@ -82,7 +101,7 @@ def replaced(call: AtenCall) -> Made:
     """The elements of ``src`` in the place of all of ``self``."""
     call.get("non_blocking")
     call.passed -= {"self"}  # of which only the shape and the dtype count
-    return ops.broadcast_to(converted(call.tensor("src"), call.out.dtype), list(call.out.shape))
+    return ops.broadcast_to(_in(call.tensor("src"), call.out), list(call.out.shape))
 
 
 @rule("clamp", "clamp_min", "clamp_max", "hardtanh")

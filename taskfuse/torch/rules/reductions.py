@@ -29,14 +29,23 @@ def reduced(call: AtenCall) -> Made:
     """One of the simple reductions, over some dimensions or all."""
     x = call.tensor("self")
     call.get("dtype")
-    if call.name in ("max", "min") and call.overload != "default":
-        raise Refused("it has indices, too")
+    if call.name in ("max", "min") and call.overload == "dim":
+        return _extreme_and_place(call, x)
     axes = call.axes("dim", x) if "dim" in call.given else tuple(range(len(x.shape)))
     keep = bool(call.get("keepdim", False))
     wide = x if call.name in ("any", "all") else converted(x, call.out.dtype)
     if not axes:
         return ops.ne(x, 0) if call.name in ("any", "all") and x.dtype is not bool_ else ops.copy(wide)
     return SIMPLE[call.name](wide, axes, keepdims=keep)
+
+
+def _extreme_and_place(call: AtenCall, x: TensorView) -> Made:
+    """The extremes along a dimension, and where the first of each is."""
+    axis, keep = call.axis("dim", len(x.shape)), bool(call["keepdim"])
+    if not x.shape:
+        return ops.copy(x), ops.full([], 0, int64)
+    place = (ops.argmax if call.name == "max" else ops.argmin)(x, axis, keepdims=keep) if 1 in call.read else None
+    return SIMPLE[call.name](x, axis, keepdims=keep), place
 
 
 @rule("var", "var_mean")
@@ -270,9 +279,12 @@ def scatter_combined(call: AtenCall) -> Made:
 def index_added(call: AtenCall) -> Made:
     """Slices added at indices along a dimension."""
     x = call.tensor("self")
-    if call["alpha"] != 1 or not x.shape:
-        raise Refused("what it adds is scaled")
-    return ops.index_add(x, call.axis("dim", len(x.shape)), call.tensor("index"), call.tensor("source", x.dtype))
+    if not x.shape:
+        raise Refused("its argument is 0-d")
+    source, alpha = call.tensor("source", x.dtype), call["alpha"]
+    if alpha != 1:
+        source = ops.mul(source, float(alpha) if x.dtype.is_float else int(alpha))
+    return ops.index_add(x, call.axis("dim", len(x.shape)), call.tensor("index"), source)
 
 
 @rule("index_put", "_unsafe_index_put")

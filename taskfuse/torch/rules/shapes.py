@@ -238,3 +238,19 @@ def into_index(call: AtenCall) -> Made:
     place = at if at >= 0 else x.shape[axis] + at
     here = ops.eq(ops.iota([x.shape[k] if k == axis else 1 for k in range(rank)], axis, int64), place)
     return ops.where(here, ops.expand_dims(y, axis), x)
+
+
+@rule("diagonal_backward")
+def diagonal_gradient(call: AtenCall) -> Made:
+    """The gradient of a tensor of whose diagonal one is given."""
+    zeros = ops.full(list(call.out.shape), 0, call.out.dtype)
+    call.get("input_sizes")
+    return ops.diagonal_scatter(zeros, call.tensor("grad_output", call.out.dtype), call.integer("offset"), call.integer("dim1"), call.integer("dim2"))
+
+
+@rule("tril_indices", "triu_indices")
+def triangle(call: AtenCall) -> Made:
+    """The places of the elements of a triangle, in order."""
+    make = ops.tril_indices if call.name == "tril_indices" else ops.triu_indices
+    call.passed -= {"dtype", "layout", "device", "pin_memory"}
+    return converted(make(call.integer("row"), call.integer("col"), call.integer("offset")), call.out.dtype)

@@ -25,8 +25,27 @@ from taskfuse.torch.rules.call import RULES, AtenCall, Made, Rule, computed_in, 
 MODULES = (pointwise, reductions, shapes, windows)
 """The modules whose rules are in the table when this one is imported."""
 
-SAME = {"dim": "axis", "dimension": "axis", "keepdim": "keepdims", "index": "indices"}
-"""What torch and taskfuse call an argument."""
+SAME: dict[str, tuple[str, ...]] = {
+    "dim": ("axis",),
+    "dimension": ("axis",),
+    "dims": ("axis", "axes"),
+    "dim1": ("axis1",),
+    "dim2": ("axis2",),
+    "keepdim": ("keepdims",),
+    "index": ("indices",),
+    "diagonal": ("k",),
+    "shifts": ("shift",),
+    "src": ("y",),
+    "other": ("y", "b"),
+    "self": ("values",),
+    "test_elements": ("values",),
+    "upscale_factor": ("factor",),
+    "downscale_factor": ("factor",),
+}
+"""What taskfuse may call an argument of torch."""
+
+FREE = {"sorted", "stable"}
+"""Arguments with which one result is right for all values: torch leaves the order of ties, or of elements, open for one of them."""
 
 INTO = {"out", "layout", "device", "pin_memory", "memory_format", "non_blocking"}
 """Arguments that say where a result lies; the metadata of the result has it."""
@@ -92,11 +111,13 @@ def by_name(call: AtenCall, row: Op) -> Made:
     parameters = list(inspect.signature(function).parameters)
     given: dict[str, Any] = {}
     for place, name in enumerate(call.given):
-        own = SAME.get(name, name)
+        own = next((own for own in (name, *SAME.get(name, ())) if own in parameters), None)
         if place == 0:
             given[parameters[0]] = call[name]
-        elif own in parameters:
+        elif own is not None:
             given[own] = call[name]
+        elif name in FREE:
+            call.get(name)
     if any(isinstance(v, list) and any(not isinstance(x, TensorView | int) for x in members(v)) for v in given.values()):
         raise Refused("an extent of it is symbolic")
     try:

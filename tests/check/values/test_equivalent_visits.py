@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.equivalent_visits import lengthened, settled, shortened
+from taskfuse.check.values.equivalent_visits import begun_at_zero, lengthened, settled, shortened
 from taskfuse.check.values.runs import Visits
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import const
@@ -106,3 +106,11 @@ def test_what_is_covered_in_other_words(v: Visits, extents: list[str], right: bo
     else:
         with pytest.raises(Open, match=r"points along an axis of 2 are visited|nothing steps by min|its points are visited again in each iteration of"):
             covered([v], shape, KNOWN)
+
+
+@pytest.mark.parametrize("v", [visits(["a - 3", "(a + 1)//2 + b"], ["a % 2 == 0"], a=(3, "N + 3"), b=(-1, 4)), visits(["a"], a=(1, 0))])
+def test_symbols_begin_at_zero(v: Visits) -> None:
+    found = begun_at_zero(v)
+    assert all(start is const(0) for start, _ in found.spans.values())
+    assert same(v, found, ["N + M + 4"] * len(v.point))
+    assert begun_at_zero(found) is found

@@ -230,3 +230,42 @@ def test_a_loop_of_one_iteration_in_too_few_blocks(old: str, new: str, reason: s
     assert old in SOME_BLOCKS
     found = gaps(SOME_BLOCKS.replace(old, new, 1))
     assert any(reason in gap for gap in found), found
+
+
+NUMBERED = """\
+KERNEL rows(x: float32[M, 5]) -> (y: float32[M, 5])
+  DIM M min 1
+  GRID (ceildiv(5*M, 16), 1, 1)  BLOCK (16, 1, 1)
+  DEFINE y: float32[M, 5] = copy(x[i0, i1])
+
+IF W < 5*M && W//(5*M) == 0:
+  y[W//5, W % 5] = copy(x[W//5, W % 5])  ~ value y[W//5 % M, W % 5]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("", ""), ("< 5*M &", "< 5*M - 1 &"), ("ceildiv(5*M, 16)", "ceildiv(5*M, 17)"), ("== 0", "== 1"), ("W//5 % M", "W//5 % 9")]
+)
+def test_conditions_say_what_an_element_is(old: str, new: str) -> None:
+    """The number of a row has a high digit, along an axis of one element, that a condition leaves at 0."""
+    assert old in NUMBERED
+    text = NUMBERED.replace(old, new) if old else NUMBERED
+    assert (gaps(text.replace("W", "(16*blockIdx.x + threadIdx.x)")) == []) is (not old)
+
+
+BEHIND = """\
+KERNEL tiles(x: float32[N, 8]) -> (y: float32[N, 8])
+  DIM N min 1
+  GRID (1, 1, 1)  BLOCK (4, 1, 1)
+  DEFINE y: float32[N, 8] = copy(x[i0, i1])
+
+FOR i in 0..2*N + 1:
+  IF i >= 1:
+    y[(i - 1)//2, 4*((i - 1) % 2) + threadIdx.x] = copy(x[(i - 1)//2, 4*((i - 1) % 2) + threadIdx.x])  ~ value y[(i - 1)//2, 4*((i - 1) % 2) + threadIdx.x]
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), [("", ""), ("2*N + 1", "2*N"), ("IF i >= 1", "IF i >= 2"), ("(i - 1) % 2", "(i - 1) % 3")])
+def test_tiles_in_the_order_of_a_loop_one_iteration_behind(old: str, new: str) -> None:
+    assert old in BEHIND
+    assert tf.parse_kernel(BEHIND.replace(old, new) if old else BEHIND).verify().is_proved is (not old)

@@ -169,3 +169,53 @@ def test_behind_the_end_of_a_part_is_another_part(text: str, hole: str) -> None:
     for stop in ("K + 1", "4*ceildiv(K, 4)"):
         found = gaps(text.replace(f"{{{hole}}}", stop))
         assert "it may be past the end of pa, where w has elements of another part" in found, (stop, found)
+
+
+LISTED = """\
+KERNEL k(x: float32[2, 4, 8]) -> (y: float32[2, 4, 8])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL t: float32[4, 8]
+  DEFINE a: float32[2, 4, 8] = exp(x[i0, i1, i2])
+  DEFINE b: float32[2, 4, 8] = sin(x[i0, i1, i2])
+  DEFINE y: float32[2, 4, 8] = neg(a[i0, i1, i2])
+
+FOR o in 0..2:
+  FOR i in 0..4 UNROLL:
+    FOR j in 0..8 UNROLL:
+      t[i, j] = exp(x[o, i, j])  ~ value a[o, i, j]
+  FOR k in 0..4 UNROLL:
+    FOR l in 0..8 UNROLL:
+      y[o, k, l] = neg(t[k, l])  ~ value y[o, k, l]
+"""
+WRITE = "      t[i, j] = exp(x[o, i, j])  ~ value a[o, i, j]\n"
+STORE = "      y[o, k, l] = neg(t[k, l])  ~ value y[o, k, l]\n"
+AGAIN = "      t[{}, l] = sin(x[o, {}, l])  ~ value b[o, {}, l]\n"
+
+
+def test_a_register_that_loops_of_its_own_write() -> None:
+    assert gaps(LISTED) == []
+    assert gaps(changed(LISTED, "t[k, l]", "t[k, 7 - l]").replace("y[o, k, l]", "y[o, k, 7 - l]")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FOR i in 0..4", "FOR i in 1..4"),  # not all of it is written
+        ("FOR j in 0..8", "FOR j in 0..7"),
+        (WRITE, "      IF i > 0:\n  " + WRITE),
+        ("exp(x[o, i, j])  ~ value a[o, i, j]", "exp(x[o, i, 7 - j])  ~ value a[o, i, 7 - j]"),  # another element
+        ("exp(x[o, i, j])  ~ value a[o, i, j]", "exp(x[1 - o, i, j])  ~ value a[1 - o, i, j]"),
+        ("exp(x[o, i, j])  ~ value a[o, i, j]", "sin(x[o, i, j])  ~ value b[o, i, j]"),  # another tensor
+        ("t[i, j]", "t[i, 0]"),  # several elements in one place
+        (WRITE, WRITE + "      t[3, j] = sin(x[o, i, j])  ~ value b[o, i, j]\n"),  # and another one behind it
+        (STORE, STORE + AGAIN.format("3", "3", "3")),  # in a later iteration of a loop around the read
+        (STORE, AGAIN.format("k", "k", "k") + STORE),
+        (f"    FOR j in 0..8 UNROLL:\n{WRITE}", f"    IF o == 0:\n      FOR j in 0..8 UNROLL:\n  {WRITE}"),
+    ],
+)
+def test_a_register_that_loops_of_its_own_do_not_write(old: str, new: str) -> None:
+    assert gaps(changed(LISTED, old, new)) != []
+
+
+def test_a_register_that_is_written_behind_its_read() -> None:
+    assert gaps(changed(LISTED, STORE, STORE + AGAIN.format("k", "k", "k"))) == []

@@ -109,12 +109,20 @@ __device__ __forceinline__ void tma_store_2d(const TensorMap* map, const void* s
                ::"l"(map), "r"(shared_address(source)), "r"(c0), "r"(c1) : "memory");
 }
 
+// of a float that is rounded
+__device__ __forceinline__ unsigned short bits_of_bfloat16(float x) {
+  return (unsigned short)(__float_as_uint(x) >> 16);
+}
+
 // as to_float16; the upper half of the pair, so that the pair is the rounded float
-__device__ __forceinline__ unsigned short to_bfloat16(float x) {
+__device__ __forceinline__ float rounded_to_bfloat16(float x) {
   unsigned pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
-  __builtin_assume((pair & 0xffff) == 0);
-  return (unsigned short)(pair >> 16);
+  return __uint_as_float(pair);
+}
+
+__device__ __forceinline__ unsigned short to_bfloat16(float x) {
+  return bits_of_bfloat16(rounded_to_bfloat16(x));
 }
 
 __device__ __forceinline__ void wait_for_stream() {

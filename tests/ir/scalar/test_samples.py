@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.ir.scalar import Facts, ge, parse_expr, prove, search
+from taskfuse.ir.scalar import Facts, eq, ge, parse_expr, prove, search, sym
 from taskfuse.ir.scalar.samples import is_negative_somewhere
 
 FACTS = Facts().with_range("N", 1, None).with_multiple("N", 8).with_range("i", 0, parse_expr("N - 1")).with_range("t", 0, 31)
@@ -31,8 +31,42 @@ def test_what_is_assumed_holds_at_samples() -> None:
     assert not is_negative_somewhere(form, FACTS.with_assumption(ge(form, 0)))
 
 
-def test_nothing_is_said_where_tables_are_looked_up() -> None:
-    assert not is_negative_somewhere(parse_expr("clamp(offsets[t of 32], 0, 4) - 9"), FACTS)
+LOOKUPS = (  # true, and false somewhere
+    ("clamp(offsets[t of 32], 0, 4)", "clamp(offsets[t of 32], 0, 4) - 1"),
+    ("4 - clamp(offsets[t of 32], 0, 4)", "3 - clamp(offsets[i of N], 0, 4)"),
+    ("30 - upper_bound(offsets[k of 32]//2, t, 0, N)", "29 - upper_bound(offsets[k of 32]//2, t, 0, 9)"),
+    ("clamp(a[t of 9], 0, 99) - clamp(b[t of 9], -1, 99) + 99", "clamp(a[t of 9], 0, 99) - clamp(b[t of 9], 0, 99)"),
+)
+
+
+@pytest.mark.parametrize(("true", "false"), LOOKUPS)
+def test_what_is_looked_up(true: str, false: str) -> None:
+    assert not is_negative_somewhere(parse_expr(true), FACTS)
+    assert is_negative_somewhere(parse_expr(false), FACTS)
+
+
+def test_what_is_assumed_of_a_table_holds_at_samples() -> None:
+    element, last = parse_expr("clamp(queue[i of 5000], 0, 999)"), parse_expr("clamp(offsets[t + 1 of 33], 0, 400)")
+    facts = FACTS.with_assumption(eq(sym("t"), element)).with_range("j", parse_expr("clamp(offsets[t of 33], 0, 400)"), last - 1)
+    assert is_negative_somewhere(element - 9, facts)
+    assert not is_negative_somewhere(31 - element, facts)
+    assert is_negative_somewhere(399 - last, facts)
+    assert not is_negative_somewhere(last - sym("j") - 1, facts)
+
+
+def test_a_search_in_a_large_table_has_no_samples() -> None:
+    assert not is_negative_somewhere(parse_expr("-upper_bound(offsets[k of 5000]//2, t, 0, N)"), FACTS)
+
+
+@pytest.mark.parametrize("text", ["i - t", "7 - i", "clamp(a[i of 9], 0, N) - t", "unknown - 2"])
+def test_samples_of_stronger_facts_are_those_of_weaker_ones(text: str) -> None:
+    form = parse_expr(text)
+    facts = FACTS.with_assumption(parse_expr("i >= 5")).with_range("j", sym("i"), sym("N")).with_assumption(ge(form, 0))
+    assert facts.weaker is not None
+    assert not is_negative_somewhere(form, facts)
+    assert is_negative_somewhere(sym("j") - 9, facts)
+    assert is_negative_somewhere(form - 3, facts)
+    assert not is_negative_somewhere(sym("j") - 5, facts)
 
 
 def test_a_long_search_ends_at_a_sample() -> None:

@@ -93,3 +93,10 @@ def test_values_that_are_no_usual_numbers() -> None:
                 got = found.program(list(args))[0]
                 torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5, equal_nan=True, msg=partial("{}: {}".format, name))
     assert tried > 60
+
+
+def test_small_floats_of_what_is_too_great() -> None:
+    """As torch has it on that device: NaN or the greatest number in ``float8_e4m3``, infinity in ``float8_e5m2``."""
+    x = torch.tensor([448.0, 449.0, 464.0, 465.0, 1e9, -1e9, float("inf"), -float("inf"), float("nan"), 57344.0, 61440.0])
+    for wide in (torch.float32, torch.float64, torch.bfloat16):
+        check(lambda x: (x.to(torch.float8_e4m3fn).float(), x.to(torch.float8_e5m2).float()), x.to(wide))

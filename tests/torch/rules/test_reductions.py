@@ -14,6 +14,8 @@ ALONE = Settings(strict=True, run="reference", cache=False, least=1, products=Tr
 
 CASES: dict[str, Callable[[Any, Any], Any]] = {
     "sums": lambda x, i: (x.sum(), x.sum(1), x.mean((0, 2), keepdim=True), x.amax(-1), x.prod(0), (x > 0).any(1), (x > 0).all()),
+    "extremes and places": lambda x, i: (*x.max(1), *x.min(2, keepdim=True), x.max(0).indices, x[0, 0, 0].max(0).values),
+    "index_add": lambda x, i: x.index_add(1, i[0, :, 0], x[:, :3], alpha=2),
     "var": lambda x, i: (x.var(1), *torch.var_mean(x, 2, correction=0), torch.ops.aten.var.correction(x, [1], correction=1.0)),
     "norm": lambda x, i: (torch.linalg.vector_norm(x, dim=1), torch.linalg.vector_norm(x, 1)),
     "argmax": lambda x, i: (x.argmax(1), x.argmin()),

@@ -29,6 +29,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "select_scatter": lambda x: torch.select_scatter(x.exp(), x[:, 0], 1, -1),
     "expand": lambda x: x[:, :1].expand(-1, 7, -1).exp(),
     "repeat": lambda x: x.repeat(2, 1, 3).exp(),
+    "triangles": lambda x: x[:, torch.tril_indices(4, 3, -1)[0], torch.tril_indices(4, 3, -1)[1]] + x[:, torch.triu_indices(4, 3, 1)[0], 0].sum(),
+    "gradient of a diagonal": lambda x: torch.ops.aten.diagonal_backward(x[:, 0].exp(), [2, 4, 3], -1, 1, 2),
     "transposed": lambda x: x.transpose(0, 2).exp(),
 }
 
