@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 import taskfuse as tf
 from taskfuse.ir.atoms import CP_ASYNC
 from taskfuse.ir.axes import Axis, iteration_symbol
-from taskfuse.ir.combine import vector_updates
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise, Read, Scan, Update
+from taskfuse.ir.expr import Pointwise, Read, Scan
 from taskfuse.ir.scalar import Const, Expr, const
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Task
@@ -358,11 +357,6 @@ class CaseScheduler:
                 case Pointwise(op=op) if op is ELEMENTWISE["copy"] and tv.loop and self.chooser.chance(40):
                     width = self.chooser.pick((2, 4))
                     last = tv.loop[-1].extent
-                    if isinstance(last, Const) and last.value and last.value % width == 0:
-                        self.recorder.attempt(tv, "split", -1, width)
-                        self.recorder.attempt(tv.axis(-1), "parallelize", ParallelType.Vectorize)
-                case Update(combine=combine) if (widths := vector_updates(combine, tv.dtype)) and tv.loop and self.chooser.chance(40):
-                    width, last = self.chooser.pick(widths), tv.loop[-1].extent
                     if isinstance(last, Const) and last.value and last.value % width == 0:
                         self.recorder.attempt(tv, "split", -1, width)
                         self.recorder.attempt(tv.axis(-1), "parallelize", ParallelType.Vectorize)

@@ -14,6 +14,7 @@ import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
 from taskfuse.ir.medium import MEDIA
+from taskfuse.kir.nodes import TmaStore
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.walk import walk
 from taskfuse.testing.ptx.compare import compare
@@ -63,6 +64,9 @@ def test_right_kernels(path: Path, tmp_path: Path) -> None:
     elif any(MEDIA[b.memory].is_by_rank for b in kernel.buffers):  # nor for addresses in the Shared memory of other blocks
         assert report["result"] == "unsupported"
         assert "absolute generic address" in report["diagnostics"][0]["message"]
+    elif any(isinstance(s, TmaStore) and s.combine is not None for s in walk(kernel)):  # nor for updates in bulk
+        assert report["result"] == "unsupported"
+        assert "unsupported TMA modifier" in report["diagnostics"][0]["message"]
     else:
         assert report["result"] == "race_free"
 
