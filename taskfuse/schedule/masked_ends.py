@@ -17,6 +17,7 @@ from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, minimum, not_, substitute, sym
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import refusal
 from taskfuse.schedule.index_conditions import condition_of
 
@@ -53,7 +54,8 @@ def masked_start(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
 
 
 def _end(fusion: Fusion, expr: Reduction, terms: Sequence[Operand], axis: int) -> Expr | None:
-    behind = [_behind(fusion, o, f"i{axis}") for o in terms]
+    walk = _Walk(fusion, f"i{axis}")
+    behind = [walk.behind(o) for o in terms]
     found = _applied(expr.body, behind, ABSORBING)
     neutral = expr.combine.neutral(expr.output.dtype)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, neutral + 0.0) else None
@@ -64,38 +66,55 @@ def constant_end(fusion: Fusion, operand: Operand, axis: str, value: float) -> E
 
     Numbers that are the same along the axis are taken not to be the infinity, or NaN, that is added to them with the other sign. No others are.
     """
-    found = _behind(fusion, operand, axis, is_strict=True)
+    found = _Walk(fusion, axis, is_strict=True).behind(operand)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, value + 0.0) else None
 
 
-def _behind(fusion: Fusion, operand: Operand, axis: str, *, is_strict: bool = False) -> Behind:
-    """An operand without its masks. ``is_strict``: a number that varies along the axis may be infinite, or NaN."""
-    if isinstance(operand, Literal):
-        return Behind(float(operand.value))
-    if not isinstance(operand, Read):
-        return Behind()
-    point = {f"i{k}": e for k, e in enumerate(operand.index)}
+class _Walk:
+    """Operands without their masks, each element looked at once: elementwise tensors may be read by several of the tensors that they lead to.
 
-    def moved(inner: Operand) -> Behind:
-        return _behind(fusion, at_point(inner, point), axis, is_strict=is_strict)
+    Args:
+        axis: the index symbol.
+        is_strict: a number that varies along the axis may be infinite, or NaN.
+    """
 
-    match fusion.definition(operand.tensor):
-        case View(operand=inner):
-            return moved(inner)
-        case Pointwise() if (condition := condition_of(fusion, operand)) is not None:
-            ends = ((value, _end_of(c, axis)) for value, c in ((0.0, condition), (1.0, not_(condition))))
-            return next((Behind(value, end) for value, end in ends if end is not None), Behind())
-        case Pointwise(op=op, operands=operands):
-            behind = [moved(o) for o in operands]
-            numbers = [o for o, b in zip(operands, behind, strict=True) if b.value is None]
-            if is_strict and op.name in ABSORBING and not all(_is_same(at_point(o, point), axis) for o in numbers):
-                return Behind()
-            found = _applied(op, behind, ABSORBING if not is_strict else ADDED)
-            return found if found.value is None or _is_element(found.value, operand.tensor.dtype) else Behind()
-        case FirstValid(operands=operands):
-            return _masked(operands, point, axis)
-        case _:
+    def __init__(self, fusion: Fusion, axis: str, *, is_strict: bool = False) -> None:
+        self._fusion = fusion
+        self._axis = axis
+        self._is_strict = is_strict
+        self._known: dict[tuple[TensorView, tuple[Expr, ...]], Behind] = {}
+
+    def behind(self, operand: Operand) -> Behind:
+        """The value of an operand from some index on."""
+        if isinstance(operand, Literal):
+            return Behind(float(operand.value))
+        if not isinstance(operand, Read):
             return Behind()
+        key = operand.tensor, operand.index
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._of(operand)
+        return known
+
+    def _of(self, operand: Read) -> Behind:
+        axis, point = self._axis, {f"i{k}": e for k, e in enumerate(operand.index)}
+        match self._fusion.definition(operand.tensor):
+            case View(operand=inner):
+                return self.behind(at_point(inner, point))
+            case Pointwise() if (condition := condition_of(self._fusion, operand)) is not None:
+                ends = ((value, _end_of(c, axis)) for value, c in ((0.0, condition), (1.0, not_(condition))))
+                return next((Behind(value, end) for value, end in ends if end is not None), Behind())
+            case Pointwise(op=op, operands=operands):
+                behind = [self.behind(at_point(o, point)) for o in operands]
+                numbers = [o for o, b in zip(operands, behind, strict=True) if b.value is None]
+                if self._is_strict and op.name in ABSORBING and not all(_is_same(at_point(o, point), axis) for o in numbers):
+                    return Behind()
+                found = _applied(op, behind, ABSORBING if not self._is_strict else ADDED)
+                return found if found.value is None or _is_element(found.value, operand.tensor.dtype) else Behind()
+            case FirstValid(operands=operands):
+                return _masked(operands, point, axis)
+            case _:
+                return Behind()
 
 
 def _is_element(value: float, dtype: DType) -> bool:

@@ -77,17 +77,29 @@ def is_gathered_elementwise(fusion: Fusion, expr: MathExpr) -> bool:
 
 def _follows(fusion: Fusion, read: Read) -> bool:
     """True if what is read at an index with values in it can be computed of inputs that are read so."""
-    if not _is_computed(read.index):
-        return read.valid is TRUE
-    expr = fusion.definition(read.tensor)
-    if expr is None:
-        return True
-    if not isinstance(expr, Pointwise):
-        return False
-    at = {f"i{k}": e for k, e in enumerate(read.index)}
-    places = [substitute(o.index, at) for o in expr.operands if isinstance(o, IndexValue)]
-    inner = [Read(r.tensor, tuple(substitute(e, at) for e in r.index), r.valid) for r in storage_reads(fusion, expr)]
-    return not _is_computed(places) and all(r.valid is TRUE and _follows(fusion, r) for r in inner)
+    seen, stack = {(read.tensor, read.index)}, [read]
+    while stack:
+        here = stack.pop()
+        if not _is_computed(here.index):
+            if here.valid is not TRUE:
+                return False
+            continue
+        expr = fusion.definition(here.tensor)
+        if expr is None:
+            continue
+        if not isinstance(expr, Pointwise):
+            return False
+        at = {f"i{k}": e for k, e in enumerate(here.index)}
+        if _is_computed([substitute(o.index, at) for o in expr.operands if isinstance(o, IndexValue)]):
+            return False
+        for r in storage_reads(fusion, expr):
+            inner = Read(r.tensor, tuple(substitute(e, at) for e in r.index), r.valid)
+            if inner.valid is not TRUE:
+                return False
+            if (inner.tensor, inner.index) not in seen:
+                seen.add((inner.tensor, inner.index))
+                stack.append(inner)
+    return True
 
 
 def _is_computed(index: Sequence[Expr]) -> bool:

@@ -98,12 +98,12 @@ class Forms:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
-            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own)
-            self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own)
-            self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own)
+            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent, best.levels), own)
+            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
+            self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
+            self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
 
-            self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own)
+            self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -165,11 +165,12 @@ class Forms:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
 
-    def _add(self, what: str, make: Callable[[], Script | None], moves: tuple[str, ...] = ()) -> None:
+    def _add(self, what: str, make: Callable[[], Script | None], moves: tuple[str, ...] = (), begun: Search | None = None) -> None:
         """Search a form, if there is one.
 
         Args:
             moves: the calls before those of the form.
+            begun: the search of another form, whose segments are those to begin with.
         """
         form = self._form(what, make) if not self._searches or not self._budget.is_spent else None
         if form is None:
@@ -177,7 +178,7 @@ class Forms:
         calls = (*self._moves, *moves, *form.lines)
 
         def search() -> list[Search]:
-            made = Search(form.fusion, self._sizes, self._extent.target, self._trial, self._budget, self._known, calls)
+            made = Search(form.fusion, self._sizes, self._extent.target, self._trial, self._budget, self._known, calls, begun)
             return [made] if made.us >= 0 else []  # it is estimated here, where a fault of it drops the form alone
 
         with self._budget.share(SHARE) if self._searches else nullcontext():

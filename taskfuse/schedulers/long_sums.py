@@ -6,6 +6,8 @@ of chunks have enough rows without a barrier: those of different tensors run sid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from math import prod
 
 from taskfuse.dtypes import float32
@@ -28,14 +30,17 @@ SIDE_BY_SIDE = 32
 """Rows of a block where neighbors in memory are of different rows."""
 
 
-def chunk_long_sums(fusion: Fusion, extent: Sizes) -> Script | None:
-    """A copy of ``fusion`` with chunks for its long reductions of one operand; ``None`` if there are not several. Sums of floats then round in another order.
+def chunk_long_sums(fusion: Fusion, extent: Sizes, levels: Sequence[Sequence[AbstractSet[TensorView]]] = ()) -> Script | None:
+    """A copy of ``fusion`` with chunks for its long reductions of one operand; ``None`` if there are not several, or no two of them are in kernels that could
+    share a launch. Sums of floats then round in another order.
 
     Args:
         extent: numbers for extents.
+        levels: the tensors of the kernels of each level, which do not wait for one another; empty if they are not known.
     """
     found = [(e.output.name, *chunk) for e in needed(fusion) if isinstance(e, Reduction) and (chunk := _chunk(e.output, e, extent)) is not None]
-    if len(found) < 2:
+    names = {name for name, *_ in found}
+    if len(found) < 2 or (levels and max(sum(any(tv.name in names for tv in p) for p in level) for level in levels) < 2):
         return None
     script = Script(copy_fusion(fusion)[0])
     for name, axis, length in found:

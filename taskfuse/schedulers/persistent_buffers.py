@@ -125,11 +125,13 @@ class Phases:
 
     def _last(self, tv: TensorView, kept: set[TensorView]) -> int:
         """The last phase that needs ``tv``, if tensors that are not kept are computed again."""
-        last = self.of[tv]
-        for use in self.fusion.uses(tv):
-            reader = use.output
-            if reader in self.of:
-                last = max(last, self.of[reader] if reader in kept or not self._is_elementwise(reader) else self._last(reader, kept))
+        last, seen, stack = self.of[tv], {tv}, [tv]
+        while stack:
+            for reader in {use.output for use in self.fusion.uses(stack.pop())} - seen:
+                if reader in self.of:
+                    seen.add(reader)
+                    last = max(last, self.of[reader])
+                    stack += [reader] if reader not in kept and self._is_elementwise(reader) else []
         return last
 
     def _source(self, tv: TensorView) -> _Source:
@@ -152,10 +154,17 @@ class Phases:
 
     def _leaves(self, tv: TensorView) -> set[TensorView]:
         """The copies of inputs that a tensor is computed from, and tensors that are not functions of such copies."""
-        expr = self.fusion.definition(tv)
-        if tv in self._loads or expr is None:
-            return {tv} & self._loads & self._private
-        return {leaf for r in reads(expr) if r.tensor in self.of for leaf in self._leaves(r.tensor)}
+        found, seen, stack = set[TensorView](), {tv}, [tv]
+        while stack:
+            here = stack.pop()
+            expr = self.fusion.definition(here)
+            if here in self._loads or expr is None:
+                found |= {here} & self._loads & self._private
+                continue
+            new = {r.tensor for r in reads(expr) if r.tensor in self.of} - seen
+            seen |= new
+            stack += new
+        return found
 
     @property
     def functions(self) -> int:

@@ -50,6 +50,7 @@ class Search:
     Args:
         known: the candidates of segments by what they compute; segments that forms of a fusion have in common are scheduled once.
         moved: the calls that made the form that is searched.
+        begun: the search of another form of the fusion, whose segments this one begins with.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Search:
         budget: Budget,
         known: KnownCandidates,
         moved: tuple[str, ...] = (),
+        begun: Search | None = None,
     ) -> None:
         self.fusion = fusion
         self.parts = Parts(fusion)
@@ -90,7 +92,24 @@ class Search:
         self._trusted: set[Segment] = set()
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Segment, frozenset[TensorView]] = {}
-        self._segments = self._sorted(self._joined(self._walked_together(self._start())))
+        start = self._start() if begun is None else self._as_in(begun.segments)
+        self._segments = self._sorted(self._joined(self._walked_together(start)))
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, before a kernel was tried."""
+        return tuple(self._segments)
+
+    @property
+    def levels(self) -> list[list[Segment]]:
+        """The segments of each level, which do not wait for one another; of all, if one has no kernel."""
+        steps = [step for p in self._segments if (step := self._step(p)) is not None]
+        if len(steps) < len(self._segments):
+            return [list(self._segments)]
+        found: dict[int, list[Segment]] = {}
+        for p, level in zip(self._segments, self._levels(self._segments, steps), strict=True):
+            found.setdefault(level, []).append(p)
+        return list(found.values())
 
     @property
     def us(self) -> float:
@@ -375,6 +394,20 @@ class Search:
             if all(self._is_simple(tv, r) for r in readers):
                 join([tv, *readers])
         return list(dict.fromkeys(joined[tv] for tv in self.tensors))
+
+    def _as_in(self, others: Sequence[Segment]) -> list[Segment]:
+        """The segments of another form. A tensor that it lacks stands with its readers, a reduction alone. What is no segment here is in the parts that merging
+        begins with."""
+        homes = {tv.name: k for k, p in enumerate(others) for tv in p}
+        found: dict[int, set[TensorView]] = {}
+        number = dict[TensorView, int]()
+        for k, tv in enumerate(reversed(self.tensors), len(others)):
+            near = set[int]() if isinstance(self.fusion.definition(tv), Reduction) else {number[r] for r in self.readers[tv]}
+            number[tv] = homes.get(tv.name, near.pop() if len(near) == 1 else k)
+            found.setdefault(number[tv], set()).add(tv)
+        segments = [frozenset(found[k]) for k in dict.fromkeys(number[tv] for tv in self.tensors)]
+        owner = {tv: p for p in segments for tv in p}
+        return [q for p in segments for q in ([p] if self._is_convex(owner, p) and self._way(p).us < inf else self._parts_of(p))]
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
         """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""

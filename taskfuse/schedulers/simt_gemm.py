@@ -38,8 +38,9 @@ LEAST_DEPTH = 4
 """Elements of a tile along k, the most and the fewest."""
 RESIDENT = 2
 """Resident blocks of a multiprocessor that the registers must allow."""
-LEAST = 16
-"""The fewest rows and columns; with fewer, threads would be idle, and a reduction takes the product."""
+LEAST = 4
+"""The fewest rows and columns; with fewer, most threads would be idle, and a reduction takes the product. Tiles have 16 and more: each element of the longer
+factor is loaded once even so, in vectors, whichever axis is its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def simt_gemm(
         sizes: values of the fusion's dimensions for the cost model.
 
     Raises:
-        UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; or there are fewer than 16 rows or columns.
+        UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; or there are fewer than 4 rows or columns.
     """
     check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)

@@ -175,3 +175,15 @@ def test_loops_must_know_the_end() -> None:
     tf.cascade([e.output for e in fusion.exprs() if isinstance(e, Reduction)], 4, rows=2)
     with pytest.raises(tf.errors.LoweringError, match="its terms end along axis"):
         tf.lower(fusion)
+
+
+def test_what_many_paths_lead_to_is_looked_at_once() -> None:
+    """Of 40 functions each reads the one before twice: a walk along every path would never end."""
+
+    def scaled(x: T, i: T, j: T) -> T:
+        y = tf.tril(x)
+        for _ in range(40):
+            y = y * y
+        return tf.sum(y, axis=1)
+
+    assert ends(scaled) == "i0 + 1"

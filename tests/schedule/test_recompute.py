@@ -6,6 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Gather, Read, Reduction, Scan
+from taskfuse.schedule.recompute import is_gathered_elementwise
 
 RNG = np.random.default_rng(0)
 
@@ -23,6 +24,17 @@ def test_a_gather_moves_with_its_indices() -> None:
     assert made.shape == turned.shape
     assert rows not in set(fusion.tensors())
     assert np.array_equal(fusion.evaluate(*arguments)[0], wanted)
+
+
+def test_a_table_that_many_paths_lead_to_is_looked_at_once() -> None:
+    """Of 40 functions each reads the one before twice: a walk along every path would never end."""
+    with tf.Fusion("paths"):
+        y = tf.define_tensor([5, 4], name="x")
+        for _ in range(40):
+            y = y * y
+        found = tf.take(y, tf.define_tensor([3], dtype=tf.int32, name="i"), 0)
+    assert found.definition is not None
+    assert is_gathered_elementwise(found.fusion, found.definition)
 
 
 def test_a_scan_moves_to_its_own_points_only() -> None:

@@ -73,4 +73,6 @@ def test_windows_in_chunks_of_channels() -> None:
 
 def test_its_kernels_are_proved_and_right() -> None:
     fusion = product(16, 16, 2048, tf.float32)
-    assert len(checked(fusion, arguments(fusion)).steps) == 2
+    form = chunk_long_products(fusion, Sizes(fusion, None, DEFAULT))
+    assert form is not None
+    assert len(checked(form.fusion, arguments(fusion)).steps) == 2

@@ -5,6 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.long_sums import chunk_long_sums
 from taskfuse.schedulers.schedule import Sizes
@@ -42,6 +43,17 @@ def test_its_kernels_are_proved_and_right() -> None:
     assert "chunk_reduction" in run.schedule.code
     for ours, wanted in zip(run(*given), fusion.evaluate(*given), strict=True):
         np.testing.assert_allclose(ours, wanted, rtol=1e-5)
+
+
+def test_sums_that_wait_for_one_another_share_no_launch() -> None:
+    """Their chunks would not either: sums in one kernel, and one of what a kernel makes of them."""
+    fusion = norms(2)
+    sums = [e.output for e in fusion.exprs() if isinstance(e, Reduction) and e.output.ndim == 0]
+    first, second = (frozenset([tv]) for tv in sums[:2])
+    extent = Sizes(fusion, None, DEFAULT)
+    assert chunk_long_sums(fusion, extent, [[first, second]]) is not None
+    assert chunk_long_sums(fusion, extent, [[first], [second]]) is None
+    assert chunk_long_sums(fusion, extent, [[first | second]]) is None
 
 
 def test_the_form_computes_the_same() -> None:

@@ -60,6 +60,27 @@ def test_a_batch_of_one_is_no_axis() -> None:
     assert packs(fusion)
 
 
+def heads(batch: int, heads: int, m: int, k: int, n: int) -> tf.Fusion:
+    """A product for each head, whose factors are views: of scores, and of keys side by side."""
+    with tf.Fusion("heads") as fusion:
+        scores = tf.define_tensor([batch, heads, m, k], dtype=tf.bfloat16, name="scores")
+        values = tf.define_tensor([batch, k, heads * n], dtype=tf.bfloat16, name="values")
+        rows = tf.reshape(scores, [batch * heads, m, k])
+        columns = tf.reshape(tf.permute(tf.reshape(values, [batch, k, heads, n]), [0, 2, 1, 3]), [batch * heads, k, n])
+        fusion.add_output(tf.matmul(rows, columns, dtype=tf.float32))
+    return fusion
+
+
+def test_views_of_odd_rows_are_packed() -> None:
+    assert packs(heads(2, 12, 453, 453, 64))
+    fusion = heads(2, 3, 13, 11, 8)
+    packed, _ = tf.copy_fusion(fusion)
+    packed.outputs[0].pack_factors(3, 8)
+    given = arguments(fusion)
+    assert checked(packed, given).steps
+    assert np.array_equal(evaluate(packed, given, MODULAR)[0], evaluate(fusion, given, MODULAR)[0])
+
+
 @pytest.mark.parametrize("dtype", [tf.float8_e4m3, tf.int8])
 def test_factors_of_8_bits_are_transposed_alone(dtype: tf.DType) -> None:
     found = choose_segments(product(4096, 4096, 4096, dtype, "mk", "kn"))

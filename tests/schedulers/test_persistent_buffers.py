@@ -81,3 +81,20 @@ def test_the_phases_that_need_an_input() -> None:
         x, y = (tf.define_tensor([8, 64], name=name) for name in "xy")
         fusion.add_output(tf.exp(x) * tf.sum(y * 2.0, 1, keepdims=True) - y)
     assert Phases(fusion, find(fusion)).passes() == {x: {1}, y: {0, 1}}
+
+
+def test_what_many_paths_lead_to_is_looked_at_once() -> None:
+    """Of 40 functions each reads the one before twice: 2^40 paths, which a walk along each would never end."""
+    with tf.Fusion("paths") as fusion:
+        x = tf.define_tensor([8, 64], name="x")
+        y = x
+        for _ in range(40):
+            y = y * y
+        z = y - tf.sum(y, 1, keepdims=True)
+        for _ in range(40):
+            z = z * z
+        fusion.add_output(z)
+    phases = Phases(fusion, find(fusion))
+    assert phases.passes() == {x: {0, 1}}
+    assert phases.kept(Keep.SHARED) <= {x}
+    assert phases.held_bytes(Keep.SHARED) >= 0

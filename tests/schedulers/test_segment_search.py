@@ -5,7 +5,8 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ops.merge import merged
-from taskfuse.schedulers.budget import Budget
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmenter import choose_segments
@@ -115,3 +116,36 @@ def test_what_saves_a_write_and_a_read_is_merged_before_what_shares_an_input() -
         fusion.add_output(tf.abs(x[:, 1:] - x[:, :-1]).sum() + tf.abs(x[:, :, 1:] - x[:, :, :-1]).sum())
     found = choose_segments(fusion)
     assert [step.schedule.scheduler for step in found.steps] == ["reduction", "reduction"]
+
+
+class Counting(Budget):
+    """Counts the pairs that are tried."""
+
+    pairs = 0
+
+    def spend(self, work: Work, size: int) -> None:
+        super().spend(work, size)
+        self.pairs += work is Work.PAIR
+
+
+def test_a_search_that_begins_with_the_segments_of_another_form() -> None:
+    """A tensor that the other form lacks stands with its readers, so that little is left to merge."""
+    with tf.Fusion("norm") as fusion:
+        g = tf.cast(tf.define_tensor([64, 128], dtype=tf.bfloat16, name="g"), tf.float32)
+        x = tf.define_tensor([64, 128], name="x")
+        scaled = tf.exp(g) * x
+        fusion.add_output(scaled - tf.mean(scaled, 1, keepdims=True), tf.sum(scaled, 0))
+    budget = Budget()
+    first = Search(fusion, None, DEFAULT, None, budget, KnownCandidates(None, DEFAULT, budget))
+    other, _ = copy_fusion(fusion)
+    shared = other.tensor(scaled.name)
+    for use in shared.uses:
+        shared.recompute([use.output])
+    assert len(other.tensors()) > len(fusion.tensors())
+    tried = [Counting(), Counting()]
+    second, alone = (
+        Search(other, None, DEFAULT, None, one, KnownCandidates(None, DEFAULT, one), (), begun) for one, begun in zip(tried, (first, None), strict=True)
+    )
+    assert {frozenset(tv.name for tv in p) for p in second.segments} == {frozenset(tv.name for tv in p) for p in alone.segments}
+    assert second.us == pytest.approx(alone.us)
+    assert 2 * tried[0].pairs < tried[1].pairs

@@ -95,7 +95,7 @@ def _scaled() -> None:
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: tf.schedulers.simt_gemm(product(8, 32, 32)), "it has 8 rows and 32 columns"),
+    (lambda: tf.schedulers.simt_gemm(product(3, 32, 32)), "it has 3 rows and 32 columns"),
     (_computed, "tv3 reads tv2 at points other than its own"),
     (_scaled, "the factor x is computed, or read elsewhere, too"),
 ]
@@ -152,3 +152,14 @@ def test_what_is_refused_stays_as_it_was() -> None:
     with pytest.raises(UnsupportedError, match="is not computed element by element"):
         tf.schedulers.simt_gemm(fusion)
     assert str(fusion) == before
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(4, 40, 24), (40, 7, 24)])
+def test_few_rows_or_columns(m: int, n: int, k: int) -> None:
+    check(product(m, n, k), SimtGemmConfig(1, 2))
+
+
+def test_few_rows_of_a_long_factor_are_tiles() -> None:
+    """Whatever axis of it is the last one: rows along k would be summed by warps."""
+    found = tf.schedulers.auto(product(8, 8192, 1024))
+    assert (found.scheduler, found.us < 40) == ("simt_gemm", True)

@@ -134,11 +134,12 @@ class Rewriter:
         for atom in factors(term):
             if isinstance(atom, Mod):
                 rest = cancel(term, atom)
-                quotient = floordiv(atom.a, atom.b)
-                joined = add(e, scale(mul(rest, sub(sub(atom.a, mul(atom.b, quotient)), atom)), k))
-                left = _divisions(joined) - _divisions(atom.a) * (not _has_factor(joined, quotient))
-                if left <= _divisions(e) - 2:  # the remainder and the quotient are gone
-                    return joined
+                defined = floordiv(atom.a, atom.b)
+                for quotient in dict.fromkeys((defined, self(defined))):
+                    joined = add(e, scale(mul(rest, sub(sub(atom.a, mul(atom.b, quotient)), atom)), k))
+                    left = _divisions(joined) - _divisions(atom.a) * (not _has_factor(joined, quotient))
+                    if left <= _divisions(e) - 2:  # the remainder and the quotient are gone
+                        return joined
         return None
 
     def _join_mods(self, e: Expr, low: tuple[Expr, int], high: tuple[Expr, int]) -> Expr | None:
