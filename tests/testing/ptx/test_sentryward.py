@@ -22,13 +22,13 @@ from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.operands import Happening
 from taskfuse.testing.ptx.operations import operations
 from taskfuse.testing.ptx.text import read
-from tests.testing.ptx.compiled import TESTS, ptx_of, written
+from tests.testing.ptx.compiled import TESTS, distinct, ptx_of, written
 from tests.testing.ptx.referee import judged, plain_waits, small_launch
 
 pytest.importorskip("sentryward", reason="SentryWard is not installed: it has wheels for Linux on x86-64 alone")
 
 MUSEUM = TESTS / "check" / "museum"
-FILES = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir")), *sorted(MUSEUM.glob("*.fixed.kir"))]
+FILES = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir")), *distinct(sorted(MUSEUM.glob("*.fixed.kir")))]
 WILD = [
     path for name in ("fb_triton", "nvfuser", "tilelang", "triton", "two_orders") for path in sorted(MUSEUM.glob(f"{name}*.kir")) if ".fixed" not in path.name
 ]
