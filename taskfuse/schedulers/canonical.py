@@ -6,7 +6,7 @@ public scheduling calls, move these views:
 
 1. elementwise tensors are computed at the points of their readers (an elementwise function commutes with an index map);
 2. so is a product that is read at other points than its own, if that takes no more points and leaves rows and columns: these become several axes;
-3. a factor, or an operand of the epilogue, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
+3. a factor, or an operand of the epilogue or of what it reads, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
    other strides is copied once.
 
 The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in modular values bit for bit).
@@ -14,6 +14,7 @@ The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -128,8 +129,21 @@ def _before(script: Script) -> None:
     products = _products(fusion)
     after = _after(fusion, {e.output for e in products})
     behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and e.output in after]
-    for expr in (*products, *behind):
+    for expr in (*products, *behind, *_beside(fusion, behind, after)):
         operands(script, expr.output, isinstance(expr, Reduction))
+
+
+def _beside(fusion: Fusion, behind: Sequence[Pointwise], after: set[TensorView]) -> list[Pointwise]:
+    """The elementwise functions of inputs that functions of products read, such as a bias in another dtype."""
+    found: dict[TensorView, Pointwise] = {}
+    stack = [tv for e in behind for tv in producers(fusion, e.output)]
+    while stack:
+        tv = stack.pop()
+        expr = fusion.definition(tv)
+        if isinstance(expr, Pointwise) and tv not in after and tv not in found:
+            found[tv] = expr
+            stack += producers(fusion, tv)
+    return list(found.values())
 
 
 def operands(script: Script, tv: TensorView, is_product: bool) -> None:

@@ -58,7 +58,14 @@ def merged_heads() -> list[tf.TensorView]:
     return [tensor("x", 2, 2, 8, 32, dtype=HALF).permute(0, 2, 1, 3).reshape(16, 64) @ tensor("w", 64, 64, dtype=HALF)]
 
 
-@pytest.mark.parametrize("build", [residual, partial(heads, 1), partial(heads, 3), scaled_slice, turned_factor, merged_heads])
+def cast_bias_of_turned_heads() -> list[tf.TensorView]:
+    """Keys of heads, with columns of a head before its rows: a function of the bias is read at other points, too."""
+    x, w, b = tensor("x", 2, 64, 24, dtype=HALF), tensor("w", 64, 64, dtype=HALF), tensor("b", 64, dtype=HALF)
+    y = tf.matmul(x.permute(0, 2, 1).reshape(48, 64), w.T, dtype=tf.float32) + tf.cast(b, tf.float32)
+    return [tf.copy(tf.cast(y, HALF).reshape(2, 24, 4, 16).permute(0, 2, 3, 1))]
+
+
+@pytest.mark.parametrize("build", [cast_bias_of_turned_heads, residual, partial(heads, 1), partial(heads, 3), scaled_slice, turned_factor, merged_heads])
 def test_the_form_computes_the_same(build: Build) -> None:
     fusion = built(build)
     found = form(fusion)
@@ -86,6 +93,13 @@ def test_a_factor_that_is_no_array_of_other_strides_is_copied() -> None:
     found = form(built(turned_factor))
     assert found is not None
     assert next(e.output.name for e in found.exprs() if not isinstance(e, View)) == next(tv.name for tv in found.tensors() if tv.origin is not None)
+
+
+def test_what_an_epilogue_reads_of_inputs_is_read_through_views() -> None:
+    fusion = form(built(cast_bias_of_turned_heads))
+    assert fusion is not None
+    tf.schedulers.matmul(fusion)
+    tf.lower(fusion).verify().require()
 
 
 def test_what_has_the_form_is_left_alone() -> None:
