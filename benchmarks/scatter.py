@@ -1,8 +1,8 @@
 """Writes at computed indices, scheduled automatically, against torch: run op by op and compiled.
 
-``python benchmarks/scatter.py [--write]``. Gradients of embeddings, sums of segments, counts; updates in place (scatter form) and, where that is no more
-than 1e11 steps, every element looking at every point (gather form). Medians of 30 rounds, by CUDA events, all runners in one process. Results are compared
-with torch in float64.
+``python benchmarks/scatter.py [--write]``. Gradients of embeddings, sums of segments, counts; updates in place (scatter form), where one kernel updates
+neighbors together also one by one, and, where that is no more than 1e11 steps, every element looking at every point (gather form). Medians of 30 rounds, by
+CUDA events, all runners in one process. Results are compared with torch in float64.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from reporting import gpu_median, parser, publish
 
 import taskfuse as tf
+from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers.scatter import is_updated
 
 MOST = 1e11
@@ -78,15 +79,46 @@ def bincount(bins: int, count: int) -> tuple[str, Callable[..., Any], Callable[.
     return f"bincount {bins}, {count} numbers", ours, theirs, [i], float(bins * count)
 
 
+def check(name: str, run: Any, arguments: list[Any], wanted: Any) -> None:
+    """Compare a result with that of torch in float64."""
+    (found,) = run(*arguments)
+    error = (found.double() - wanted.double()).abs().max().item() / max(1.0, wanted.abs().max().item())
+    assert error < (1e-2 if found.dtype is torch.bfloat16 else 1e-4), (name, error)
+
+
 def time_of(call: Callable[..., Any], arguments: list[Any]) -> float:
     """Microseconds."""
     return float(gpu_median([lambda: call(*arguments)]))
 
 
+def defined(ours: Callable[..., Any], arguments: list[Any], gather: bool = False) -> tf.Fusion:
+    """The fusion; ``gather``: in gather form."""
+    with tf.Fusion("scatter") as fusion:
+        fusion.add_output(ours(*(tf.define_tensor(list(a.shape), str(a.dtype).removeprefix("torch.")) for a in arguments)))
+    for tv in [tv for tv in fusion.tensors() if is_updated(fusion, tv)] if gather else ():
+        tv.unscatter()
+    return fusion
+
+
+def one_by_one(ours: Callable[..., Any], arguments: list[Any]) -> Any:
+    """The kernel of the scheduler for updates that updates no neighbors together; ``None``: the automatic one does not, either."""
+    fusion = defined(ours, arguments)
+    try:
+        chosen = tf.schedulers.scatter(fusion)
+    except UnsupportedError:  # several kernels
+        return None
+    others = [o.config for o in chosen.alternatives if o.config.vector == 1]
+    if chosen.config.vector == 1:
+        return None
+    fusion = defined(ours, arguments)
+    tf.schedulers.scatter(fusion, others[0])
+    return tf.compile(fusion)
+
+
 def main() -> None:
     """All of it."""
     options = parser(__doc__).parse_args()
-    lines = [f"{'':62} {'eager':>9} {'compiled':>9} {'automatic':>10} {'gather':>9}  schedule; compiled / automatic"]
+    lines = [f"{'':62} {'eager':>9} {'compiled':>9} {'automatic':>10} {'gather':>9} {'one by one':>10}  schedule; compiled / automatic"]
     cases = [
         embedding(50257, 8192, 768, False, "float32"),
         embedding(50257, 8192, 768, True, "float32"),
@@ -107,17 +139,16 @@ def main() -> None:
             if gather and work > MOST:
                 times.append(float("nan"))
                 continue
-            with tf.Fusion("scatter") as fusion:
-                fusion.add_output(ours(*(tf.define_tensor(list(a.shape), str(a.dtype).removeprefix("torch.")) for a in arguments)))
-            for tv in [tv for tv in fusion.tensors() if is_updated(fusion, tv)] if gather else ():
-                tv.unscatter()
-            run = tf.compile(fusion)
-            (found,) = run(*arguments)
-            error = (found.double() - wanted.double()).abs().max().item() / max(1.0, wanted.abs().max().item())
-            assert error < (1e-2 if found.dtype is torch.bfloat16 else 1e-4), (name, gather, error)
+            run = tf.compile(defined(ours, arguments, gather))
+            check(name, run, arguments, wanted)
             schedule = schedule or (run.schedule.scheduler if run.schedule is not None else "")
             times.append(time_of(run, arguments))
-        lines.append(f"{name:62} {times[0]:9.1f} {times[1]:9.1f} {times[2]:10.1f} {times[3]:9.1f}  {schedule}; {times[1] / times[2]:.2f}")
+        run = one_by_one(ours, arguments)
+        if run is not None:
+            check(name, run, arguments, wanted)
+        times.append(float("nan") if run is None else time_of(run, arguments))
+        numbers = f"{times[0]:9.1f} {times[1]:9.1f} {times[2]:10.1f} {times[3]:9.1f} {times[4]:10.1f}"
+        lines.append(f"{name:62} {numbers}  {schedule}; {times[1] / times[2]:.2f}")
         print(lines[-1], flush=True)
     publish("scatter", lines, options)
 

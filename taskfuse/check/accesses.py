@@ -74,7 +74,7 @@ class Use:
         span: symbols of ``index`` that range over the elements of the instruction.
         number: position among all accesses of the kernel.
         place: number of its index, its assumptions and the loops around it, which determine the relation of two accesses.
-        atomic: the function that updates the element atomically: two updates by the same function commute.
+        atomic: the function that updates the element atomically: two updates by the same function and the same engine commute.
         partners: the accesses with which it is compared.
     """
 
@@ -95,7 +95,7 @@ class Use:
         """True if the two must be compared: one of them writes, and neither excludes the other."""
         if Partners.STORES in (self.partners, other.partners):
             return self.partners is other.partners
-        if self.atomic and self.atomic == other.atomic:
+        if self.atomic and self.atomic == other.atomic and self.engine is other.engine:
             return False
         return (self.is_write or other.is_write) and Partners.ALL in (self.partners, other.partners)
 
@@ -250,10 +250,12 @@ class Uses:
                 index = index if width == 1 else (*index[:-1], None)
                 self._add(node, source.buffer, index, False, Engine.THREAD, context)
                 self._vector(node, out, width, True)
-            case AtomicUpdate(out=out, combine=combine, source=source, values=values):
-                for operand in (source, *(v.source for v in values)):
-                    self._operand(node, operand, context)
+            case AtomicUpdate(out=out, combine=combine, source=source, values=values, width=width):
+                for v in values:
+                    self._operand(node, v.source, context)
+                self._vector(node, source, width, False)
                 index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in out.index)
+                index = index if width == 1 else (*index[:-1], None)
                 self._add(node, out.buffer, index, True, Engine.THREAD, context, atomic=combine.name)
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
@@ -269,9 +271,9 @@ class Uses:
             case TmaLoad(out=out, map=name, coords=coords):
                 self._tensor_box(node, self.maps[name], coords, Engine.LOAD, write=False)
                 self._add(node, out.buffer, self._box(out, self.maps[name], context), True, Engine.LOAD, context)
-            case TmaStore(map=name, coords=coords, source=source):
+            case TmaStore(map=name, coords=coords, source=source, combine=combine):
                 self._add(node, source.buffer, self._box(source, self.maps[name], context), False, Engine.STORE, context)
-                self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True)
+                self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True, atomic="" if combine is None else combine.name)
             case Wgmma(a=a, b=b, n=n, k=k, row=row):
                 for descriptor, rows in ((a, row.m), (b, n)):
                     if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
@@ -302,7 +304,7 @@ class Uses:
             left //= extent.value
         return (None,) * len(shape)
 
-    def _tensor_box(self, node: Node, box: TensorMapParam, coords: tuple[Expr, ...], engine: Engine, *, write: bool) -> None:
+    def _tensor_box(self, node: Node, box: TensorMapParam, coords: tuple[Expr, ...], engine: Engine, *, write: bool, atomic: str = "") -> None:
         if box.tensor not in self.memory:
             return
         spread = node.context
@@ -310,7 +312,7 @@ class Uses:
         for k, element in elements.items():
             spread = spread.with_span(element, (0, box.box[k] - 1))
         index = tuple(c + elements[k] * box.step[k] if k in elements else c for k, c in enumerate(coords))
-        self._add(node, box.tensor, index, write, engine, spread, tuple(e.name for e in elements.values()))
+        self._add(node, box.tensor, index, write, engine, spread, tuple(e.name for e in elements.values()), atomic=atomic)
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""

@@ -25,7 +25,7 @@ from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitut
 from taskfuse.ir.shared_layouts import CHUNK, ROWS, Major, swizzle_period
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AsyncCopy, For, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, For, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
@@ -55,7 +55,7 @@ class Need:
 
 def needs_alignment(stmt: Stmt) -> bool:
     """True if a statement moves several bytes of tensors, which a launch must have aligned."""
-    return isinstance(stmt, (VectorCopy, AsyncCopy, TmaLoad, TmaStore)) or (isinstance(stmt, GatherCopy) and stmt.width > 1)
+    return isinstance(stmt, (VectorCopy, AsyncCopy, TmaLoad, TmaStore)) or (isinstance(stmt, GatherCopy | AtomicUpdate) and stmt.width > 1)
 
 
 def aligned(tree: StatementTree) -> Iterator[Obligation]:
@@ -87,6 +87,9 @@ def needs(node: Node, storage: BufferLayouts) -> Iterator[Need]:
             for access in (out, source):
                 if width > 1:
                     yield Need(access, storage.byte(access), size, f"a copy of {size} bytes")
+        case AtomicUpdate(out=out, width=width) if width > 1:
+            size = width * storage.sizes[out.buffer]
+            yield Need(out, storage.byte(out), size, f"an update of {size} bytes")
         case LdMatrix(source=rows) | StMatrix(out=rows):
             yield Need(rows, storage.byte(rows), MATRIX_ROW_BYTES, "a row of a matrix")
         case TmaLoad(map=name, coords=coords) | TmaStore(map=name, coords=coords):

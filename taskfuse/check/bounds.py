@@ -212,10 +212,10 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield from ((v.source, 1, context) for v in values)
             yield source, width, within(context, node.stmt)
             yield out, width, context
-        case AtomicUpdate(out=out, source=source, values=values):
+        case AtomicUpdate(out=out, source=source, values=values, width=width):
             yield from ((v.source, 1, context) for v in values)
-            yield source, 1, context
-            yield out, 1, within(context, node.stmt)
+            yield source, width, context
+            yield out, width, within(context, node.stmt)
         case VectorCopy(out=out, source=source, width=width):
             yield source, width, context
             yield out, width, context

@@ -16,20 +16,20 @@ from taskfuse.check.trace import GRAIN, Clock, Event
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.kir.operands import Queue
+from taskfuse.kir.walk import updating
 
 
 @dataclass(slots=True, eq=False)
 class _Element:
     """The last accesses of an element: (clock component, time, event, generic) of the write; of each reader since, by component, (time, event).
 
-    So, too, of each thread that has updated it since; of those before, other updates need know nothing.
+    So, too, of each thread that has updated it since, by a function and in the asynchronous proxy or not; of those before, other updates need know nothing.
     """
 
     write: tuple[int, int, Event, bool] | None = None
     reads: dict[int, tuple[int, Event]] | None = None
-    updates: dict[tuple[int, Combine], tuple[int, Event]] | None = None
+    updates: dict[tuple[int, tuple[Combine, bool]], tuple[int, Event]] | None = None
 
 
 class Shadow:
@@ -63,8 +63,9 @@ class Shadow:
         is_async = component >= self._time.size
         time = int(clock[component]) if is_async else self._time.tick(t)
         cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
-        combined = e.stmt.combine if isinstance(e.stmt, AtomicUpdate) and write else None
         in_async_proxy = is_async and component not in self._time.copies
+        combine = updating(e.stmt) if write else None
+        combined = None if combine is None else (combine, in_async_proxy)
         written, read = (component, time, e, not in_async_proxy), (time, e)
         for at in cells:
             cell = shadow.get(at)
@@ -83,7 +84,7 @@ class Shadow:
                         raise Refuted(buffer, reason, self._time.who(writer, event), self._time.who(t, e))
             if cell.updates:
                 for (other, combine), (when, event) in cell.updates.items():
-                    if clock[other] < when and combine is not combined:
+                    if clock[other] < when and combine != combined:
                         raise self._race(buffer, t, e, write, other, event, True)
             if write:
                 if cell.reads:

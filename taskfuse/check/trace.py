@@ -174,10 +174,13 @@ class Trace:
                     self._access(stmt, v.source, ids, write=False)
                 self._access(stmt, out, ids, write=True, width=width)
                 self._touched.begin_at(stmt, out, ids, width * self._touched.sizes[out.buffer])
-            case AtomicUpdate(source=source, values=found):
-                for access in (source, *(v.source for v in found)):
-                    self._access(stmt, access, ids, write=False)
+            case AtomicUpdate(out=out, source=source, values=found, width=width):
+                for v in found:
+                    self._access(stmt, v.source, ids, write=False)
+                self._access(stmt, source, ids, write=False, width=width)
                 self._update(stmt, ids)
+                if width > 1 and not found:
+                    self._touched.begin_at(stmt, out, ids, width * self._touched.sizes[out.buffer])
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
@@ -297,7 +300,8 @@ class Trace:
         found: list[Ints] = []
         for row in drawn_values([int(self._values.of(v.extent, ids[:1])[0]) for v in stmt.values]).tolist():
             self._values.env.update({v.symbol: number for v, number in zip(stmt.values, row, strict=True)})
-            found.append(self._touched.elements(stmt.out, ids))
+            first = self._touched.elements(stmt.out, ids, stmt.width)
+            found += (first + k for k in range(stmt.width))
         if found:
             each = np.stack(found, axis=1)
             self._emit(stmt, ids, [stmt.out.buffer] * len(ids), [np.unique(elements) for elements in each], write=True, weight=each.size // 16)

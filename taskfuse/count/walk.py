@@ -176,10 +176,10 @@ class _LaunchWalk:
                 self.chain += figures.load_cycles * (1 if not loops else 0)
                 self.instructions += 3 * warp
                 return
-            case AtomicUpdate(values=values):
+            case AtomicUpdate(values=values, width=width):
                 found = self._found(values, at, times, loops)
-                self._access(stmt.source, 1, 0, at, times, loops)
-                self._access(stmt.out, 1, 1, found, times, loops)
+                self._access(stmt.source, width, 0, at, times, loops)
+                self._access(stmt.out, width, 1, found, times, loops)
                 self.instructions += 3 * warp
                 return
             case Wgmma() | Mma():

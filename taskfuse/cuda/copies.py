@@ -74,18 +74,32 @@ def gather(w: Writer, stmt: GatherCopy, scope: TextScope) -> None:
 
 def update(w: Writer, stmt: AtomicUpdate, scope: TextScope) -> None:
     """The values; if all are inside their extents, one instruction."""
-    helper = ptx.update(stmt.combine, w.places[stmt.out.buffer].dtype)
     if not stmt.values:
-        w.call(scope, helper, w.address(stmt.out, scope), w.element(stmt.source, scope))
+        _update(w, stmt, scope, scope)
         return
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
     w.line(scope, "{")
     w.line(inner, f"if ({_inside(w, stmt, inner)}) {{")
     found = _found(w, stmt, deep)
-    w.call(deep, helper, w.address(stmt.out, found), w.element(stmt.source, deep))
+    _update(w, stmt, deep, found)
     w.line(inner, "}")
     w.line(scope, "}")
+
+
+def _update(w: Writer, stmt: AtomicUpdate, scope: TextScope, found: TextScope) -> None:
+    """One instruction, with the target in the scope of the values; in a variant without whole vectors, one per element."""
+    dtype = w.places[stmt.out.buffer].dtype
+    if stmt.width > 1 and _whole_vectors(w, stmt.out, stmt.width, found):
+        sources = (Access(stmt.source.buffer, (*stmt.source.index[:-1], stmt.source.index[-1] + k)) for k in range(stmt.width))
+        w.call(scope, ptx.update(stmt.combine, dtype, stmt.width), w.address(stmt.out, found), *(w.element(source, scope) for source in sources))
+        return
+    helper = ptx.update(stmt.combine, dtype)
+    if stmt.width == 1:
+        w.call(scope, helper, w.address(stmt.out, found), w.element(stmt.source, scope))
+        return
+    w.helpers.add(helper)
+    _elements(w, stmt, found, lambda out, source, inner: f"{helper.name}({w.address(out, inner)}, {w.element(source, inner)});")
 
 
 def _inside(w: Writer, stmt: GatherCopy | AtomicUpdate, scope: TextScope) -> str:
@@ -143,7 +157,7 @@ def async_copy(w: Writer, stmt: AsyncCopy, scope: TextScope) -> None:
     _elements(w, stmt, scope, lambda out, source, inner: f"{helper.name}({', '.join((w.address(out, inner), w.address(source, inner), *valid))});")
 
 
-def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | GatherCopy, scope: TextScope, line: Callable[[Access, Access, TextScope], str]) -> None:
+def _elements(w: Writer, stmt: VectorCopy | AsyncCopy | GatherCopy | AtomicUpdate, scope: TextScope, line: Callable[[Access, Access, TextScope], str]) -> None:
     """A copy element by element: ``line`` gives the text of one."""
     var = w.names.alias(ELEMENT, "e")
     each: dict[str, Range] = {ELEMENT: (0, stmt.width - 1)}
@@ -177,9 +191,10 @@ def bulk_load(w: Writer, stmt: TmaLoad, scope: TextScope) -> None:
 
 
 def bulk_store(w: Writer, stmt: TmaStore, scope: TextScope) -> None:
-    """A box from Shared to Global memory."""
+    """A box from Shared to Global memory, or one that is combined with it."""
     inner = [scope.indices.text(c) for c in reversed(stmt.coords)]
-    w.call(scope, ptx.tma_store(len(inner)), f"&{w.names[stmt.map]}", w.address(stmt.source, scope), *inner)
+    helper = ptx.tma_store(len(inner)) if stmt.combine is None else ptx.tma_update(stmt.combine, len(inner))
+    w.call(scope, helper, f"&{w.names[stmt.map]}", w.address(stmt.source, scope), *inner)
 
 
 def _mask(w: Writer, stmt: TmaLoad, scope: TextScope) -> str:

@@ -50,14 +50,27 @@ _FUNCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "bitwise_and": "
 _REGISTERS = {"f32": "f", "f64": "d", "s32": "r", "u32": "r", "b32": "r", "s64": "l", "u64": "l", "b64": "l"}
 
 
-def update(combine: Combine, dtype: DType) -> Helper:
-    """Combines an element in Global memory with a value atomically; orders no other access."""
+def update(combine: Combine, dtype: DType, width: int = 1) -> Helper:
+    """Combines an element in Global memory with a value atomically; or ``width`` neighboring ones, each atomically. Orders no other access."""
     function = _FUNCTIONS[combine.name]
     kind = "b" if function in ("and", "or", "xor") else "f" if dtype.is_float else "u" if dtype.min_value == 0 else "s"
     if function == "add" and dtype is int64:  # two's complement: there is one sum of 64 bits
         kind = "u"
     ptype = f"{kind}{dtype.bits}"
     name = f"update_{function}_{ptype}"
+    if width > 1:
+        values = ", ".join(f"%{k + 1}" for k in range(width))
+        given = ", ".join(f'"{_REGISTERS[ptype]}"(v{k})' for k in range(width))
+        parameters = ", ".join(f"{c_type(dtype)} v{k}" for k in range(width))
+        return Helper(
+            f"{name}_v{width}",
+            f"""\
+__device__ __forceinline__ void {name}_v{width}({c_type(dtype)}* out, {parameters}) {{
+  asm volatile("red.relaxed.gpu.global.{function}.v{width}.{ptype} [%0], {{{values}}};"
+               ::"l"(__cvta_generic_to_global(out)), {given} : "memory");
+}}""",
+            arch=90,
+        )
     return Helper(
         name,
         f"""\
@@ -142,6 +155,21 @@ def tma_store(rank: int) -> Helper:
         f"tma_store_{rank}d",
         f"__device__ __forceinline__ void tma_store_{rank}d(const TensorMap* map, const void* source{coords}) {{\n"
         f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{slots}}}], [%1];"\n'
+        f'               ::"l"(map), "r"(shared_address(source)){values} : "memory");\n}}',
+        (SHARED_ADDRESS, TENSOR_MAP),
+        90,
+    )
+
+
+def tma_update(combine: Combine, rank: int) -> Helper:
+    """Combines each element of a box in Global memory, clipped, with the one in Shared memory; coordinates innermost first ("cp.reduce.async.bulk.tensor")."""
+    coords, slots, values = coordinates(rank, 2)
+    function = _FUNCTIONS[combine.name]
+    name = f"tma_update_{function}_{rank}d"
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}(const TensorMap* map, const void* source{coords}) {{\n"
+        f'  asm volatile("cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{function}.tile.bulk_group [%0, {{{slots}}}], [%1];"\n'
         f'               ::"l"(map), "r"(shared_address(source)){values} : "memory");\n}}',
         (SHARED_ADDRESS, TENSOR_MAP),
         90,

@@ -11,7 +11,7 @@ from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import lookups_of
 from taskfuse.kir import Kernel, accesses, expressions, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, GatherCopy, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, GatherCopy, VectorCopy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ def _vectors(kernel: Kernel) -> dict[str, int]:
     itemsizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
     found: dict[str, list[int]] = {}
     for stmt in walk(kernel):
-        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, GatherCopy) and stmt.width > 1):
+        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, GatherCopy | AtomicUpdate) and stmt.width > 1):
             for access in (stmt.out, stmt.source):
                 if access.buffer in itemsizes:
                     found.setdefault(access.buffer, []).append(stmt.width * itemsizes[access.buffer])

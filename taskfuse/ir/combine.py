@@ -84,6 +84,16 @@ def is_atomic(combine: Combine, dtype: DType) -> bool:
     return dtype in ATOMIC.get(combine.name, ())
 
 
+def vector_updates(combine: Combine, dtype: DType) -> tuple[int, ...]:
+    """How many neighboring elements in Global memory one instruction combines, each atomically (PTX ISA, "red", ``.vec_32_bit``: sm_90)."""
+    return (2, 4) if combine.name == "add" and dtype is float32 else ()
+
+
+def is_bulk_update(combine: Combine, dtype: DType) -> bool:
+    """True if the copy engine combines elements in Global memory with those of a box, each atomically (PTX ISA, "cp.reduce.async.bulk.tensor": sm_90)."""
+    return is_atomic(combine, dtype) and dtype is not float64 and not (combine.name == "add" and dtype is int64)
+
+
 def depends_on_order(combine: Combine, dtype: DType) -> bool:
     """True if the result depends on the order in which elements are combined: each step of a sum or product of floats rounds."""
     return dtype.is_float and combine.name in ("add", "mul", "logaddexp")

@@ -192,7 +192,7 @@ class _Reference:
         """The symbols of an op map with their values, and a mask of the points at which all values are inside their extents; elsewhere they are 0."""
         grid = self.grid(space)
         inside = np.ones((1,) * len(space), np.bool_)
-        for k, (value, extent) in enumerate(zip(expr.operands[-len(expr.extents) :], expr.extents, strict=True)):
+        for k, (value, extent) in enumerate(zip(expr.operands[2:] if isinstance(expr, Update) else expr.operands[1:], expr.extents, strict=True)):
             size = self.integer(extent)
             found = self.operand(value, space).astype(np.int64)
             found = found + size * (found < 0)

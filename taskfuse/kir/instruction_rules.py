@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.dtypes import DType, uint64
-from taskfuse.ir.combine import is_atomic
+from taskfuse.ir.combine import is_atomic, is_bulk_update, vector_updates
 from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
 from taskfuse.ir.matrix_instructions import Family, find, rows, spans
 from taskfuse.ir.scalar import Const
@@ -199,6 +199,12 @@ def updates_are_atomic(subject: AtomicUpdate, scope: Scope) -> str | None:
         return f"an update does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
     if not is_atomic(subject.combine, to):
         return f"no device combines {to} by {subject.combine.name} in one step"
+    if subject.width == 1:
+        return None
+    if subject.width not in vector_updates(subject.combine, to):
+        return f"no instruction combines {subject.width} {to} by {subject.combine.name}"
+    if not out.index or not source.index or any(v.symbol in out.index[-1].free for v in subject.values):
+        return "an update of vectors needs a last axis on both sides, at an index without values"
     return None
 
 
@@ -233,6 +239,8 @@ def tma_copies_between_global_and_shared(subject: TmaLoad | TmaStore, scope: Sco
                 return f"'{name}' has {len(m.box)} axes, the copy {len(coords)} coordinates"
             if m.steps and isinstance(subject, TmaStore):
                 return f"'{name}' has steps, and a box that is stored has all elements of its part of the tensor"
+            if isinstance(subject, TmaStore) and subject.combine is not None and not is_bulk_update(subject.combine, tensor.dtype):
+                return f"the copy engine does not combine {tensor.dtype} by {subject.combine.name}"
             return fits_alignment(d, side.buffer, swizzle_period(m.swizzle), "TMA")
 
 

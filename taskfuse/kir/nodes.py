@@ -108,13 +108,15 @@ class AtomicUpdate(WritingStmt):
     """An element in Global memory, combined in place with ``source`` by one atomic operation (PTX ISA, "red").
 
     The symbols are defined only in ``out``. Where one of them is outside its ``[0, extent)``, nothing is updated. The update orders no other access.
+    Several elements, consecutive along the last index of both sides, are updated by one instruction, each of them atomically ("red", ``.vec_32_bit``).
     """
 
-    FORM: ClassVar[str] = "UPDATE {out} by {combine} of {source}[ at {values}]"
+    FORM: ClassVar[str] = "UPDATE {out} by {combine} of {source}[ width {width}][ at {values}]"
     out: Updated
     combine: Combine
     source: Access
     values: tuple[GatherValue, ...] = ()
+    width: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +172,17 @@ class TmaLoad(WritingStmt):
 
 @dataclass(frozen=True, slots=True)
 class TmaStore(WritingStmt):
-    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching wait_group."""
+    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching wait_group.
 
-    FORM: ClassVar[str] = "TMA {map}{coords} <- {source}"
+    Attributes:
+        combine: each element is combined in place with the one in the box, by an atomic operation of its own ("cp.reduce.async.bulk.tensor"); ``None``: stored.
+    """
+
+    FORM: ClassVar[str] = "TMA {map}{coords} <- {source}[ by {combine}]"
     map: MapName
     coords: tuple[Expr, ...]
     source: Access
+    combine: Combine | None = None
 
 
 Stmt = For | Bind | If | Compute | Choose | GatherCopy | AtomicUpdate | VectorCopy | AsyncCopy | TmaLoad | TmaStore | WarpStmt | SyncStmt

@@ -190,6 +190,7 @@ class OperandParser:
             Queue: self.queue,
             MbarrierScope: self.scope,
             Combine: self.combine,
+            Combine | None: self.combine,
         }
 
     def operand(self, dtype: DType) -> Operand:

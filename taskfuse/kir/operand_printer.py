@@ -64,6 +64,7 @@ VALUES: dict[object, Callable[[Any], str]] = {
     Queue: lambda queue: queue.value,
     MbarrierScope: lambda scope: scope.value,
     Combine: lambda combine: combine.name,
+    Combine | None: lambda combine: combine.name,
     MemoryType: FENCED.__getitem__,
 }
 
@@ -166,16 +167,17 @@ def _rule(d: Definition) -> str:
             step = _OPERANDS.computation(op, operands, dtype, d.dtype)
             return f"{RuleWord.FOLD.value} along {axis} of {step} from {immediate_text(init, dtype)}"
         case Find(source=source, values=values, extents=extents):
-            return f"{RuleWord.FIND.value} {element(source)} at {_counted(values, extents)}"
+            return f"{RuleWord.FIND.value} {element(source)}{_counted(values, extents)}"
         case Send(combine=combine, operand=sent, values=values, extents=extents):
-            return f"{RuleWord.SEND.value} {combine.name} of {operand(sent, d.dtype)} at {_counted(values, extents)}"
+            return f"{RuleWord.SEND.value} {combine.name} of {operand(sent, d.dtype)}{_counted(values, extents)}"
         case Whole(parts=parts, places=places, conditions=conditions):
             made = (f"{p} at ({listed(at)}){'' if c is TRUE else f' if {c}'}" for p, at, c in zip(parts, places, conditions, strict=False))
             return f"{RuleWord.WHOLE.value} {', '.join(made)}"
 
 
 def _counted(values: tuple[Access, ...], extents: tuple[Expr, ...]) -> str:
-    return ", ".join(f"{_OPERANDS.access(v)} of {e}" for v, e in zip(values, extents, strict=False))
+    found = ", ".join(f"{_OPERANDS.access(v)} of {e}" for v, e in zip(values, extents, strict=False))
+    return f" at {found}" if found else ""
 
 
 def holds_text(h: Holds) -> str:

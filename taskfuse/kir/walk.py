@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from taskfuse.ir.combine import depends_on_order
+from taskfuse.ir.combine import Combine, depends_on_order
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import Expr, elements_of
+from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.fields import ExprMap, fields_of, map_access, map_operand
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import AtomicUpdate, Bind, For, GatherCopy, If, Stmt
+from taskfuse.kir.nodes import AtomicUpdate, Bind, For, GatherCopy, If, Stmt, TmaStore
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Holds, Operand, WritingStmt
 from taskfuse.kir.synchronization import Cursor, CursorPart
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole
@@ -189,7 +190,14 @@ def own_symbols(stmt: Stmt) -> dict[str, Expr]:
 def is_deterministic(kernel: Kernel) -> bool:
     """True if the results depend only on the arguments: no update uses a function whose rounding depends on the order of its terms."""
     dtypes = {d.name: d.dtype for d in (*kernel.inputs, *kernel.outputs, *kernel.buffers)}
-    return not any(depends_on_order(s.combine, dtypes[s.out.buffer]) for s in walk(kernel) if isinstance(s, AtomicUpdate))
+    dtypes |= {m.name: dtypes[m.tensor] for m in kernel.params if isinstance(m, TensorMapParam)}
+    found = ((combine, dtypes[s.map if isinstance(s, TmaStore) else all_accesses(s)[0].buffer]) for s in walk(kernel) if (combine := updating(s)) is not None)
+    return not any(depends_on_order(combine, dtype) for combine, dtype in found)
+
+
+def updating(stmt: Stmt) -> Combine | None:
+    """The function by which a statement combines what it writes with what is there, each element atomically; ``None``: it is no such statement."""
+    return stmt.combine if isinstance(stmt, AtomicUpdate | TmaStore) else None
 
 
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:

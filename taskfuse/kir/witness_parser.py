@@ -129,7 +129,7 @@ class WitnessParser(OperandParser):
         combine = self.combine()
         self.reader.expect("of")
         operand = self.operand(dtype)
-        return Send(combine, operand, *self.counted())
+        return Send(combine, operand, *(self.counted() if self.reader.at("at") else ((), ())))
 
     def counted(self) -> tuple[tuple[Access, ...], tuple[Expr, ...]]:
         """``at`` some integers, and the extents from which negative ones are counted."""

@@ -20,6 +20,7 @@ from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
+from taskfuse.kir.walk import updating
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, operands_of, wrong_index
 
 
@@ -166,7 +167,7 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
         case Find(values=values, extents=extents):
             return None if values and len(values) == len(extents) else f"'{d.tensor}' is found at {len(values)} values with {len(extents)} extents"
         case Send(values=values, extents=extents):
-            return None if values and len(values) == len(extents) else f"'{d.tensor}' is sent to {len(values)} values with {len(extents)} extents"
+            return None if len(values) == len(extents) else f"'{d.tensor}' is sent to {len(values)} values with {len(extents)} extents"
         case Whole(parts=parts, places=places, conditions=conditions):
             wrong = next((c for c in conditions if not is_boolean(c)), None)
             if not parts or not len(parts) == len(places) == len(conditions):
@@ -363,10 +364,12 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     match stmt:
         case Mma() | Wgmma() if content is not Content.TERM:
             return f"a matrix product adds terms: it stands for 'term', not for '{content.value}'"
-        case AtomicUpdate() if not isinstance(definition.rule, Send) or content is not Content.VALUE:
+        case AtomicUpdate() | TmaStore() if updating(stmt) is not None and (not isinstance(definition.rule, Send) or content is not Content.VALUE):
             return f"this sends elements to another tensor: they stand for 'value' of one that is sent, not for '{content.value}' of '{holds.tensor}'"
-        case WritingStmt() if isinstance(definition.rule, Send) and not isinstance(stmt, AtomicUpdate):
-            return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so"
+        case AtomicUpdate() | TmaStore() if updating(stmt) is not None:
+            return None
+        case WritingStmt() if isinstance(definition.rule, Send):
+            return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so, or a TMA store by a function"
         case Choose() | Shuffle() if content in (Content.TERM, Content.RESCALED):
             return "this adds nothing to what was there, so it stands for no 'term'"
         case GatherCopy() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:
@@ -406,7 +409,7 @@ def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Sc
 def _tile(stmt: WritingStmt, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
-        case GatherCopy(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
+        case GatherCopy(width=width) | AtomicUpdate(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
             return () if width == 1 else (width,)
         case Wgmma(row=row, n=n, k=k) | Mma(row=row, n=n, k=k):
             return row.m, n, k

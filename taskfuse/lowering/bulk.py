@@ -17,6 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.atoms import Atom
+from taskfuse.ir.combine import is_bulk_update
+from taskfuse.ir.expr import Update
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, eq, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import SWIZZLES, swizzle_period, swizzled
 from taskfuse.ir.storage import storage_uses
@@ -146,7 +150,7 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
 
 
 def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
-    """One bulk tensor copy between an argument and Shared memory, with its tensor map.
+    """One bulk tensor copy between an argument and Shared memory, or an update of an output by a box there, with its tensor map.
 
     Raises:
         LoweringError: its source or destination is in another memory, is read before it is complete, or is not a box.
@@ -155,20 +159,23 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     assert atom is not None
     index_map = st.indexer.index_maps.of(tv)
     operands, valid = st.operands(tv, index_map)
-    out, source = st.indexer.write(tv, index_map), operands[0]
+    update = expr if isinstance(expr := st.definition(tv), Update) else None
+    out, source, is_valid = st.indexer.write(tv, index_map), operands[update is not None], valid[update is not None]
     assert isinstance(source, Access)
+    if update is not None:
+        _check_update(tv, atom, update)
     facts = st.indexer.index_maps.before_ends(tv, index_map.facts)
-    if missing := [c for c in conjuncts(valid[0]) if not prove(c, facts) and not prove(c, _existing(source, st.source(tv), facts))]:
+    if missing := [c for c in conjuncts(is_valid) if not prove(c, facts) and not prove(c, _existing(source, st.source(tv), facts))]:
         reason = f"the atom {atom.name} copies whole boxes, and its tensor has zeros where {missing[0]} does not hold"
         raise refused(tv, reason, "split the axis so that a loop over its tiles ends where its terms do")
     loads = is_transfer(tv)
     inside = tv if loads else st.source(tv)
-    outside = st.source(tv) if loads else tv
     shared, there = (out, source) if loads else (source, out)
+    outside = st.source(tv) if loads else _stored_to(st.fusion, tv, there)
     if st.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
         way = "from an input to Shared memory" if loads else "from Shared memory to an output"
         raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
-    if not loads and storage_uses(st.fusion, tv):
+    if not loads and update is None and storage_uses(st.fusion, tv):
         reason = f"the atom {atom.name} writes {tv.name} later, and {next(iter(storage_uses(st.fusion, tv))).output.name} reads it again"
         raise refused(tv, reason, f"let the readers take {inside.name}, or store a copy of {tv.name} in bulk")
     if loads and any(tv.schedule.ptype(a).is_thread for a in tv.loop):
@@ -179,7 +186,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         share = part(st.indexer.ranges, tv, st.indexer.tree.place[tv], there.index, shared.index, atoms)
     kept = tuple(a.extent for a in st.indexer.kept_axes(inside))
     shape = (const(1),) * (len(shared.index) - len(kept)) + kept
-    begins = () if loads else _begins(st, tv, inside, shared, there, shape)
+    begins = () if loads else _begins(st, tv, inside, outside, shared, there, shape)
     try:
         box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, index_map.facts)
     except NoBulkCopyError as e:
@@ -199,9 +206,24 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     if full is not None and loads:
         stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds=holds(tv, index_map))
     else:
-        stmt = TmaStore(name, box.coords, place, holds=holds(tv, index_map))
-    reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, (shared,) if loads else (), reads)]
+        stmt = TmaStore(name, box.coords, place, None if update is None else update.combine, holds=holds(tv, index_map))
+    writes = (shared,) if loads else () if update is None else (there,)  # of what is only stored in bulk nobody writes the same elements
+    reads = (there,) if loads and outside.is_output else () if loads else (shared, *writes)  # of an input nobody writes
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*index_map.guards, *begins), index_map.facts, writes, reads)]
+
+
+def _stored_to(fusion: Fusion, tv: TensorView, there: Access) -> TensorView:
+    """The output that has the elements of ``tv``: itself, or the whole of which it is a part."""
+    return next((out for out in fusion.outputs if out.name == there.buffer), tv)
+
+
+def _check_update(tv: TensorView, atom: Atom, update: Update) -> None:
+    """Raises :class:`LoweringError` if no bulk copy makes an update."""
+    if update.extents:
+        help = "let threads make these updates, or update whole tiles"
+        raise refused(tv, f"the atom {atom.name} sends boxes, and integers of {tv.name}'s data name each element", help)
+    if not is_bulk_update(update.combine, tv.dtype):
+        raise refused(tv, f"the atom {atom.name} does not combine {tv.dtype.name} by {update.combine.name}", "let threads make these updates")
 
 
 def _existing(source: Access, tensor: TensorView, facts: Facts) -> Facts:
@@ -212,7 +234,9 @@ def _existing(source: Access, tensor: TensorView, facts: Facts) -> Facts:
     return facts
 
 
-def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _begins(
+    st: Statements, tv: TensorView, inside: TensorView, outside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]
+) -> tuple[Expr, ...]:
     """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside the tensor.
 
     The engine writes nothing past the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
@@ -220,7 +244,7 @@ def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, 
     index_map = st.indexer.index_maps.of(tv)
     atoms = dict.fromkeys(atom_symbols(tv).values(), const(0))
     first = [simplify(substitute(e, atoms), index_map.facts) for e in there.index]
-    for begins in ((), tuple(c for e, a in zip(first, tv.logical, strict=True) for c in bound(e, a.extent, index_map.facts))):
+    for begins in ((), tuple(c for e, n in zip(first, outside.shape, strict=True) for c in bound(e, n, index_map.facts))):
         facts = index_map.facts
         for c in begins:
             facts = facts.with_assumption(c)

@@ -243,11 +243,16 @@ class Statements:
     def _update(self, tv: TensorView, expr: Update) -> PStmt:
         """The statement of an update: the element that it is combined with lies in the assembly."""
         index_map = self.indexer.index_maps.of(tv)
-        (target, source, *values), _ = self.operands(tv, index_map)
-        if not isinstance(target, Access) or not isinstance(source, Access):
+        stmt = self.update(tv, expr, self.indexer.write(tv, index_map), self.operands(tv, index_map)[0])
+        return self.statement(tv, stmt, index_map, index_map.guards)
+
+    def update(self, tv: TensorView, expr: Update, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.AtomicUpdate:
+        """The statement of an update: the element, what is combined with it, and the values that say where it is."""
+        _, source, *values = operands
+        if not isinstance(source, Access):
             raise refused(tv, "what it combines with an element is a constant", "make it a tensor: tf.full(...)")
         found = self._found(tv, expr.extents, [v for v in values if isinstance(v, Access)])
-        return self.statement(tv, kir.AtomicUpdate(self.indexer.write(tv, index_map), expr.combine, source, found), index_map, index_map.guards)
+        return kir.AtomicUpdate(out, expr.combine, source, found, width)
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
@@ -331,8 +336,9 @@ class Statements:
         return Access(operand.buffer, operand.index[:ring] + (const(0),) * (len(operand.index) - ring))
 
     def source(self, tv: TensorView) -> TensorView:
-        """The tensor that a copy reads."""
-        read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
+        """The tensor that a copy reads, or an update sends."""
+        expr = self.definition(tv)
+        read = next(o for o in storage_operands(self.fusion, expr)[isinstance(expr, Update) :] if isinstance(o, Read))
         return read.tensor
 
     def statement(self, tv: TensorView, stmt: Stmt, index_map: IndexMap, guards: tuple[Expr, ...], content: Content = Content.VALUE) -> PStmt:

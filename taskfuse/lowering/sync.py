@@ -23,9 +23,10 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import CLUSTER_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import AtomicUpdate, Stmt
+from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Queue
 from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync, WaitGroup
+from taskfuse.kir.walk import updating
 from taskfuse.lowering.access_threads import AccessThreads, Touch
 from taskfuse.lowering.barriers import ONE, PlanBarriers
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
@@ -89,12 +90,17 @@ class _Use:
     @property
     def is_update(self) -> bool:
         """True for the target of an update: updates need no order among themselves."""
-        return isinstance(self.stmt.stmt, AtomicUpdate) and self.access == self.stmt.stmt.out
+        return updating(self.stmt.stmt) is not None and self.access in self.stmt.writes
+
+    @property
+    def is_bulk_update(self) -> bool:
+        """True for the target of an update by the copy engine."""
+        return self.is_update and issues_to(self.stmt) is Queue.BULK
 
     @property
     def queue(self) -> Queue | None:
-        """The queue of an asynchronous read."""
-        return None if self.is_write else issues_to(self.stmt)
+        """The queue of an asynchronous read of an operand."""
+        return None if self.is_write or self.is_update else issues_to(self.stmt)
 
     @property
     def is_transfer(self) -> bool:
@@ -231,7 +237,11 @@ class Synchronizer:
         return a.access.buffer != b.access.buffer or around is None or around.loop is None or around.loop not in loops
 
     def _before(self, early: _Use, late: _Use, pending: int) -> tuple[Stmt, ...]:
-        """The statements before the barrier between two uses, of which one is asynchronous: a wait for reads, or a proxy fence."""
+        """The statements before the barrier between two uses, of which one is asynchronous, the last of them first: a wait, a proxy fence."""
+        if early.is_bulk_update:
+            return (*((FenceProxyAsync(MemoryType.Global),) if late.is_of_engine else ()), WaitGroup(Queue.BULK, 0))
+        if early.is_write and late.is_bulk_update:
+            return (FenceProxyAsync(MemoryType.Global),)
         if early.queue is not None and late.is_write:
             return (wait_for_reads(early.queue, pending),)
         if not early.is_write or not late.is_of_engine:

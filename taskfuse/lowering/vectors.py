@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taskfuse.ir.expr import Gather, is_copy
+from taskfuse.ir.combine import vector_updates
+from taskfuse.ir.expr import Gather, Update, is_copy
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, and_, const, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -25,9 +26,17 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         return st.plain(tv)
     index_map = st.widened(tv, st.indexer.index_maps.of(tv))
     operands, expr = st.operands(tv, index_map)[0], st.definition(tv)
-    out, source = st.indexer.write(tv, index_map), operands[0]
-    if not (is_copy(expr) or isinstance(expr, Gather)) or not isinstance(source, Access):
+    out, source = st.indexer.write(tv, index_map), operands[isinstance(expr, Update)]
+    if not (is_copy(expr) or isinstance(expr, Gather | Update)) or not isinstance(source, Access):
         raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
+    if isinstance(expr, Update):
+        if width not in (widths := vector_updates(expr.combine, tv.dtype)):
+            one = f"one instruction combines {' or '.join(map(str, widths))}" if widths else "no instruction combines several"
+            raise refused(tv, f"it sends vectors of {width} {tv.dtype.name} to be combined by {expr.combine.name}: {one}", "use another width, or no vectors")
+        index_map = _whole(st, tv, index_map, out, source, width)
+        first = [_first(o, index_map.facts) if isinstance(o, Access) else o for o in operands]
+        _check_same(tv, operands[2:])
+        return [st.statement(tv, st.update(tv, expr, _first(out, index_map.facts), first, width), index_map, index_map.guards)]
     index_map = _whole(st, tv, index_map, out, source, width)
     if isinstance(expr, Gather):
         first = [_first(o, index_map.facts) if isinstance(o, Access) else o for o in operands]

@@ -9,7 +9,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Bounds, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import Gather, MathExpr, Read, is_copy, padded_read
+from taskfuse.ir.expr import Gather, MathExpr, Read, Update, is_copy, padded_read
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import in_registers, rows
 from taskfuse.ir.tensor import TensorView
@@ -95,7 +95,9 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
 
 
 def _copies(atom: Atom, expr: MathExpr) -> bool:
-    """True if an atom copies what ``expr`` takes at indices that are data, or writes zeros outside a part of a tensor."""
+    """True if an atom copies what ``expr`` takes at indices that are data, sends it to elements, or writes zeros outside a part of a tensor."""
+    if isinstance(expr, Update):
+        return atom.instruction in (Instruction.VECTOR, Instruction.TMA_STORE)
     if atom.instruction is Instruction.VECTOR:
         return isinstance(expr, Gather)
     return atom.bounds in (Bounds.FILL, Bounds.ZERO) and padded_read(expr) is not None

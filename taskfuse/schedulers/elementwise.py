@@ -17,11 +17,11 @@ import numpy as np
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, Reduction, View, is_copy
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Literal, MathExpr, Pointwise, Read, Reduction, Update, View, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, evaluate, is_multiple, simplify, substitute, sym
-from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_reads, storage_uses, table
+from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_operands, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -84,25 +84,29 @@ class Leaf:
         return positions[0] if len(positions) == 1 and last in heads and not last.free & end.free else None
 
 
-def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None) -> tuple[Leaf, ...]:
+def align(
+    script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None, is_in_place: Callable[[Read, TensorView], bool] | None = None
+) -> tuple[Leaf, ...]:
     """Bring the ancestors of the outputs, up to reductions and inputs, into the form of the module. Returns the tensors that read Global tensors.
 
     Args:
         owner: the output that each tensor serves, if each output is to load for itself.
+        is_in_place: as for :func:`recompute_all`.
     """
-    recompute_all(script, fusion)
+    recompute_all(script, fusion, is_in_place)
     reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
     leaves: dict[TensorView, None] = {}
     for expr in needed(fusion):
         if isinstance(expr, Gather):  # its indices are read where it is: at a point of their own they would have the axis of its vectors
             leaves[script.new(expr.output, "cache_before") if among(expr.output, stored(fusion)) else expr.output] = None
             continue
-        for read in storage_reads(fusion, expr):
-            if read.tensor.is_input:
+        operands = storage_operands(fusion, expr)
+        for read in operands[1:2] if isinstance(expr, Update) else operands:  # of an update, what is sent: its indices are read where it is, too
+            if isinstance(read, Read) and read.tensor.is_input:
                 reads.setdefault(read.tensor, []).append((expr.output, read))
     roots = stored(fusion)
     for source, found in reads.items():
-        alone = all(not isinstance(use, Gather) for use in storage_uses(fusion, source))
+        alone = all(not isinstance(use, Gather | Update) for use in storage_uses(fusion, source))
         if owner is None and alone and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
             leaves[script.new(source, "cache_after")] = None
             continue
@@ -330,7 +334,7 @@ def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[Ten
     fusion = script.fusion
     script.comment("results in registers, stored as vectors" if vector > 1 else "results that others read in registers")
     for out in outputs:
-        is_read = any(has_code(fusion, use) for use in storage_uses(fusion, out))
+        is_read = any(has_code(fusion, use) and not (isinstance(use, Update) and table(fusion, use) is out) for use in storage_uses(fusion, out))
         if not (is_read or (vector > 1 and not _is_copy_of(fusion, out, loads))):
             continue
         new = script.new(out, "cache_fork" if is_read else "cache_before")

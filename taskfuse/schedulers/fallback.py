@@ -6,7 +6,7 @@ outputs need are computed for each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -189,8 +189,11 @@ def _refused(fusion: Fusion, reason: str) -> UnsupportedError:
     return refuse(fusion, "fallback", reason, "tf.compile makes several kernels")
 
 
-def separate(script: Script) -> dict[TensorView, TensorView]:
+def separate(script: Script, is_in_place: Callable[[Read, TensorView], bool] = is_aligned) -> dict[TensorView, TensorView]:
     """Duplicate tensors that several outputs need. Returns the output that each tensor serves; outputs serve themselves.
+
+    Args:
+        is_in_place: whether a read is at the reader's own point.
 
     Raises:
         UnsupportedError: see :func:`~taskfuse.schedulers.elementwise.recompute_all`.
@@ -200,18 +203,25 @@ def separate(script: Script) -> dict[TensorView, TensorView]:
     owner: dict[TensorView, TensorView] = {}
     for root in roots:
         owner[root] = root
-        _separate(script, root, roots, owner, before)
+        _separate(script, root, roots, owner, before, is_in_place)
     return owner
 
 
-def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView], before: int) -> None:
+def _separate(
+    script: Script,
+    root: TensorView,
+    roots: tuple[TensorView, ...],
+    owner: dict[TensorView, TensorView],
+    before: int,
+    is_in_place: Callable[[Read, TensorView], bool],
+) -> None:
     fusion = script.fusion
     stack = [root]
     while stack:
         reader = stack.pop()
         reads = reads_of(fusion, reader)
         for tv in dict.fromkeys(r.tensor for r in reads):
-            here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
+            here = all(is_in_place(r, reader) for r in reads if r.tensor is tv)
             changed = isinstance(expr := _definition(fusion, reader), Update) and tv is table(fusion, expr)
             if tv.is_input or changed or (owner.get(tv) is root and tv is not root and here):
                 continue

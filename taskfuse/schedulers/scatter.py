@@ -1,33 +1,54 @@
 """``tf.schedulers.scatter``: elementwise functions that are added to elements which data names (scatter form of ``tf.index_add`` and others).
 
-    parts of the outputs: [trips of a block, block, thread]
+    parts of the outputs: [trips of a block, block, thread, vector]
 
-All elements are stored first; then, past a barrier of the grid, each thread updates elements in their place, one after the other. Blocks are as many as
-are resident together, and take turns at the points. What is updated more than a few times costs its turns: there, threads wait for each other.
+All elements are stored first; then, past a barrier of the grid, each thread updates elements in their place, one after the other, or neighbors by one
+instruction: float32 along a last axis at whose elements no index points. Blocks are as many as are resident together, and take turns at the points.
+What is updated more than a few times costs its turns: there, threads wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Update, View
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.combine import vector_updates
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import has_code, needed, storage_uses, table
+from taskfuse.ir.scalar import TRUE, Const
+from taskfuse.ir.storage import has_code, needed, producers, storage_operands, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import at_readers, follow, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import (
+    Leaf,
+    align,
+    ancestors,
+    at_readers,
+    bind_vectors,
+    divides,
+    follow,
+    is_aligned,
+    is_permuted,
+    recompute_all,
+    registers,
+    stored,
+    work,
+)
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, SECTOR_BYTES, Target
+from taskfuse.target import DEFAULT, SECTOR_BYTES, VECTOR_BYTES, Target
 
 THREADS = 256
 RESIDENT = 4
 """Blocks of a multiprocessor."""
+AROUND = 3
+"""The loops around what a thread has at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +58,14 @@ class ScatterConfig(Parameters):
     Attributes:
         threads: of a block.
         blocks: of the grid.
+        vector: neighbors that a thread stores, or updates, together, where it can.
     """
 
     threads: int
     blocks: int
+    vector: int = 1
+
+    POWERS = frozenset(("vector",))
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -49,7 +74,8 @@ class ScatterConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"updates in place, {self.blocks} blocks of {self.threads} threads"
+        vectors = f", {self.vector} neighbors together" if self.vector > 1 else ""
+        return f"updates in place, {self.blocks} blocks of {self.threads} threads{vectors}"
 
 
 @tries_parameters
@@ -69,24 +95,103 @@ def scatter(fusion: Fusion, config: ScatterConfig | None = None, *, sizes: Mappi
     _check(fusion)
     script = Script(fusion)
     script.comment("a separate nest for each part of an output and its inputs")
-    recompute_all(script, fusion)
+    vector = _vector(fusion, extent.target) if config is None else config.vector
+    in_place = partial(_is_in_place, fusion, vector)
+    recompute_all(script, fusion, in_place)
     roots = stored(fusion)
     points = {tv: prod(extent(a.extent) for a in tv.root) for tv in roots}
-    most = RESIDENT * extent.target.sms
-    chosen = config or ScatterConfig(THREADS, max(1, min(most, -(-max(points.values()) // THREADS))))
-    us = _us(fusion, extent, points)
-    owner = separate(script)
+    chosen = config or _config(points, vector, extent.target)
+    options = _options(fusion, chosen, points, extent)
+    owner = separate(script, in_place)
+    leaves: tuple[Leaf, ...] = ()
+    if vector > 1:
+        script.comment("inputs in registers")
+        leaves = align(script, fusion, owner, in_place)
+    widths = {root: vector if _fits(fusion, root, vector) else 1 for root in roots}
+    registers(script, [r for r in roots if widths[r] > 1 and not isinstance(fusion.definition(r), Update)], [leaf.tensor for leaf in leaves], vector)
     script.comment("blocks and threads take turns at the points")
     script.resident_blocks(RESIDENT)
+    early: list[TensorView] = []
     for root in roots:
-        _loops(script, root, chosen)
-        follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
-    if inner := [e.output for e in needed(fusion) if not among(e.output, roots)]:
+        _loops(script, root, chosen, widths[root])
+        apart = _indices(fusion, root) if widths[root] > 1 else []
+        before = [tv for index in apart for tv in (index, *ancestors(fusion, index))]
+        mine = [tv for tv in _computed_for(fusion, root, roots) if not among(tv, before)]
+        follow(script, root, mine)
+        if apart:
+            script.on(root).propagate(apart, AROUND)
+            script.parallelize_like(root, apart)
+            for index in apart:
+                follow(script, index, ancestors(fusion, index))
+        loads = [leaf for leaf in leaves if among(leaf.tensor, mine)]
+        bind_vectors(script, loads, [root], widths[root])
+        early += [*before, *(leaf.tensor for leaf in loads)]
+    if inner := [e.output for e in needed(fusion) if not among(e.output, (*roots, *early))]:
         script.inline_most(inner)
-    others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
-    options = tuple(Option(c, us, block=(c.threads, 1, 1), is_cooperative=True) for c in dict.fromkeys(others))
+    if early:
+        script.inline_at(early, AROUND)
     sent = sum(n for tv, n in points.items() if isinstance(fusion.definition(tv), Update))
     return Chosen("scatter", f"of {sent} updates", options[0], options, config is not None, script.text)
+
+
+def _config(points: Mapping[TensorView, int], vector: int, target: Target) -> ScatterConfig:
+    """Blocks that are resident together, or fewer if there are fewer points."""
+    return ScatterConfig(THREADS, max(1, min(RESIDENT * target.sms, -(-max(points.values()) // (THREADS * vector)))), vector)
+
+
+def _options(fusion: Fusion, chosen: ScatterConfig, points: Mapping[TensorView, int], extent: Sizes) -> tuple[Option[ScatterConfig], ...]:
+    """The parameters, and others: no vectors; more or fewer threads."""
+    others = [replace(chosen, threads=t) for t in (128, 256, 512)]
+    others += [_config(points, 1, extent.target)] if chosen.vector > 1 else []
+    us = {v: _us(fusion, extent, points, v) for v in {chosen.vector, 1}}
+    return tuple(Option(c, us[c.vector], block=(c.threads, 1, 1), is_cooperative=True) for c in dict.fromkeys((chosen, *others)))
+
+
+def _vector(fusion: Fusion, target: Target) -> int:
+    """The most neighbors that one instruction updates; 1: no instruction updates several."""
+    updates = [e.output for e in fusion.exprs() if isinstance(e, Update)]
+    return next((v for v in (4, 2) if target.has(90) and any(_fits(fusion, root, v) for root in updates)), 1)
+
+
+def _fits(fusion: Fusion, root: TensorView, vector: int) -> bool:
+    """True if ``vector`` neighbors along the last axis of what is stored, or updated, are neighbors in its output, at integers that they have in common."""
+    expr, last = fusion.definition(root), len(root.root) - 1
+    if vector == 1 or last < 0 or not isinstance(n := root.root[last].extent, Const) or not divides(vector, n, fusion.facts()):
+        return False
+    if not isinstance(expr, Update):
+        return vector * root.dtype.itemsize <= VECTOR_BYTES
+    places = {part.tensor: place for e in fusion.exprs() if isinstance(e, Assemble) for part, place in zip(e.parts, e.places, strict=True)}
+    source, *values = storage_operands(fusion, expr)[1:]
+    are_apart = all(isinstance(v, Read) and _is_without_last(v, root) and not (isinstance(source, Read) and v.tensor is source.tensor) for v in values)
+    return are_apart and vector in vector_updates(expr.combine, root.dtype) and places[root][-1] == iteration_symbol(last)
+
+
+def _is_without_last(read: Read, reader: TensorView) -> bool:
+    """True if a read is at axes of the reader, each of them once, without the last one."""
+    return read.valid is TRUE and is_permuted(read, reader) and not any(iteration_symbol(len(reader.root) - 1).free & e.free for e in read.index)
+
+
+def _is_in_place(fusion: Fusion, vector: int, read: Read, reader: TensorView) -> bool:
+    """True if a read is at the reader's own point, or if it is an index of vectors, which all elements of a vector have in common."""
+    return is_aligned(read, reader) or (_fits(fusion, reader, vector) and among(read.tensor, _indices(fusion, reader)))
+
+
+def _indices(fusion: Fusion, root: TensorView) -> list[TensorView]:
+    """What is computed of the integers that say where points are sent."""
+    expr = fusion.definition(root)
+    values = storage_operands(fusion, expr)[2:] if isinstance(expr, Update) else ()
+    return list(dict.fromkeys(v.tensor for v in values if isinstance(v, Read) and not v.tensor.is_input))
+
+
+def _computed_for(fusion: Fusion, root: TensorView, roots: Sequence[TensorView]) -> list[TensorView]:
+    """What is computed for what is stored, or updated, but stored nowhere."""
+    found: dict[TensorView, None] = {}
+    stack = [root]
+    while stack:
+        new = [p for p in producers(fusion, stack.pop()) if not p.is_input and p not in found and not among(p, roots)]
+        found.update(dict.fromkeys(new))
+        stack += new
+    return list(found)
 
 
 def is_updated(fusion: Fusion, tv: TensorView) -> bool:
@@ -112,7 +217,7 @@ def _check(fusion: Fusion) -> None:
             raise refuse(fusion, "scatter", f"{expr.output.name} reads {source.name} at computed indices", "tf.compile makes several kernels")
 
 
-def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int]) -> float:
+def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector: int) -> float:
     """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns at one element."""
     total = work(fusion, extent)
     moved = turns = 0.0
@@ -122,14 +227,17 @@ def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int]) -> floa
         sent = sum(points[p.tensor] for p in expr.parts if isinstance(fusion.definition(p.tensor), Update))
         turns += sent / extent.elements(out)
         moved += min(2.0 * sent * out.dtype.itemsize, float(sent * SECTOR_BYTES))
-    return replace(total, stored=total.stored + moved).us(4) + total.target.assumed.grid_us + turns * total.target.assumed.update_us
+    total = replace(total, stored=total.stored + moved, instructions=total.instructions / vector)
+    return total.us(4 * vector) + total.target.assumed.grid_us + turns * total.target.assumed.update_us
 
 
-def _loops(script: Script, root: TensorView, config: ScatterConfig) -> None:
-    """[trips, blocks, threads]."""
+def _loops(script: Script, root: TensorView, config: ScatterConfig, vector: int) -> None:
+    """[trips, blocks, threads, vector]."""
     call = script.on(root)
     if not root.root:
         return
+    if vector > 1:
+        call.split(len(root.root) - 1, vector)
     for _ in root.root[1:]:
         call.merge(0)
     call.split(0, config.threads)

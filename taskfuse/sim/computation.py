@@ -185,8 +185,9 @@ def gather(names: Names, stmt: GatherCopy) -> Instruction:
 
 def update_element(names: Names, stmt: AtomicUpdate) -> Instruction:
     """Lanes whose values are all inside their extents combine their elements, one after the other; the others do nothing."""
-    out = ValueSite(names.numbers[stmt.out.buffer], tuple(map(names.expr, stmt.out.index)))
-    source, values, dtype, combine = names.site(stmt.source), _found(names, stmt.values), names.dtypes[stmt.out.buffer], stmt.combine
+    width = stmt.width
+    out = ValueSite(names.numbers[stmt.out.buffer], tuple(map(names.expr, stmt.out.index)), width)
+    source, values, dtype, combine = names.site(stmt.source, width), _found(names, stmt.values), names.dtypes[stmt.out.buffer], stmt.combine
 
     def combined(a: Any, b: Any) -> Any:
         return names.values.combine(combine, a, b, dtype)
@@ -194,11 +195,13 @@ def update_element(names: Names, stmt: AtomicUpdate) -> Instruction:
     def run(agent: Agent) -> Signal | None:
         everyone, env, memory = agent.lanes, agent.env, agent.block.memory
         inside, found = values(agent)
-        value = np.broadcast_to(read(memory, source, everyone, env), everyone.count)
+        value = np.broadcast_to(read(memory, source, everyone, env), (everyone.count,) if width == 1 else (everyone.count, width))
         if inside.any():
             agent.lanes = agent.block.machine.table.get(everyone.ids[inside])
             agent.env = {**env, **{symbol: v[inside] for symbol, v in found.items()}}
-            update(memory, out, agent.lanes, agent.env, value[inside], combined)
+            if width > 1:
+                check_addresses(agent, out, width * dtype.itemsize)
+            update(memory, out, agent.lanes, agent.env, value[inside], combine, combined)
             agent.lanes, agent.env = everyone, env
         return Signal.POINT
 

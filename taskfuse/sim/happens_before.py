@@ -46,7 +46,7 @@ import numpy as np
 from taskfuse.ir.medium import MEDIA
 from taskfuse.sim.agent import Agent
 from taskfuse.sim.barriers import MbarrierCell, SemaphoreCell
-from taskfuse.sim.memory import Index
+from taskfuse.sim.memory import Index, Updater
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.region import Region
 
@@ -80,7 +80,7 @@ class RunStep:
         prior: steps that precede it in every run: program order.
         past: the steps that happen before it, and itself.
         reads, writes: the objects that it reads and writes, as bit sets per object.
-        updates: objects that it updates atomically: such steps commute with each other.
+        updates: objects that it updates atomically: such steps commute with those of the same ``updater``.
         phases: (barrier, phase) of its arrivals.
     """
 
@@ -90,14 +90,17 @@ class RunStep:
     reads: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
     writes: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
     updates: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
+    updater: Updater | None = None
     phases: list[tuple[Barrier, int]] = field(default_factory=lambda: list[tuple[Barrier, int]]())
 
     def conflicts(self, other: RunStep) -> bool:
-        """True if one step writes an object that the other uses, unless both update it atomically."""
+        """True if one step writes an object that the other uses, unless both update it atomically, by one function and one engine."""
         if _overlap(self.writes, other.writes) or _overlap(self.writes, other.reads) or _overlap(self.reads, other.writes):
             return True
         if not (self.updates or other.updates):
             return False
+        if self.updater != other.updater and _overlap(self.updates, other.updates):
+            return True
         pairs = ((self.updates, other.writes), (self.updates, other.reads), (self.writes, other.updates), (self.reads, other.updates))
         return any(_overlap(a, b) for a, b in pairs)
 
@@ -270,8 +273,9 @@ class HappensBefore(Observer):
         uses = self.steps[-1].writes if write else self.steps[-1].reads
         uses[what] = uses.get(what, 0) | bits
 
-    def update(self, memory: Memory, region: Region, index: Index) -> None:
+    def update(self, memory: Memory, region: Region, index: Index, updater: Updater) -> None:
         what, uses = ("global", region.array), self.steps[-1].updates
+        self.steps[-1].updater = updater
         uses[what] = uses.get(what, 0) | self._bits(index, 1, 1)
 
     def visibility(self, memory: Memory, region: Region, index: Index) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.medium import MEDIA
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import CompiledExpr, Env, Lanes, key_of, next_number
@@ -23,6 +24,8 @@ from taskfuse.target import WARP
 
 Array = npt.NDArray[Any]
 Index = int | slice | npt.NDArray[np.int64]
+Updater = tuple[Combine, bool]
+"""What updates elements: the function, and whether the copy engine does. Updates by one commute."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +95,7 @@ class AccessObserver(Protocol):
         """Elements of ``region``, at ``index`` of its store, are read or written (or must not be accessed by others from now on)."""
         ...
 
-    def update(self, memory: Memory, region: Region, index: Any) -> None:
+    def update(self, memory: Memory, region: Region, index: Any, updater: Updater) -> None:
         """Elements of ``region``, in Global memory, are updated atomically."""
         ...
 
@@ -308,21 +311,22 @@ def _reach(memory: Memory, store: Store, index: Index) -> None:
     memory.peers.access(np.unique(elements // store.of_rank).tolist())
 
 
-def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combined: Callable[[Array, Array], Array]) -> None:
-    """Combine elements in Global memory with values, lane by lane. Raises :class:`Fault` if one was never written."""
+def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combine: Combine, combined: Callable[[Array, Array], Array]) -> None:
+    """Combine elements in Global memory with values by a function, lane by lane. Raises :class:`Fault` if one was never written."""
     store, region = memory.stores[site.buffer], memory.regions[site.buffer]
     place = site.place(lanes, env, region)
     if store.valid is None:
         raise Fault(f"write to {region}")
     if memory.observer is not None:
-        memory.observer.update(memory, region, place.index)
+        memory.observer.update(memory, region, place.index, (combine, False))
     if np.any(missing := store.valid[place.index] != store.full):
         thread = int(lanes.ids[int(np.argmax(_per_lane(missing, lanes)))])
         raise Fault(f"update of uninitialized {region}", thread=thread, notes=(f"index {site.index_text(lanes, env, thread)}",))
     if store.published is not None:
         store.published.write(place.index, memory.number, lanes, region)
     index = np.arange(*place.index.indices(store.data.size)) if isinstance(place.index, slice) else np.asarray(place.index)
-    left, terms = (np.broadcast_to(a, lanes.count) for a in (index, np.asarray(value)))
+    shape = (lanes.count,) if site.width == 1 else (lanes.count, site.width)
+    left, terms = (np.broadcast_to(a, shape).reshape(-1) for a in (index, np.asarray(value)))
     while left.size:
         cells, first = np.unique(left, return_index=True)
         store.data[cells] = combined(store.data[cells], terms[first])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.barriers import BarrierCell, MbarrierCell, SemaphoreCell, Waiter
     from taskfuse.sim.block import Block
     from taskfuse.sim.engines import Action, Operation
-    from taskfuse.sim.memory import Memory
+    from taskfuse.sim.memory import Memory, Updater
     from taskfuse.sim.region import Region
 
 
@@ -29,7 +29,7 @@ class Observer:
     def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
         """Elements of ``region``, at ``index`` of its store, are read or written (or must not be accessed by others from now on)."""
 
-    def update(self, memory: Memory, region: Region, index: Any) -> None:
+    def update(self, memory: Memory, region: Region, index: Any, updater: Updater) -> None:
         """Elements of ``region``, in Global memory, are updated atomically."""
 
     def visibility(self, memory: Memory, region: Region, index: Any) -> None:

@@ -57,7 +57,9 @@ class Published:
     Attributes:
         stamps, writers: time and thread of the last write.
         by_engine: a TMA store of that thread wrote it, so its own copies see it.
-        incoming: TMA stores that write it and that their issuers have not waited for.
+        incoming: TMA stores that write it and that their issuers have not waited for; updates: those that combine something with it, which need no order among
+            themselves.
+        updated: the last of those that wrote it combined something with it.
     """
 
     fences: GlobalFences
@@ -65,16 +67,20 @@ class Published:
     writers: Ints
     by_engine: npt.NDArray[np.bool_]
     incoming: npt.NDArray[np.int16]
+    updates: npt.NDArray[np.int16]
+    updated: npt.NDArray[np.bool_]
 
     @staticmethod
     def of(elements: int, fences: GlobalFences) -> Published:
         """The state of a tensor that was not written yet."""
         stamps, writers = np.zeros((2, elements), np.int64)
-        return Published(fences, stamps, writers, np.zeros(elements, np.bool_), np.zeros(elements, np.int16))
+        by_engine, updated = np.zeros((2, elements), np.bool_)
+        incoming, updates = np.zeros((2, elements), np.int16)
+        return Published(fences, stamps, writers, by_engine, incoming, updates, updated)
 
-    def check_incoming(self, index: Any, region: Region) -> None:
-        """Raises :class:`Fault` if a TMA store that writes one of the elements has not been waited for."""
-        if np.any(self.incoming[index]):
+    def check_incoming(self, index: Any, region: Region, *, update: bool = False) -> None:
+        """Raises :class:`Fault` if a TMA store that writes one of the elements has not been waited for; ``update``: what comes combines something with them."""
+        if np.any(self.incoming[index]) or (not update and np.any(self.updates[index])):
             help = "the thread that issued the store must wait for it, not only for its reads, and then synchronize with the others"
             raise Fault(f"{region} accessed while a TMA store that writes it may be in flight", help=help)
 
@@ -83,30 +89,32 @@ class Published:
         self.check_incoming(index, region)
         self._stamp(index, (lanes.first, lanes.ids, lanes.ids[:, None])[np.ndim(self.stamps[index])] + block * self.fences.threads)
 
-    def store(self, index: Ints) -> None:
-        """A TMA store of elements is issued."""
-        self.incoming[index] += 1
+    def store(self, index: Ints, *, update: bool) -> None:
+        """A TMA store of elements is issued; ``update``: one that combines something with them."""
+        (self.updates if update else self.incoming)[index] += 1
 
-    def waited_for(self, index: Ints, block: int, thread: int) -> None:
+    def waited_for(self, index: Ints, block: int, thread: int, *, update: bool) -> None:
         """The thread that issued a TMA store has waited for it."""
-        self.incoming[index] -= 1
+        (self.updates if update else self.incoming)[index] -= 1
         self._stamp(index, block * self.fences.threads + thread)
         self.by_engine[index] = True
+        self.updated[index] = update
 
     def _stamp(self, index: Any, writers: Any) -> None:
         self.fences.clock += 1
         self.stamps[index] = self.fences.clock
         self.writers[index] = writers
-        self.by_engine[index] = False
+        self.by_engine[index] = self.updated[index] = False
 
     def unfenced(self, index: Any) -> Any:
         """The elements whose writer has not fenced since."""
         return self.stamps[index] > self.fences.of(self.writers[index])
 
-    def check(self, index: Ints, block: int, thread: int, region: Region) -> None:
-        """Raises :class:`Fault` if a bulk copy of a thread may not see the last writes of elements."""
-        self.check_incoming(index, region)
+    def check(self, index: Ints, block: int, thread: int, region: Region, *, update: bool = False) -> None:
+        """Raises :class:`Fault` if a bulk copy of a thread may not see the last writes of elements; ``update``: it combines something with them."""
+        self.check_incoming(index, region, update=update)
         hidden = self.unfenced(index) & ~(self.by_engine[index] & (self.writers[index] == block * self.fences.threads + thread))
+        hidden &= ~(update & self.updated[index])
         if hidden.any():
             writer = int(self.writers[index][hidden][0])
             raise Fault(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.ir.combine import Combine
 from taskfuse.ir.shared_layouts import swizzle_period, swizzled
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import TmaLoad, TmaStore
@@ -139,15 +140,18 @@ def load(names: Names, stmt: TmaLoad) -> Instruction:
     return run
 
 
-def _check_published(block: Block, transfer: Transfer, thread: int, *, write: bool = False) -> None:
-    """Raises :class:`Fault` if a copy of a thread need not see what was written to its tensor last."""
+def _check_published(block: Block, transfer: Transfer, thread: int, *, write: bool = False, combine: Combine | None = None) -> None:
+    """Raises :class:`Fault` if a copy of a thread need not see what was written to its tensor last; ``combine``: it combines something with that."""
     published = block.memory.stores[transfer.tensor.number].published
     if published is None:
         return
     if (observer := block.machine.observer) is not None:
-        observer.access(block.memory, transfer.tensor, transfer.index, write=write)
+        if combine is None:
+            observer.access(block.memory, transfer.tensor, transfer.index, write=write)
+        else:
+            observer.update(block.memory, transfer.tensor, transfer.index, (combine, True))
         observer.visibility(block.memory, transfer.tensor, transfer.index)
-    published.check(transfer.index, block.number, thread, transfer.tensor)
+    published.check(transfer.index, block.number, thread, transfer.tensor, update=combine is not None)
 
 
 def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: int) -> Ints:
@@ -174,13 +178,15 @@ def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: in
 
 @dataclass(slots=True, eq=False)
 class StoreOperation:
-    """A TMA store. Executed twice: the source is read, then the tensor is written."""
+    """A TMA store. Executed twice: the source is read, then the tensor is written; or combined by ``combine`` with what was read."""
 
     block: Block
     pc: int
     thread: int
     transfer: Transfer
     claim: Claim
+    combine: Combine | None
+    combined: Callable[[Any, Any], Any]
     progress: OperationState = OperationState.ISSUED
     claimed: bool = True
     values: Any = None
@@ -201,7 +207,7 @@ class StoreOperation:
         if wanted is OperationState.DONE and published is not None:
             if (observer := self.block.machine.observer) is not None:
                 observer.access(self.block.memory, self.transfer.tensor, self.transfer.index, write=True)
-            published.waited_for(self.transfer.index, self.block.number, self.thread)
+            published.waited_for(self.transfer.index, self.block.number, self.thread, update=self.combine is not None)
 
     def execute(self) -> None:
         block, transfer = self.block, self.transfer
@@ -213,28 +219,41 @@ class StoreOperation:
             target = block.memory.stores[transfer.tensor.number]
             if target.valid is None:
                 raise Fault(f"write to {transfer.tensor}")
-            if (observer := block.machine.observer) is not None:
-                observer.access(block.memory, transfer.tensor, transfer.index, write=True)
-            target.data[transfer.index] = self.values
-            target.valid[transfer.index] = target.full
+            observer = block.machine.observer
+            if self.combine is None:
+                if observer is not None:
+                    observer.access(block.memory, transfer.tensor, transfer.index, write=True)
+                target.data[transfer.index] = self.values
+                target.valid[transfer.index] = target.full
+            else:
+                if observer is not None:
+                    observer.update(block.memory, transfer.tensor, transfer.index, (self.combine, True))
+                if np.any(target.valid[transfer.index] != target.full):
+                    raise Fault(f"update of uninitialized {transfer.tensor}", thread=self.thread)
+                target.data[transfer.index] = self.combined(target.data[transfer.index], self.values)
             self.progress = OperationState.DONE
         block.engines.progressed()
 
 
 def store(names: Names, stmt: TmaStore) -> Instruction:
-    """``cp.async.bulk.tensor`` from Shared to Global memory."""
+    """``cp.async.bulk.tensor`` from Shared to Global memory, or ``cp.reduce.async.bulk.tensor``."""
     param = names.maps[stmt.map]
     tensor, site, coords = names.numbers[param.tensor], names.site(stmt.source), tuple(map(names.expr, stmt.coords))
+    combine, dtype = stmt.combine, names.dtypes[param.tensor]
+
+    def combined(a: Any, b: Any) -> Any:
+        assert combine is not None
+        return names.values.combine(combine, a, b, dtype)
 
     def run(agent: Agent) -> Signal:
         engines, pc = agent.block.engines, agent.pc - 1
         for thread, _, transfer in _transfers(agent, param, tensor, site, coords):
-            _check_published(agent.block, transfer, thread, write=True)
+            _check_published(agent.block, transfer, thread, write=True, combine=combine)
             claim = engines.claim(transfer.shared, transfer.addresses[transfer.inside])
             published = agent.block.memory.stores[tensor].published
             if published is not None:
-                published.store(transfer.index)
-            operation = StoreOperation(agent.block, pc, thread, transfer, claim)
+                published.store(transfer.index, update=combine is not None)
+            operation = StoreOperation(agent.block, pc, thread, transfer, claim, combine, combined)
             if (observer := agent.block.machine.observer) is not None:
                 observer.issue(operation)
             engines.fifo(Queue.BULK, thread).open.append(operation)

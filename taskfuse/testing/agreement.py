@@ -131,9 +131,10 @@ def mutate(kernel: Kernel, chance: random.Random) -> tuple[Kernel, str] | None:
 
 
 def arguments(kernel: Kernel, extents: dict[str, int]) -> list[Argument]:
-    """Random float32 inputs."""
+    """Random inputs: float32, or small integers."""
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(tuple(int(evaluate(e, extents)) for e in p.shape)).astype(np.float32) for p in kernel.inputs]
+    shapes = [(p, tuple(int(evaluate(e, extents)) for e in p.shape)) for p in kernel.inputs]
+    return [(rng.standard_normal(shape) if p.dtype.is_float else rng.integers(-99, 100, shape)).astype(p.dtype.numpy) for p, shape in shapes]
 
 
 def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> AgreementRow:

@@ -1,4 +1,4 @@
-"""Small products on each tensor-core instruction, by name: subjects to plant wrong values in.
+"""Small products on each tensor-core instruction, and updates of several elements by one, by name: subjects to plant wrong values in.
 
 Each is a whole kernel of a few instructions, scheduled through the public calls: as small as the instruction admits, so that a launch takes a moment in the
 simulator.
@@ -14,6 +14,7 @@ import taskfuse as tf
 from taskfuse import DType, Fusion, MemoryType, TensorView, atoms
 from taskfuse import ParallelType as P
 from taskfuse.ops.create import Extent
+from taskfuse.testing.updates import in_boxes, in_vectors
 
 SHARED = MemoryType.Shared
 
@@ -223,6 +224,9 @@ INSTRUCTIONS: Mapping[str, Callable[[], Fusion]] = MappingProxyType(
         "mma:ldmatrix": by_warp,
         "mma:stmatrix": partial(by_warp, staged=True),
         "mma:cp.async": partial(by_warp, stages=3),
+        "update:vectors": in_vectors,
+        "update:boxes": partial(in_boxes, slots=2, dtype=tf.int32),
+        "update:blocks": partial(in_boxes, blocks=True),
     }
 )
 """The functions that build the subjects, by name."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from taskfuse.ir.combine import ATOMIC, COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Const, Expr, FloorDiv, Mod, const, maximum, minimum, not_, rebuild, substitute, sym
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import ScalarParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, GatherValue, Immediate, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Cursor, CursorInit
@@ -235,8 +236,16 @@ def _gathers(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _narrower(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
-    if isinstance(s, VectorCopy | AsyncCopy | GatherCopy) and s.width > 1:
+    if isinstance(s, VectorCopy | AsyncCopy | GatherCopy | AtomicUpdate) and s.width > 1:
         yield replace(s, width=s.width // 2)
+
+
+def _updates(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
+    """An update by another function; a bulk update that stores."""
+    if isinstance(s, AtomicUpdate | TmaStore) and s.combine is not None:
+        yield from (replace(s, combine=other) for name, other in COMBINES.items() if name in ATOMIC and other is not s.combine)
+        if isinstance(s, TmaStore):
+            yield replace(s, combine=None)
 
 
 def _valid(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
@@ -284,6 +293,7 @@ OPERAND_OPERATORS: tuple[Operator, ...] = (
     Operator("case too tight", _cases(_shifted_case(-1))),
     Operator("gather of others", in_writers(_gathers)),
     Operator("half a vector", in_writers(_narrower)),
+    Operator("update by another function", in_writers(_updates)),
     Operator("copy's condition", in_writers(_valid)),
     Operator("another shuffle", in_writers(_masks)),
 )

@@ -52,6 +52,20 @@ def test_hostile_indices_write_nothing_outside(gather: bool) -> None:
     assert counts.tolist() == [HOSTILE.count(k) for k in range(5)]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("columns", [4, 6, 5])
+def test_neighbors_of_rows_are_updated_together(columns: int, apart: bool) -> None:
+    """By 4, 2 and 1; also of arguments that are columns of wider tensors, at addresses that no vector has."""
+    wide = [torch.randint(-8, 8, (n, columns + 3 * apart), device="cuda").float() for n in (50, 3000)]
+    x, s = (t[:, apart : columns + apart] for t in wide)
+    i = torch.randint(-60, 60, (3000,), device="cuda", dtype=torch.int32)
+    run = compiled(lambda a, b, c: tf.index_add(a, 0, b, c), x, i, s)
+    kept = (i >= -50) & (i < 50)
+    wanted = x.double().index_add(0, i[kept].remainder(50), s[kept].double())
+    for _ in range(20):
+        assert torch.equal(run(x, i, s)[0].double(), wanted)
+
+
 def test_other_writes() -> None:
     x, i = torch.randn(200, 40, device="cuda"), torch.randint(0, 200, (300, 40), device="cuda")
     s = torch.randn(300, 40, device="cuda")

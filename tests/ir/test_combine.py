@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from taskfuse.dtypes import DType, bool_, float32, float64, int8, int32, uint8
-from taskfuse.ir.combine import COMBINES, Combine
+from taskfuse.dtypes import DType, bfloat16, bool_, float32, float64, int8, int32, int64, uint8
+from taskfuse.ir.combine import COMBINES, Combine, is_bulk_update, vector_updates
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule
 from tests.ir.elements import elements
@@ -39,3 +39,14 @@ def test_neutral_elements_change_nothing_and_idempotent_functions_take_twice(row
 
 def test_every_reduction_combines_commutatively() -> None:
     assert all(row.op.commutative and row.op.arity == 2 and row.op is ELEMENTWISE[row.name] for row in COMBINES.values())
+
+
+def test_what_one_instruction_updates() -> None:
+    """Of neighbors, sums of float32; in bulk, what threads update, without sums of 64 bits with a sign or of float64."""
+    assert vector_updates(COMBINES["add"], float32) == (2, 4)
+    for name, dtype in (("add", int32), ("add", float64), ("maximum", int32)):
+        assert vector_updates(COMBINES[name], dtype) == ()
+    assert is_bulk_update(COMBINES["add"], float32)
+    assert is_bulk_update(COMBINES["maximum"], int64)
+    for name, dtype in (("add", float64), ("add", int64), ("add", bfloat16), ("mul", float32)):
+        assert not is_bulk_update(COMBINES[name], dtype)

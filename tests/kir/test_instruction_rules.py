@@ -28,6 +28,17 @@ INSTRUCTIONS = [
         "COPY.async s[0, 0, 0] <- x[0, 0] width 2",
     ),
     ("COPY.async f[0] <- b[0] width 8", "an asynchronous copy of 8 float32: 4, 8 or 16 bytes are possible", "COPY.async s[0, 0, 0] <- x[0, 0] width 8"),
+    # updates
+    ("UPDATE f[0] by add of b[0]", "an update is of an element in Global memory, and 'f' is not", "UPDATE w[0, 0] by add of f[0]"),
+    ("UPDATE y[0, 0] by add of b[0]", "an update does not convert: 'y' is bfloat16, 'b' is float32", "UPDATE w[0, 0] by add of r"),
+    ("UPDATE w[0, 0] by maximum of b[0]", "no device combines float32 by maximum in one step", "UPDATE w[0, 0] by add of b[0]"),
+    ("UPDATE y[0, 0] by add of x[0, 0] width 2", "no device combines bfloat16 by add in one step", "UPDATE w[0, 0] by add of b[0] width 2"),
+    ("UPDATE w[0, 0] by add of b[0] width 8", "no instruction combines 8 float32 by add", "UPDATE w[0, 0] by add of b[0] width 4"),
+    (
+        "UPDATE w[0, 0] by add of r width 4",
+        "an update of vectors needs a last axis on both sides, at an index without values",
+        "UPDATE w[0, 0] by add of acc[0] width 4",
+    ),
     # TMA
     (
         "TMA y[0, 0] <- map_x(0, 0) on full[0]",
@@ -40,6 +51,11 @@ INSTRUCTIONS = [
         "TMA map_2(0, 64) <- s[0, 0, 0]",
         "'map_2' has steps, and a box that is stored has all elements of its part of the tensor",
         "TMA s[0, 0, 0] <- map_2(0, 64) on full[0]",
+    ),
+    (
+        "TMA map_y(0, 64) <- s[0, 0, 0] by mul",
+        "the copy engine does not combine bfloat16 by mul",
+        "TMA map_y(0, 64) <- s[0, 0, 0]",
     ),
     ("TMA low[0, 0] <- map_x(0, 0) on full[0]", "'low' is aligned to 128 bytes; TMA needs 1024", "TMA s[0, 8, 0] <- map_x(0, 0) on full[0]"),
     # wgmma

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taskfuse.dtypes import DTYPES, bfloat16, bool_, float16, float32, int64
+from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, le, lt, ne, not_, or_, select, sym, table, xor
@@ -14,7 +15,7 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
 from taskfuse.kir.declarations import Buffer, Counter, Mbarrier, ScalarParam, TensorMapParam, TensorParam
-from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, ChoiceCase, Descriptor, GatherValue, Immediate, IndexOf, Queue, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import (
@@ -119,7 +120,15 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(CursorInit, st.sampled_from(["p", "ch0.c"]), st.integers(1, 4), st.integers(0, 3), st.integers(0, 1)),
     st.builds(Advance, st.sampled_from(["p", "ch0.c"]), EXPRS),
     st.builds(TmaLoad, accesses(), st.just("map0"), COORDS, SLOTS),
-    st.builds(TmaStore, st.just("map0"), COORDS, accesses()),
+    st.builds(TmaStore, st.just("map0"), COORDS, accesses(), st.none() | st.sampled_from([COMBINES["add"], COMBINES["bitwise_xor"]])),
+    st.builds(
+        AtomicUpdate,
+        accesses(),
+        st.sampled_from([COMBINES["add"], COMBINES["maximum"]]),
+        accesses(),
+        st.lists(st.builds(GatherValue, st.sampled_from(["v0", "tv1.v0"]), accesses(), EXPRS), max_size=2).map(tuple),
+        st.sampled_from([1, 2, 4]),
+    ),
     st.builds(Commit, st.sampled_from(Queue)),
     st.builds(WaitGroup, st.sampled_from(Queue), st.integers(0, 7), st.booleans()),
     st.builds(

@@ -9,6 +9,7 @@ from taskfuse.kir import Kernel, accesses, barrier_slots, bodies, expressions, m
 from taskfuse.kir.nodes import AsyncCopy, Compute, For, If, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, IndexOf
 from taskfuse.kir.synchronization import ArriveAsync
+from taskfuse.kir.walk import is_deterministic, updating
 
 PATHS = sorted((Path(__file__).parent.parent / "kernels").glob("*.kir"))
 HEADER = "KERNEL k(x: float32[N], alpha: float32) -> (y: float32[N])\n  DIM N\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n  LOCAL r: float32[]\n\n"
@@ -119,3 +120,24 @@ def test_map_operand_and_with_bodies() -> None:
     copy = VectorCopy(Access("r", ()), Access("r", ()), 2)
     assert bodies(with_bodies(branch, ((), (copy,)))) == ((), (copy,))
     assert with_bodies(loop, ((copy,),)) == For("i", const(0), sym("N"), const(1), False, (copy,))
+
+
+def test_who_combines_and_whether_the_order_shows() -> None:
+    head = """\
+KERNEL k(s: {0}[8, 32]) -> (y: {0}[8, 32])
+  TENSORMAP m = y box (8, 32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  SHARED t: {0}[8, 32] align 128
+
+"""
+    for line, combines in (
+        ("UPDATE y[0, 0] by add of s[0, 0]", True),
+        ("TMA m(0, 0) <- t[0, 0] by add", True),
+        ("TMA m(0, 0) <- t[0, 0]", False),
+        ("t[0, 0] = copy(s[0, 0])", False),
+    ):
+        floats, integers = (parse_kernel(head.format(dtype) + line + "\n") for dtype in ("float32", "int32"))
+        found = updating(floats.body[0])
+        assert (None if found is None else found.name) == ("add" if combines else None)
+        assert is_deterministic(floats) is not combines
+        assert is_deterministic(integers)

@@ -1,5 +1,7 @@
 """What is read of a witness, and what is neither a definition nor content."""
 
+from pathlib import Path
+
 import pytest
 
 from taskfuse.dtypes import bool_, float32, float64
@@ -126,3 +128,11 @@ def test_a_definition_is_indented() -> None:
 
 def test_no_operation_is_named_like_a_rule() -> None:
     assert not RULE_WORDS.keys() & ELEMENTWISE.keys()
+
+
+def test_points_that_are_sent_to_places_that_no_data_names() -> None:
+    text = (Path(__file__).parents[1] / "check" / "museum" / "update_box_twice.fixed.kir").read_text(encoding="utf-8")
+    found = parse_kernel(text)
+    assert "DEFINE u: float32[3, 8, 32] = send add of t[i0, i1, i2]\n" in found.text(witness=True)
+    assert "TMA m(0, 0) <- t[0, 0] by add  ~ value u[k, tile.0, tile.1] tile (8, 32)\n" in found.text(witness=True)
+    assert_equal(parse_kernel(found.text(witness=True)), found)

@@ -163,6 +163,11 @@ BAD_CONTENTS = [
         f"{PRODUCT}term s[tile.0 + tile.1, tile.2] tile (16, 8, 16)",
     ),
     ("SHUFFLE r <- r xor 1  ~ term s[0, 0]", "this adds nothing to what was there, so it stands for no 'term'", "r = add(r, x[0, 0])  ~ term s[0, 0]"),
+    (
+        "UPDATE y[0, 0] by add of r  ~ value p[0, 0]",
+        "this sends elements to another tensor: they stand for 'value' of one that is sent, not for 'value' of 'p'",
+        "UPDATE y[0, 0] by add of r",
+    ),
     ("COPY y[0, 0] <- acc[0] width 4  ~ part s", "this copies elements: they stand for 'value', not for 'part'", "r = copy(acc[0])  ~ part s"),
     ("r = copy(x[0, 0])  ~ value s[i]", "'i' is not in scope in what is held", "FOR i in 0..4:\n  r = copy(x[0, 0])  ~ value s[i]"),
     ("r = copy(x[0, 0])  ~ value s[tile.0]", "'tile.0' is not in scope in what is held", "r = copy(x[0, 0])  ~ value s[threadIdx.x]"),

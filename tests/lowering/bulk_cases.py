@@ -10,6 +10,7 @@ from taskfuse.ir.expr import Literal, Read
 from taskfuse.ir.scalar import and_, const, ge, lt
 from taskfuse.ir.tasks import Node
 from taskfuse.ops.select import define_select
+from taskfuse.testing.updates import in_boxes
 from tests.lowering.cases import Case, Cases
 from tests.lowering.running import bind
 
@@ -420,6 +421,11 @@ def cases() -> dict[str, Case]:
                 )
             ),
             *((f"stored by its own role through {n}", lambda n=n: in_one_role(n), ((7, 8, 32),)) for n in (1, 2, 3)),
+            *((f"added through {n}", lambda n=n: in_boxes(slots=n), ((2, 32), (3, 2, 32))) for n in (1, 2)),
+            ("added by blocks", lambda: in_boxes(blocks=True), ((2, 32), (3, 2, 32))),
+            ("added by a role", lambda: in_boxes(slots=2, role=True), ((2, 32), (3, 2, 32))),
+            ("added and read", lambda: in_boxes(read=True), ((2, 32), (3, 2, 32))),
+            ("added to part of a tile", lambda: in_boxes(rows=3), ((3, 32), (3, 3, 32))),
         )
     }
     return found

@@ -7,10 +7,12 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse.errors import SimulationError
+from taskfuse.ir.expr import Update
 from taskfuse.kir import walk
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import If, TmaStore
 from taskfuse.kir.synchronization import Expect, FenceProxyAsync, InitBarrier, Wait, WaitGroup
+from taskfuse.testing.updates import in_boxes
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.bulk_cases import (
     BX,
@@ -99,7 +101,7 @@ def test_any_number_of_trips_over_any_number_of_stages(stages: int) -> None:
         agrees(fusion, numbers(rows, 32))
 
 
-@pytest.mark.parametrize("name", ["2d both", "load and stores", "load beside stores", "stored and read, apart=True"])
+@pytest.mark.parametrize("name", ["2d both", "load and stores", "load beside stores", "stored and read, apart=True", "added by blocks"])
 def test_waits_and_arrivals_are_all_needed(name: str) -> None:
     fusion, kernel = CASES.lowered(name)
     assert set(missed(kernel, fusion, *CASES.operands(name))) <= {"Barrier before one lane arrives for the warp"}  # one of two in a row
@@ -452,3 +454,36 @@ def test_a_bulk_store_finds_its_whole_box(split: bool) -> None:
     else:
         text = refused(lambda: tf.lower(fusion))
         assert text.startswith(f"cannot lower {y.name}: its box may extend past {staged.name} in Shared memory, which has N elements there")
+
+
+# -- updates ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_update_waits_for_what_is_stored_and_who_reads_it_for_the_update() -> None:
+    """A proxy fence and a barrier before the first; a full wait at the end of all, a wait for reads before a slot is written again."""
+    kernel = CASES.lowered("added and read")[1]
+    (sent,) = (s for s in walk(kernel) if isinstance(s, TmaStore))
+    assert (str(kernel).count("FENCE proxy.async.global"), sent.combine and sent.combine.name) == (1, "add")
+    assert [(s.pending, s.read_only) for s in walk(kernel) if isinstance(s, WaitGroup)] == [(0, True), (0, False), (0, False)]
+    assert [(s.pending, s.read_only) for s in walk(CASES.lowered("added through 2")[1]) if isinstance(s, WaitGroup)] == [(1, True), (0, False)]
+    assert "SYNC grid grid0, 96" in str(CASES.lowered("added by blocks")[1])
+    assert not kernel.is_deterministic
+    assert tf.lower(in_boxes(dtype=tf.int32)).is_deterministic
+
+
+@pytest.mark.parametrize(("dtype", "by"), [(tf.int32, "bitwise_xor"), (tf.int64, "maximum"), (tf.uint64, "add")])
+def test_functions_of_the_engine(dtype: tf.DType, by: str) -> None:
+    kernel = agrees(in_boxes(dtype=dtype, combine=by), numbers(2, 32, dtype=dtype.numpy), numbers(3, 2, 32, dtype=dtype.numpy))
+    assert kernel.verify().is_proved
+
+
+def test_what_the_engine_does_not_combine() -> None:
+    for dtype in (tf.float64, tf.int64):
+        text = refused(lambda dtype=dtype: tf.lower(in_boxes(dtype=dtype)))
+        assert text == f"cannot lower tv4: the atom tma_store does not combine {dtype} by add\nhelp: let threads make these updates"
+    with tf.Fusion("named") as fusion:
+        x, t, s = tf.define_tensor([4, 32]), tf.define_tensor([3], "int32"), tf.define_tensor([3, 32])
+        fusion.add_output(tf.index_add(x, 0, t, tf.abs(s)))
+    sent = next(e.output for e in fusion.exprs() if isinstance(e, Update))
+    sent.set_atom(STORE, (1,))
+    assert "the atom tma_store sends boxes, and integers of tv8's data name each element" in refused(lambda: tf.lower(fusion))

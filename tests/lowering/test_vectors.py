@@ -9,6 +9,10 @@ import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AtomicUpdate
+from taskfuse.testing.updates import in_vectors
+from tests.cuda.compiled import compiles, texts
 from tests.lowering.refusing import lowering
 from tests.lowering.running import agrees, numbers
 
@@ -63,3 +67,28 @@ def test_vectors_of_a_padded_row_exist_as_a_whole(widths: tuple[tuple[int, int],
     assert kernel.verify().is_proved
     array = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
     np.testing.assert_array_equal(kernel.simulate(array, seed=1)[0], 2 * np.pad(array, widths))
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_updates_of_vectors(width: int) -> None:
+    kernel = agrees(in_vectors(width, tiles="T"), numbers(2, 32), numbers(3, 2, 32))
+    assert [s.width for s in walk(kernel) if isinstance(s, AtomicUpdate)] == [width]
+    assert kernel.verify().is_proved
+
+
+def test_updates_of_vectors_compile() -> None:
+    kernels = {str(width): tf.lower(in_vectors(width)) for width in (2, 4)}
+    dense, strided = texts(kernels, "dense"), texts(kernels, "strided, wide")
+    for name in kernels:
+        assert f"update_add_f32_v{name}(&" in dense[name].text
+        assert "update_add_f32(&" in strided[name].text
+    compiles({**dense, **{f"{name} strided": source for name, source in strided.items()}})
+
+
+def test_vectors_that_no_instruction_updates() -> None:
+    text = "cannot lower tv4: it sends vectors of {} {} to be combined by add: {}\nhelp: use another width, or no vectors"
+    assert lowering(in_vectors(2, tf.int32)) == text.format(2, "int32", "no instruction combines several")
+    assert lowering(in_vectors(2, tf.float64)) == text.format(2, "float64", "no instruction combines several")
+    assert lowering(in_vectors(4, columns=30)) == (
+        "cannot lower tv4: its vector axis of 4 does not divide what it splits\nhelp: declare tf.dim(..., multiple_of=...) or use another width"
+    )

@@ -5,7 +5,11 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AtomicUpdate
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.target import A100
+from tests.calls import Math
 from tests.testing.ptx.compiled import compared
 
 
@@ -57,6 +61,53 @@ def test_16_bits_are_summed_in_32() -> None:
     run = tf.compile(index_add(tf.bfloat16, 300, 100), backend="sim")
     assert isinstance(run.schedule, Segmentation)
     assert all(c.is_proved for c in run.certificates)
+
+
+def rows(columns: int) -> tuple[Math, tuple[tuple[int | str, ...], ...]]:
+    return lambda x, i, s: tf.index_add(x, 0, i, s), (("V", columns), ("N",), ("N", columns))
+
+
+VECTORS: dict[str, tuple[Math, tuple[tuple[int | str, ...], ...], int]] = {
+    "rows of 12": (*rows(12), 4),
+    "rows of 6": (*rows(6), 2),
+    "rows of 5": (*rows(5), 1),
+    "rows of no known length": (lambda x, i, s: tf.index_add(x, 0, i, s), (("V", "C"), ("N",), ("N", "C")), 1),
+    "segments, whose numbers are computed": (lambda s, i: tf.segment_sum(s, i, 7), (("N", 8), ("N",)), 4),
+    "an axis before": (lambda x, i, s: tf.index_add(x, 1, i, s), ((3, "V", 8), ("N",), (3, "N", 8)), 4),
+    "an integer for each element": (lambda x, i, s: tf.scatter_add(x, 0, i, s), (("V", 8), ("N", 8), ("N", 8)), 1),
+    "what is updated is sent, too": (lambda x, i: tf.index_add(x, 0, i, x), (("N", 8), ("N",)), 4),
+    "one number for a row": (lambda x, i, s: tf.index_add(x, 0, i, tf.expand_dims(s, 1) * tf.ones([1, 8])), (("V", 8), ("N",), ("N",)), 4),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_neighbors_are_updated_together(name: str) -> None:
+    """Where no integer says the place of one of them: proved, the right sums, and in PTX."""
+    math, shapes, vector = VECTORS[name]
+    with tf.Fusion("f") as fusion:
+        fusion.add_output(math(*(tf.define_tensor(list(shape), "int32" if k == 1 else "float32") for k, shape in enumerate(shapes))))
+    chosen = tf.schedulers.scatter(fusion)
+    kernel = tf.lower(fusion)
+    assert chosen.config.vector == vector
+    assert {s.width for s in walk(kernel) if isinstance(s, AtomicUpdate)} == {vector}
+    assert kernel.verify().is_proved
+    sizes, generator = {"V": 5, "N": 9, "C": 3}, np.random.default_rng(0)
+    arguments = [
+        generator.integers(-6, 6, [sizes[e] if isinstance(e, str) else e for e in shape]).astype(np.int32 if k == 1 else np.float32)
+        for k, shape in enumerate(shapes)
+    ]
+    assert (kernel.simulate(*arguments, seed=1)[0] == fusion.evaluate(*arguments)[0]).all()
+    if vector > 1:
+        assert compared(kernel).difference is None
+
+
+def test_single_elements_are_a_choice_and_all_that_others_have() -> None:
+    fusion = index_add(rows=64, points=32)
+    chosen = tf.schedulers.scatter(fusion)
+    assert chosen.config.words == "updates in place, 1 blocks of 256 threads, 4 neighbors together"
+    assert [o.config.vector for o in chosen.alternatives] == [4, 4, 4, 1]
+    assert tf.schedulers.scatter(index_add(rows=64, points=32), target=A100).config.vector == 1
+    assert tf.schedulers.scatter(index_add(tf.int32, 64, 32)).config.vector == 1
 
 
 def test_refused() -> None:

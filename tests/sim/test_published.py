@@ -124,3 +124,86 @@ def test_exploration_finds_the_schedule_that_lacks_the_fence() -> None:
     assert found.failure is not None
     assert MISSING in str(found.failure)
     assert explore(parse_kernel(STORES), [X]).failure is None
+
+
+ADDED = """\
+KERNEL added(x: float32[8, 32], s: float32[2, 8, 32]) -> (y: float32[8, 32])
+  TENSORMAP m = y box (8, 32) swizzle 0
+  GRID (2, 1, 1)  BLOCK (32, 1, 1)
+  SHARED t: float32[8, 32] align 128
+  COUNTER c
+
+IF blockIdx.x == 0:
+  FOR i in 0..8:
+    y[i, threadIdx.x] = copy(x[i, threadIdx.x])
+FENCE proxy.async.global
+SYNC grid c, 64
+FOR i in 0..8:
+  t[i, threadIdx.x] = copy(s[blockIdx.x, i, threadIdx.x])
+FENCE proxy.async
+SYNC block
+IF threadIdx.x == 0:
+  TMA m(0, 0) <- t[0, 0] by add
+  COMMIT bulk
+  WAIT_GROUP bulk <= 0
+"""
+S = np.arange(512, dtype=np.float32).reshape(2, 8, 32)
+
+
+def test_boxes_of_two_blocks_are_added_without_an_order() -> None:
+    k = parse_kernel(ADDED)
+    assert errors(k, [X, S]) == {"none"}
+    np.testing.assert_array_equal(k.simulate(X, S, seed=1)[0], X + S[0] + S[1])
+    found = explore(k, [X, S])
+    assert found.failure is None
+
+
+def test_a_box_that_overhangs_is_added_where_there_are_elements() -> None:
+    text = ADDED.replace("-> (y: float32[8, 32])", "-> (y: float32[5, 32])").replace("x: float32[8, 32]", "x: float32[5, 32]")
+    k = parse_kernel(text.replace("FOR i in 0..8:\n    y", "FOR i in 0..5:\n    y"))
+    np.testing.assert_array_equal(k.simulate(X[:5], S)[0], (X + S[0] + S[1])[:5])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("FENCE proxy.async.global", "PASS", MISSING),
+        ("FENCE proxy.async.global\nSYNC grid c, 64", "SYNC grid c, 64\nFENCE proxy.async.global", MISSING),
+        ("FOR i in 0..8:\n    y", "FOR i in 0..7:\n    y", "update of uninitialized Global 'y'"),
+    ],
+)
+def test_updates_of_what_is_not_there_yet(old: str, new: str, found: str) -> None:
+    assert any(found in e for e in errors(parse_kernel(replaced(ADDED, old, new)), [X, S]))
+
+
+def test_threads_and_the_engine_do_not_update_the_same_elements_at_once() -> None:
+    behind = "SYNC grid c, 64\nIF blockIdx.x == 1:\n  UPDATE y[3, threadIdx.x] by add of x[3, threadIdx.x]\n"
+    right = parse_kernel(ADDED + behind)
+    expected = X + S[0] + S[1]
+    expected[3] += X[3]
+    assert errors(right, [X, S]) == {"none"}
+    np.testing.assert_array_equal(right.simulate(X, S)[0], expected)
+    found = explore(parse_kernel(ADDED + behind.removeprefix("SYNC grid c, 64\n")), [X, S])
+    assert found.failure is not None
+    assert "may be in flight" in str(found.failure)
+
+
+def test_exploration_takes_updates_by_two_functions_in_both_orders() -> None:
+    """So a kernel whose result depends on their order has two results."""
+    text = """\
+KERNEL both(x: int32[1]) -> (y: int32[1])
+  GRID (2, 1, 1)  BLOCK (1, 1, 1)
+  COUNTER c
+
+IF blockIdx.x == 0:
+  y[0] = copy(x[0])
+SYNC grid c, 2
+IF blockIdx.x == 0:
+  UPDATE y[0] by add of x[0]
+ELSE:
+  UPDATE y[0] by {} of x[0]
+"""
+    x = np.array([5], np.int32)
+    one, two = (explore(parse_kernel(text.format(f)), [x]) for f in ("add", "maximum"))
+    assert one.failure is None
+    assert two.interleavings > one.interleavings

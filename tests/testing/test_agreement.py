@@ -82,7 +82,7 @@ def test_reasons_are_counted_without_names_and_numbers() -> None:
 def test_the_generator_makes_every_kind() -> None:
     made = [small_kernel(RandomChooser(seed)) for seed in range(120)]
     kinds = Counter(s.kind for s in made)
-    assert set(kinds) == {"pipeline", "pingpong", "exchange", "handover", "grid", "prefetch", "blocks", "cluster", "product", "warp"}
+    assert set(kinds) == {"pipeline", "pingpong", "exchange", "handover", "grid", "prefetch", "blocks", "cluster", "product", "warp", "updates"}
     text = "".join(str(s.kernel) for s in made)
     for word in ("<- x.map", "<- s", "on once.full", "SYNC named", "UNROLL", "round.advance", ".r1.advance", "DIM N max 4", ") % 3"):
         assert word in text, word

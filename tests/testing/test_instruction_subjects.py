@@ -4,7 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, TmaLoad, TmaStore
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, TmaLoad, TmaStore
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 
@@ -21,6 +21,9 @@ HAS = {
     "mma:ldmatrix": (Mma, LdMatrix),
     "mma:stmatrix": (Mma, LdMatrix, StMatrix),
     "mma:cp.async": (Mma, LdMatrix, AsyncCopy),
+    "update:vectors": (AtomicUpdate,),
+    "update:boxes": (TmaStore,),
+    "update:blocks": (TmaStore,),
 }
 
 

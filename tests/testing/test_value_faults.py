@@ -39,8 +39,8 @@ def test_nothing_that_is_wrong_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
-def test_instructions_of_tensor_cores(name: str) -> None:
-    """A product on each of them is proved, and mistakes in it are not."""
+def test_instructions(name: str) -> None:
+    """A kernel with each of them is proved, and mistakes in it are not."""
     (subject,) = subjects(name)
     subject.kernel.verify().require()
     assert subject.launches

@@ -25,7 +25,7 @@ from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Descriptor, Holds, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
-from taskfuse.kir.witness import Apply, Pick
+from taskfuse.kir.witness import Apply, Pick, Whole
 from taskfuse.target import WARP, WARPGROUP
 
 Points = tuple[tuple[str, int], ...]
@@ -100,9 +100,9 @@ class Instructions:
     def _made(self, node: Node, holds: Holds) -> Place:
         stmt = node.stmt
         match stmt:
-            case Compute() | Choose() | Shuffle() | AtomicUpdate():
+            case Compute() | Choose() | Shuffle():
                 return Place(node, stmt.out.buffer, stmt.out.index, holds.tensor, holds.index, content=holds.content)
-            case GatherCopy() | VectorCopy() | AsyncCopy():
+            case GatherCopy() | AtomicUpdate() | VectorCopy() | AsyncCopy():
                 return self._vector(node, stmt.out, stmt.width, holds.tensor, holds.index)
             case Wgmma() | Mma():
                 return self._registers(node, stmt.acc, stmt.accumulators, holds, ("tile.0", "tile.1"))
@@ -117,7 +117,8 @@ class Instructions:
                 box = self.maps[name]
                 points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
                 index = tuple(c + sym(p) for c, (p, _) in zip(coords, points, strict=True))
-                return Place(node, box.tensor, index, holds.tensor, self._of_box(node, holds, box, coords, holds.index), points)
+                element = self._of_box(node, holds, box, coords, holds.index, self._in_whole(box.tensor, holds))
+                return Place(node, box.tensor, index, holds.tensor, element, points)
             case _:
                 raise Open("the proof has no rule for this kind of write", node)
 
@@ -129,6 +130,16 @@ class Instructions:
                 return tuple(substitute(e, point) for e in index)
             case _:
                 raise Open(f"it is a copy, but {holds.tensor} is not", node)
+
+    def _in_whole(self, whole: str, holds: Holds) -> tuple[Expr, ...]:
+        """The element of an argument that a store of ``holds`` is for: of a part of a tensor, where that lies in the whole."""
+        definition = self.definitions.get(whole)
+        match None if definition is None else definition.rule:
+            case Whole(parts=parts, places=places) if holds.tensor in parts:
+                point = {f"i{k}": e for k, e in enumerate(holds.index)}
+                return tuple(substitute(e, point) for e in places[parts.index(holds.tensor)])
+            case _:
+                return holds.index
 
     # -- what is read ---------------------------------------------------------------------------------------------------------------
 
@@ -164,10 +175,11 @@ class Instructions:
         """The registers that a stmatrix stores."""
         return self._registers(node, stmt.source, self._matrices(stmt), Holds(tensor, element), ("tile.0", "tile.1"))
 
-    def stored_box(self, node: Node, stmt: TmaStore, holds: Holds, element: tuple[Expr, ...]) -> Place:
-        """The elements read by a bulk store; ``element`` is over the symbols of the tile."""
+    def stored_box(self, node: Node, stmt: TmaStore, holds: Holds, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """The elements of ``tensor`` read by a bulk store; ``element`` is over the symbols of the tile."""
         box = self.maps[stmt.map]
-        return self._box(node, stmt.source, box, holds.tensor, self._of_box(node, holds, box, stmt.coords, element))
+        points = self._of_box(node, holds, box, stmt.coords, element, self._in_whole(box.tensor, holds))
+        return self._box(node, stmt.source, box, tensor, points)
 
     def loaded_box(self, node: Node, stmt: TmaLoad, holds: Holds, source: tuple[Expr, ...], tensor: str) -> Place:
         """The elements of its argument read by a bulk load: ``source``, over the symbols of the tile, is the operand of its tensor's definition."""

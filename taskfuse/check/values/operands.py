@@ -134,7 +134,7 @@ class CheckedOperands:
             case TmaLoad():
                 want = i.loaded_box(node, stmt, w.holds, element, source.buffer)
             case TmaStore():
-                want = i.stored_box(node, stmt, Holds(source.buffer, w.holds.index, tile=w.holds.tile), element)
+                want = i.stored_box(node, stmt, w.holds, source.buffer, element)
             case LdMatrix():
                 want = i.matrix_rows(node, stmt, source.buffer, element)
             case StMatrix():

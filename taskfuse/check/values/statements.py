@@ -6,7 +6,7 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.checked_terms import CheckedTerms, only_along
 from taskfuse.check.values.choices import CheckedChoices, is_plus_zero, is_zero
 from taskfuse.check.values.claims import ClaimedWrite, Instructions, Place
-from taskfuse.check.values.operands import COPY, CheckedOperands
+from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import equal, inside, known_at, proves
 from taskfuse.check.values.reaching_writes import ReachingWrites
 from taskfuse.check.values.reductions import Reductions
@@ -17,7 +17,7 @@ from taskfuse.dtypes import DType, converts_once
 from taskfuse.ir.scalar import TRUE, Expr, conjuncts, ge, lt, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore
 from taskfuse.kir.operands import Access, ChoiceCase, Content, GatherValue, Immediate
 from taskfuse.kir.witness import Accumulate, Apply, Find, Iterate, Pick, Reduce, Send
 
@@ -157,14 +157,25 @@ class CheckedStatements:
     def _sent(self, w: ClaimedWrite, rule: Send, exists: tuple[Expr, ...]) -> None:
         """An update combines what the definition does, with the element that it names (:mod:`taskfuse.check.values.updates`)."""
         stmt = w.node.stmt
-        if not isinstance(stmt, AtomicUpdate) or len(stmt.values) != len(rule.values):
+        values = stmt.values if isinstance(stmt, AtomicUpdate) else ()
+        if not isinstance(stmt, AtomicUpdate | TmaStore) or stmt.combine is None or len(values) != len(rule.values):
             raise Open("it is not an update at as many values", w.node)
         if stmt.combine is not rule.combine:
             raise Open(f"it combines by {stmt.combine}, and {w.holds.tensor} is combined by {rule.combine}", w.node)
         if w.place.buffer not in self.writes.updated:
             raise Open(f"{w.place.buffer} is not a tensor that something is sent to", w.node)
-        self._values(w, stmt.values, rule, exists)
-        self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
+        self._values(w, values, rule, exists)
+        if isinstance(stmt, AtomicUpdate) and stmt.width == 1:
+            self.operands.match_one(w.node, stmt.source, rule.operand, w.holds.index, exists)
+            return
+        if not isinstance(rule.operand, Access):
+            raise Open("it sends elements of an array, and its definition none", w.node)
+        element = element_of(rule.operand, w.holds)
+        if isinstance(stmt, AtomicUpdate):
+            want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.operand.buffer, element)
+        else:
+            want = self.instructions.stored_box(w.node, stmt, w.holds, rule.operand.buffer, element)
+        self.operands.read(want, inside(want.element, self.writes.shape(rule.operand.buffer)))
 
     # -- zeros past the end -----------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from taskfuse.check.values.barriers import LaunchBarriers
 from taskfuse.check.values.cells import Cells, CellStore
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.products import multiply
+from taskfuse.check.values.sending import update_box
 from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.dtypes import DType
@@ -73,7 +74,7 @@ def tma_load(state: RunState, barriers: LaunchBarriers, stmt: TmaLoad, lanes: Ex
 
 
 def tma_store(state: RunState, stmt: TmaStore, lanes: ExecutedLanes) -> None:
-    """A box from Shared to Global memory, clipped."""
+    """A box from Shared to Global memory, clipped; or one that is combined with it."""
     box = state.maps[stmt.map]
     tensor, places, inside = _box(state, box, stmt.coords, lanes)
     store, addresses = _image(state, stmt.source, box, lanes)
@@ -81,6 +82,10 @@ def tma_store(state: RunState, stmt: TmaStore, lanes: ExecutedLanes) -> None:
     owners = np.broadcast_to(lanes.blocks[:, None], addresses.shape)[inside]
     threads = np.broadcast_to(lanes.ids[:, None], addresses.shape)[inside]
     found = state.taken(store, Cells.addressed(store, owners, addresses[inside], "a TMA store"), stmt, threads, lanes.role)
+    if stmt.combine is not None:
+        if (sent := state.sent.get(tensor.name)) is not None:
+            update_box(state, sent, stmt, lanes, places, inside, found)
+        return
     state.put(tensor, np.zeros(len(threads), np.int64), places[inside], found, stmt, threads, lanes.role)
 
 

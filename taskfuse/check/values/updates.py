@@ -23,8 +23,9 @@ from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
 from taskfuse.ir.scalar import const, eq, ge, lt, substitute, sym
-from taskfuse.kir.nodes import AtomicUpdate, For
+from taskfuse.kir.nodes import AtomicUpdate, For, TmaStore
 from taskfuse.kir.operands import Content, Holds
+from taskfuse.kir.walk import updating
 from taskfuse.kir.witness import Send, Whole
 
 
@@ -55,14 +56,16 @@ class Updates:
             raise Open(f"it writes {holds.tensor}, which is not a part of {whole}", node)
         at = rule.places[rule.parts.index(holds.tensor)]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
-        if isinstance(node.stmt, AtomicUpdate):
+        if updating(node.stmt) is not None:
             definition = self.writes.definitions[holds.tensor]
-            known = known_at(place)
-            missing = next((c for c in inside(holds.index, definition.shape) if not proves(known, c)), None)
+            values = node.stmt.values if isinstance(node.stmt, AtomicUpdate) else ()
+            clipped = inside(place.index, self.writes.shape(whole)) if isinstance(node.stmt, TmaStore) else ()
+            known = known_at(place).given(*clipped)
+            missing = next((c for c in inside(place.element, definition.shape) if not proves(known, c)), None)
             if missing is not None:
                 raise Open(f"it may send a point that does not exist: it is not known that {missing}", node)
-            point |= {f"v{k}": sym(v.symbol) for k, v in enumerate(node.stmt.values)}
-            given = tuple(c for v in node.stmt.values for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))
+            point |= {f"v{k}": sym(v.symbol) for k, v in enumerate(values)}
+            given = (*clipped, *(c for v in values for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent))))
             self._sent.setdefault((whole, holds.tensor), []).append(place)
         else:
             given = inside(place.index, self.writes.shape(whole))

@@ -52,7 +52,7 @@ def right(structure: Structure) -> Iterator[Obligation]:
     found: list[Obligation] = []
     left: list[Node | None] = []
     gathers = any(isinstance(n.stmt, GatherCopy) for n in structure.tree.leaves())  # which of them is open decides whether a run would do
-    runs = not looked_up(kernel) and not any(isinstance(n.stmt, AtomicUpdate) for n in structure.tree.leaves())
+    runs = not looked_up(kernel) and not any(isinstance(n.stmt, AtomicUpdate) and n.stmt.values for n in structure.tree.leaves())
     for o, node in checked:
         found.append(o)
         if o.verdict is not Verdict.PROVED:

@@ -194,12 +194,16 @@ class MachineEngines:
             self.loads.append((block, op))
             self.later(lambda k=k, op=op: self.barriers.bytes_come(t, site, k, box.size, 3 << op.bit, op.clock))
 
-    def store(self, t: int, site: int, address: int, place: MachinePlace, box: Box) -> None:
-        """A box from Shared to Global memory, clipped."""
+    def store(self, t: int, site: int, address: int, place: MachinePlace, box: Box, function: str | None = None) -> None:
+        """A box from Shared to Global memory, clipped; or one that is combined with it by a function."""
         op = self.memory.operation(self.threads.clock([t]), t, site)
         op.is_store = True
         self.memory.engine_reads(op, self._tile(t, site, address, box, place), self.threads.shared_fences)
-        self.memory.engine_writes(op, self._box(t, site, box), self.threads.global_fences)
+        cells, fences = self._box(t, site, box), self.threads.global_fences
+        if function is None:
+            self.memory.engine_writes(op, cells, fences)
+        else:
+            self.memory.engine_updates(op, cells, fences, function)
         self.bulk.setdefault(t, Batches()).open.append(op)
 
     # -- asynchronous copies -------------------------------------------------------------------------------------------------------------

@@ -294,10 +294,10 @@ class SecondMachine:
         slots = [(there, there * self.launch.slot_count + k) for there in reached]
         self.engines.load(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle, m.step), slots)
 
-    def store(self, t: int, site: int, address: int, buffer: str, name: str, coords: Sequence[int]) -> None:
-        """A bulk store."""
+    def store(self, t: int, site: int, address: int, buffer: str, name: str, coords: Sequence[int], function: str | None) -> None:
+        """A bulk store, or an update by a function."""
         m, tensor = self.launch.maps[name]
-        self.engines.store(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle, m.step))
+        self.engines.store(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle, m.step), function)
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class MachineMemory:
     def __init__(self, threads: MachineThreads) -> None:
         self.threads = threads
         self.cells: dict[int, tuple[list[Stamp], dict[int, Stamp]]] = {}
-        self.updates: dict[int, dict[int, Stamp]] = {}
+        self.updates: dict[int, dict[tuple[int, str], Stamp]] = {}
         self.operations: list[MachineOperation] = []
         self._bits: dict[int, MachineOperation] = {}
 
@@ -90,15 +90,18 @@ class MachineMemory:
                     raise self._race("a read and a write", t, site, other)
         self.cells[cell] = [(t, threads.own[t], site)], {}
 
-    def update(self, t: int, cells: Iterable[int], site: int) -> None:
-        """A thread updates an element atomically: ordered with reads and writes, but not with other updates."""
+    def update(self, t: int, cells: Iterable[int], site: int, function: str) -> None:
+        """A thread updates an element atomically: ordered with reads, writes and updates of engines, but not with updates of threads by the same function."""
         for cell in cells:
+            for (c, other), stamp in self.updates.get(cell, {}).items():
+                if c < 0 or other != function:
+                    self._ordered(t, stamp, site, "two updates")
             writes, reads = self.cells.setdefault(cell, ([], {}))
             for stamp in writes:
                 self._ordered(t, stamp, site, "a write and an update")
             for stamp in reads.values():
                 self._ordered(t, stamp, site, "a read and an update")
-            self.updates.setdefault(cell, {})[t] = t, self.threads.own[t], site
+            self.updates.setdefault(cell, {})[t, function] = t, self.threads.own[t], site
 
     def _updated(self, t: int, cell: int, site: int, what: str) -> None:
         for stamp in self.updates[cell].values():
@@ -146,6 +149,18 @@ class MachineMemory:
                     if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):
                         raise self._race("a read and an asynchronous write", op.issuer, op.site, other)
             self.cells[cell] = [(~op.bit, 0, op.site)], {}
+
+    def engine_updates(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]], function: str) -> None:
+        """An operation updates elements atomically: ordered with reads, writes and updates of threads, but not with operations by the same function."""
+        for cell in cells:
+            writes, reads = self.cells.setdefault(cell, ([], {}))
+            updates = self.updates.setdefault(cell, {})
+            for stamp in (*writes, *(stamp for (c, other), stamp in updates.items() if c >= 0 or other != function)):
+                self._check_write(op, stamp, fences, "a write and an update")
+            for c, e, other in reads.values():
+                if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):
+                    raise self._race("a read and an asynchronous update", op.issuer, op.site, other)
+            updates[~op.bit, function] = ~op.bit, 0, op.site
 
     def _check_write(self, op: MachineOperation, stamp: Stamp, fences: list[list[int]], what: str) -> None:
         c, e, other = stamp

@@ -178,10 +178,13 @@ class _PythonCompiler(PythonWriter):
         return " and ".join(inside) or "True"
 
     def update(self, s: AtomicUpdate) -> None:
-        self.touch(s.source, "read")
+        self.touch(s.source, "read", s.width)
         with self.block(f"if {self.found(s.values)}:"):
-            size = self.storage[s.out.buffer].dtype.itemsize
-            self.add(f"m.memory.update(t, {self.cells_of(s.out, self.address(s.out), size)}, {self.site})")
+            size = s.width * self.storage[s.out.buffer].dtype.itemsize
+            out = self.address(s.out, s.width)
+            if s.width > 1:
+                self.add(f"if {out} % {size}: m.misaligned(t, {self.site}, {out}, {size})")
+            self.add(f"m.memory.update(t, {self.cells_of(s.out, out, size)}, {self.site}, {s.combine.name!r})")
 
     def gather(self, s: GatherCopy) -> None:
         inside = self.found(s.values)
@@ -209,7 +212,7 @@ class _PythonCompiler(PythonWriter):
         address = self.address(side)
         coords = self.tuple_of(self.held(c) for c in s.coords)
         if isinstance(s, TmaStore):
-            self.add(f"m.store(t, {self.site}, {address}, {side.buffer!r}, {s.map!r}, {coords})")
+            self.add(f"m.store(t, {self.site}, {address}, {side.buffer!r}, {s.map!r}, {coords}, {None if s.combine is None else s.combine.name!r})")
         else:
             first, count = self.slots[s.barrier.name]
             k = self.held(s.barrier.slot)

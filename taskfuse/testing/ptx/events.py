@@ -29,6 +29,7 @@ class Kind(Enum):
     BULK_LOAD = auto()  # out, map, mbarrier, coordinates, innermost first
     MULTICAST = auto()  # out, map, mbarrier, mask of blocks, coordinates
     BULK_STORE = auto()  # map, source, coordinates
+    BULK_UPDATE = auto()  # function, map, source, coordinates
     BULK_COMMIT = auto()
     BULK_WAIT = auto()  # pending
     BULK_WAIT_READ = auto()  # pending
@@ -41,7 +42,7 @@ class Kind(Enum):
     STORE_MATRIX = auto()  # modifiers, address
     REGISTERS = auto()  # modifiers, count
     FENCE = auto()  # modifiers
-    UPDATE = auto()  # modifiers, element, value
+    UPDATE = auto()  # function, elements of the vector, the first of them
     RELEASE = auto()  # modifiers, counter, increment
     ACQUIRE = auto()  # modifiers, counter; gives its value
     COUNT = auto()  # modifiers, counter, increment; gives the value before

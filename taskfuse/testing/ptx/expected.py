@@ -51,6 +51,8 @@ from taskfuse.testing.ptx.reading import LaunchReader
 
 MOST = 20_000
 """The most statements of a thread."""
+_FUNCTIONS = {"add": "add", "maximum": "max", "minimum": "min", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+"""The functions of bulk updates (PTX ISA, "cp.reduce.async.bulk.tensor")."""
 _TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float64": "f64", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
 _SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 _COMMITS = {Queue.WGMMA: Kind.WGMMA_COMMIT, Queue.BULK: Kind.BULK_COMMIT, Queue.COPY: Kind.COPY_COMMIT}
@@ -168,9 +170,8 @@ class _ThreadWalk:
                 self._env[phase] += wraps
             case Compute() | Choose() | VectorCopy() | GatherCopy():
                 self._moves(stmt)
-            case AtomicUpdate(values=values) if values:  # whether it changes something, and what, data says
-                for access in (stmt.source, *(v.source for v in values)):
-                    self._touch(access, 1, store=False)
+            case AtomicUpdate():
+                self._updates(stmt)
             case _:
                 for kind, operands, result in self._steps(stmt):
                     self._step(stmt, kind, operands, result)
@@ -194,6 +195,19 @@ class _ThreadWalk:
         for access in read:
             self._touch(access, width if isinstance(stmt, VectorCopy) else 1, store=False)
         self._touch(stmt.out, width, store=True)
+
+    def _updates(self, stmt: AtomicUpdate) -> None:
+        """One instruction; of a tensor that has no vectors, one for each element. Whether it changes something that data names, and what, data says."""
+        self._touch(stmt.source, stmt.width, store=False)
+        for v in stmt.values:
+            self._touch(v.source, 1, store=False)
+        if stmt.values:
+            return
+        r = self._reader
+        first, size, stride = r.address(stmt.out, self._env), r.size(stmt.out), r.launch.strides[stmt.out.buffer][-1] if stmt.width > 1 else 1
+        vectors = [(stmt.width, first)] if stride == 1 else [(1, first + k * stride * size) for k in range(stmt.width)]
+        for count, address in vectors:
+            self._step(stmt, Kind.UPDATE, (_FUNCTIONS[stmt.combine.name], count, address), 0)
 
     def _touch(self, access: Access, width: int, store: bool) -> None:
         r = self._reader
@@ -279,8 +293,10 @@ class _ThreadWalk:
                 mask = (sum(1 << rank for rank in self._reached(across)),) if across else ()
                 operands = (r.address(out, env), r.launch.bases[name], self._slot(slot), *mask, *self._coordinates(coords))
                 yield Kind.MULTICAST if across else Kind.BULK_LOAD, operands, 0
-            case TmaStore(map=name, coords=coords, source=source):
-                yield Kind.BULK_STORE, (r.launch.bases[name], r.address(source, env), *self._coordinates(coords)), 0
+            case TmaStore(map=name, coords=coords, source=source, combine=combine):
+                function = () if combine is None else (_FUNCTIONS[combine.name],)
+                operands = (*function, r.launch.bases[name], r.address(source, env), *self._coordinates(coords))
+                yield Kind.BULK_STORE if combine is None else Kind.BULK_UPDATE, operands, 0
             case Wgmma():
                 yield Kind.WGMMA, self._wgmma(stmt), 0
             case Mma(k=k):
@@ -288,8 +304,6 @@ class _ThreadWalk:
                 acc = "s32" if a.is_integer else "f64" if a.itemsize == 8 else "f32" if stmt.sums is None else _TYPES[str(stmt.sums)]
                 shape = f"m{stmt.m}n8k{k}.row.col" if stmt.layouts is None else f"m8n8k{k}.{stmt.layouts[0].value}.{stmt.layouts[1].value}"
                 yield Kind.MMA, (f"{shape}.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
-            case AtomicUpdate(out=out):
-                yield Kind.UPDATE, (ANY, r.address(out, env), ANY), 0
             case LdMatrix(source=source):
                 yield Kind.LOAD_MATRIX, (_matrices(stmt), r.address(source, env)), 0
             case StMatrix(out=out):
@@ -298,7 +312,7 @@ class _ThreadWalk:
                 operands = ("bfly", mask, 31, self._lanes(stmt))
                 for _ in range(-(-r.size(out) // 4)):
                     yield Kind.SHUFFLE, operands, 0
-            case For() | Bind() | If() | Compute() | Choose() | GatherCopy() | VectorCopy() | CursorInit() | Advance():
+            case For() | Bind() | If() | Compute() | Choose() | GatherCopy() | AtomicUpdate() | VectorCopy() | CursorInit() | Advance():
                 raise AssertionError(type(stmt))
 
     def _coordinates(self, coords: tuple[Expr, ...]) -> tuple[int, ...]:

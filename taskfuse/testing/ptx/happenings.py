@@ -80,6 +80,9 @@ def happening(r: OperandReader) -> Happening | None:
         case ("cp", "async", "bulk", "tensor", rank, "global", "shared::cta", "bulk_group"):
             where, coordinates = _box(r, o[0], rank)
             return event(Kind.BULK_STORE, where, r.address(o[1]), *coordinates)
+        case ("cp", "reduce", "async", "bulk", "tensor", rank, "global", "shared::cta", function, "tile", "bulk_group"):
+            where, coordinates = _box(r, o[0], rank)
+            return event(Kind.BULK_UPDATE, repr(function), where, r.address(o[1]), *coordinates)
         case ("wgmma", "fence", "sync", "aligned"):
             return event(Kind.WGMMA_FENCE)
         case ("wgmma", "commit_group", "sync", "aligned"):
@@ -104,8 +107,8 @@ def happening(r: OperandReader) -> Happening | None:
             return event(Kind.FENCE, words(tuple(more)))
         case ("membar", level):
             return event(Kind.FENCE, repr(_LEVELS[level]))
-        case ("red", "relaxed", *more):
-            return event(Kind.UPDATE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
+        case ("red", "relaxed", "gpu", "global", function, *_):
+            return event(Kind.UPDATE, repr(function), str(len(o[1].parts) if isinstance(o[1], Vector) else 1), r.address(o[0]))
         case ("red", *more):
             return event(Kind.RELEASE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
         case ("ld", "acquire", *more):

@@ -12,6 +12,7 @@ from taskfuse.testing.small.pipeline import Pipeline
 from taskfuse.testing.small.prefetch import prefetched
 from taskfuse.testing.small.products import product, together
 from taskfuse.testing.small.text import Small
+from taskfuse.testing.small.updates import updating
 
 
 def _pipeline(c: Chooser) -> Small:
@@ -29,8 +30,9 @@ KINDS: tuple[tuple[int, Callable[[Chooser], Small]], ...] = (
     (5, clustered),
     (4, product),
     (3, together),
+    (4, updating),
 )
-"""Each kind, and how many of 100 kernels are of it."""
+"""Each kind, and how many of about 100 kernels are of it."""
 
 
 def small_kernel(c: Chooser) -> Small:

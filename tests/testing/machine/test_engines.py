@@ -105,6 +105,22 @@ def test_a_store_is_waited_for_by_its_thread() -> None:
     engines.exits(0, 3)
 
 
+def test_updates_by_one_function_need_no_order() -> None:
+    def second(function: str | None, other: int | None = None) -> None:
+        """Thread 0 adds a box; then another thread or its engine goes on, without an order."""
+        parts = Parts()
+        parts.engines.store(0, 1, 1024, SLOT, box(0, 0, tensor=OUT), "add")
+        if other is None:
+            parts.engines.store(5, 2, 1024, SLOT, box(0, 0, tensor=OUT), function)
+        else:
+            parts.memory.update(other, [OUT.base // 4], 2, "add")
+
+    second("add")
+    assert "a write and an update" in fault(lambda: second("maximum"), FaultKind.RACE)
+    assert "two writes" in fault(lambda: second(None), FaultKind.RACE)
+    assert "two updates" in fault(lambda: second(None, 5), FaultKind.RACE)
+
+
 def test_a_load_in_flight_at_the_end() -> None:
     parts = Parts()
     parts.init(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import taskfuse as tf
@@ -17,6 +18,15 @@ TESTS = Path(__file__).parents[2]
 def written(name: str) -> tf.Kernel:
     """A kernel of tests/kernels."""
     return tf.parse_kernel((TESTS / "kernels" / f"{name}.kir").read_text(encoding="utf-8"))
+
+
+def distinct(paths: Iterable[Path]) -> list[Path]:
+    """The paths of different kernels: several bugs of the museum have one right twin."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+        found.setdefault(text, path)
+    return list(found.values())
 
 
 def ptx_of(source: Source, text: str | None = None) -> str:

@@ -12,12 +12,12 @@ from taskfuse.kir.walk import walk
 from taskfuse.testing.options import Mix
 from tests.products import ALL_PRODUCTS, AnyProduct
 from tests.random_cases import random_case_of
-from tests.testing.ptx.compiled import TESTS, compared
+from tests.testing.ptx.compiled import TESTS, compared, distinct
 
 FILES = [
     *sorted((TESTS / "kernels").glob("*.kir")),
     *sorted((TESTS / "goldens" / "examples").glob("*.kir")),
-    *sorted((TESTS / "check" / "museum").glob("*.fixed.kir")),
+    *distinct(sorted((TESTS / "check" / "museum").glob("*.fixed.kir"))),
 ]
 WRITTEN = [path for path in FILES if path.stem != "gemm_dynamic"]
 RANDOM = {Mix.MIXED: 6, Mix.WARPS: 3, Mix.BLOCKS: 3, Mix.PERSISTENT: 3, Mix.STREAMS: 3, Mix.PREFETCH: 3, Mix.POINTWISE: 2}

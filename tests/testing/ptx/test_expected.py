@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+import taskfuse as tf
+from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.testing.ptx import expected
 from taskfuse.testing.ptx.events import ANY, Kind, PtxPlace, WarpLanes
 from taskfuse.testing.ptx.expected import ExpectedTrace, Traces
 from taskfuse.testing.ptx.launch import SHARED_AT, TENSORS_AT
 from taskfuse.testing.ptx.machine import TooLong
+from taskfuse.testing.updates import in_vectors
+from tests.cuda.compiled import variant
+from tests.testing.ptx.compiled import compared
 from tests.testing.ptx.launched import launched
 
 HEAD = """\
@@ -154,3 +159,10 @@ def test_shuffles_order_no_memory() -> None:
     assert shuffle.operands[:3] == ("bfly", 16, 31)
     assert shuffle.stores == ()
     assert sync.stores == ((SHARED_AT, 4),)
+
+
+@pytest.mark.parametrize("layout", ArgumentLayout)
+def test_updates_of_vectors_in_every_layout(layout: ArgumentLayout) -> None:
+    """One instruction, or one for each element where the output has no vectors."""
+    kernel = tf.lower(in_vectors(2))
+    assert compared(kernel, variant(kernel, layout)).difference is None

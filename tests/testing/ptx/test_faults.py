@@ -123,3 +123,22 @@ def test_a_tensor_that_a_bulk_store_writes_is_no_constant() -> None:
     found = compare(source.kernel, source, ptx_of(source, text)).difference
     assert found is not None
     assert "as if nothing wrote them" in found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "said"),
+    [
+        ("update_slot_rewritten", "shared::cta.add.tile", "shared::cta.min.tile", "BULK_UPDATE"),
+        ("update_slot_rewritten", "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile", "cp.async.bulk.tensor.2d.global.shared::cta", "BULK_STORE"),
+        ("update_slot_rewritten", "&t[0], 0, 0);", "&t[0], 0, 1);", "BULK_UPDATE"),
+        ("update_vector_turned", "red.relaxed.gpu.global.add.v4", "red.relaxed.gpu.global.min.v4", "UPDATE"),
+        ("update_vector_turned", "4 * threadIdx_x]", "4 * threadIdx_x + 4]", "UPDATE"),
+    ],
+)
+def test_planted_in_updates(kernel: str, old: str, new: str, said: str) -> None:
+    path = TESTS / "check" / "museum" / f"{kernel}.fixed.kir"
+    source = emit(tf.parse_kernel(path.read_text(encoding="utf-8")))
+    assert old in source.text
+    found = compare(source.kernel, source, ptx_of(source, source.text.replace(old, new, 1))).difference
+    assert found is not None
+    assert said in found

@@ -14,6 +14,7 @@ import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
 from taskfuse.ir.medium import MEDIA
+from taskfuse.kir.nodes import TmaStore
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.walk import walk
 from taskfuse.testing.ptx.compare import compare
@@ -21,13 +22,13 @@ from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.operands import Happening
 from taskfuse.testing.ptx.operations import operations
 from taskfuse.testing.ptx.text import read
-from tests.testing.ptx.compiled import TESTS, ptx_of, written
+from tests.testing.ptx.compiled import TESTS, distinct, ptx_of, written
 from tests.testing.ptx.referee import judged, plain_waits, small_launch
 
 pytest.importorskip("sentryward", reason="SentryWard is not installed: it has wheels for Linux on x86-64 alone")
 
 MUSEUM = TESTS / "check" / "museum"
-FILES = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir")), *sorted(MUSEUM.glob("*.fixed.kir"))]
+FILES = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir")), *distinct(sorted(MUSEUM.glob("*.fixed.kir")))]
 WILD = [
     path for name in ("fb_triton", "nvfuser", "tilelang", "triton", "two_orders") for path in sorted(MUSEUM.glob(f"{name}*.kir")) if ".fixed" not in path.name
 ]
@@ -63,6 +64,9 @@ def test_right_kernels(path: Path, tmp_path: Path) -> None:
     elif any(MEDIA[b.memory].is_by_rank for b in kernel.buffers):  # nor for addresses in the Shared memory of other blocks
         assert report["result"] == "unsupported"
         assert "absolute generic address" in report["diagnostics"][0]["message"]
+    elif any(isinstance(s, TmaStore) and s.combine is not None for s in walk(kernel)):  # nor for updates in bulk
+        assert report["result"] == "unsupported"
+        assert "unsupported TMA modifier" in report["diagnostics"][0]["message"]
     else:
         assert report["result"] == "race_free"
 
