@@ -1,8 +1,9 @@
 """Every expression has a value, and every number in a statement is in its range.
 
 A divisor is at least 1, and an index of a table of constants is inside it: the other rules hold only for expressions that have values. A choice has a
-case that holds. Loop steps are at least 1 and advances of cursors at least 0; a slot of an mbarrier exists, and no buffer begins before Shared memory.
-An mbarrier counts at least one arrival, a semaphore one release: a phase without any would be complete at once.
+case that holds, unless definitions say of which case an element is. Loop steps are at least 1 and advances of cursors at least 0; a slot of an mbarrier
+exists, and no buffer begins before Shared memory. An mbarrier counts at least one arrival, a semaphore one release: a phase without any would be complete
+at once.
 
 Claims and definitions have values, too: the proof of values computes with them.
 
@@ -53,6 +54,8 @@ Conditions = tuple[Expr, ...]
 
 DIVISORS = "divisors"
 """The subject of obligations that expressions have values."""
+CHOICES = "choices"
+"""The subject of the obligation that a case of each choice holds, in kernels without definitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 before = (*before, not_(case.cond))
             one = or_(*(case.cond for case in cases))
             if one is not TRUE:
-                yield Demand("choices", "whether a case of a choice holds,", one, 1)
+                yield Demand(CHOICES, "whether a case of a choice holds,", one, 1)
         case AsyncCopy(out=out, source=source, valid=valid):
             for e in (*out.index, valid):
                 yield from demands(e)
@@ -317,6 +320,8 @@ def defined(tree: StatementTree) -> Iterator[Obligation]:
     failed: set[str] = set()
     asked: dict[tuple[Demand, Context], bool] = {}
     inner = ((d, stmt, context) for stmt, context in tree.evaluated for d in chain(of_statement(stmt, slots), of_claim(stmt)))
+    if tree.kernel.definitions:  # they say which case an element is of: the proof of values compares it with the one that is read
+        inner = (found for found in inner if found[0].kind != CHOICES)
     told = ((d, f"the definition of {known.tensor}", tree.declared) for known in tree.kernel.definitions for d in of_definition(known))
     for d, where, context in chain(of_launch(tree.kernel), inner, told):
         key = d, context
@@ -380,5 +385,5 @@ _HOLDS = {
     "bytes": "numbers of expected bytes are at least 0",
     "slots": "slots of mbarriers are in range",
     "offsets": "offsets of buffers are at least 0",
-    "choices": "choices have a case that holds",
+    CHOICES: "choices have a case that holds",
 }

@@ -160,7 +160,8 @@ class Trace:
                         self._access(stmt, o, ids, write=False)
                 self._access(stmt, out, ids, write=True)
             case Choose(out=out, cases=cases):
-                self._demands(stmt, ids)
+                if not self.kernel.definitions:
+                    self._demands(stmt, ids)
                 left = ids
                 for case in cases:
                     holds = self._values.of(TRUE if case is cases[-1] else case.cond, left).astype(np.bool_)  # nobody asks for the last one

@@ -67,7 +67,7 @@ def word_of(number: Immediate, dtype: DType) -> str:
 def _is_adjacent(access: Access, var: str, dtype: DType, places: Mapping[str, NamedStorage], facts: Callable[[], Facts]) -> bool:
     """Whether the elements of two consecutive trips lie side by side in registers."""
     place = places[access.buffer]
-    if MEDIA[place.memory].has_addresses or place.is_register or place.dtype is not dtype:
+    if MEDIA[place.memory].has_addresses or place.is_register or place.holds_floats or place.dtype is not dtype:
         return False
     offset: Expr = ZERO
     for i, extent in zip(access.index, place.shape, strict=True):

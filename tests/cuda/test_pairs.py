@@ -57,6 +57,28 @@ def test_others_take_one(line: str) -> None:
     assert "; ++i) {" in loop(line)
 
 
+def test_registers_that_hold_floats_take_one() -> None:
+    """What only computations write and read is kept as the floats that elements are rounded to."""
+    text = emit(
+        parse_kernel("""\
+KERNEL k(a: bfloat16[8]) -> (b: bfloat16[8])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL x: bfloat16[8]
+  LOCAL r: bfloat16[8]
+
+FOR i in 0..8 UNROLL:
+  x[i] = copy(a[i])
+FOR i in 0..8 UNROLL:
+  r[i] = relu.float32(x[i])
+FOR i in 0..8 UNROLL:
+  b[i] = copy(r[i])
+""")
+    ).text.split("__global__")[1]
+    assert "float x[8];" in text
+    assert "float r[8];" in text
+    assert "word(" not in text
+
+
 def test_an_odd_count_takes_one() -> None:
     assert "; ++i) {" in loop("r[i] = relu.float32(x[i])", 3)
 
