@@ -54,7 +54,7 @@ def masked_start(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
 
 
 def _end(fusion: Fusion, expr: Reduction, terms: Sequence[Operand], axis: int) -> Expr | None:
-    walk = _Walk(fusion, f"i{axis}")
+    walk = _EndSearch(fusion, f"i{axis}")
     behind = [walk.behind(o) for o in terms]
     found = _applied(expr.body, behind, ABSORBING)
     neutral = expr.combine.neutral(expr.output.dtype)
@@ -66,11 +66,11 @@ def constant_end(fusion: Fusion, operand: Operand, axis: str, value: float) -> E
 
     Numbers that are the same along the axis are taken not to be the infinity, or NaN, that is added to them with the other sign. No others are.
     """
-    found = _Walk(fusion, axis, is_strict=True).behind(operand)
+    found = _EndSearch(fusion, axis, is_strict=True).behind(operand)
     return found.end if found.value is not None and is_same_number(found.value + 0.0, value + 0.0) else None
 
 
-class _Walk:
+class _EndSearch:
     """Operands without their masks, each element looked at once: elementwise tensors may be read by several of the tensors that they lead to.
 
     Args:

@@ -31,6 +31,7 @@ BEYOND = (
     "cursor_moved.kir",
     "cursor_of_condition.kir",
     "cursor_of_element.kir",
+    "choice_of_none.kir",
     "cursor_of_join.kir",
     "cursor_of_steps.kir",
     "cursor_of_terms.kir",
@@ -77,10 +78,12 @@ BEYOND = (
     "wgmma_pending.kir",
     "wgmma_retire_round.kir",
     "wgmma_retired_unfenced.kir",
+    "write_of_cluster.kir",
 )
 """What the machine does not find: wgmmas at registers that others have, behind a fence; a barrier of a warp whose other lanes exit, which it lets pass;
 blocks that are symbols, or sizes that are none; other values than definitions say, which it does not read;
-fences of an initialization whose thread, in its launches, is the one that loads, or comes first."""
+fences of an initialization whose thread, in its launches, is the one that loads, or comes first; choices without a case that holds, of which it takes the
+last one, as the text does; arrivals of too small a scope."""
 
 PLAIN = """\
 KERNEL twin(x: float32[64]) -> (y: float32[64])

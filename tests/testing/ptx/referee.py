@@ -18,7 +18,7 @@ from taskfuse.testing.ptx.text import read
 
 # NVRTC turns `while (!passed) {}` into: probe; selp 1, 0; setp.eq 0; branch back
 _PROBE = r"""\t// begin inline asm
-\t\{ \.reg \.pred p; (?P<wait>mbarrier\.\w+\.parity\.shared::cta\.b64) p, (?P<operands>[^;]*); selp\.u32 (?P<word>%r\d+), 1, 0, p; \}
+\t\{ \.reg \.pred p; (?P<wait>mbarrier\.\w+\.parity(?:\.acquire\.cluster)?\.shared::cta\.b64) p, (?P<operands>[^;]*); selp\.u32 (?P<word>%r\d+), 1, 0, p; \}
 \t// end inline asm
 \tsetp\.eq\.s32 \t(?P<failed>%p\d+), (?P=word), 0;
 """
