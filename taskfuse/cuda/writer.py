@@ -165,7 +165,8 @@ class Writer:
         return self.places[access.buffer].element(access.index, scope.indices)
 
     def address(self, access: Access, scope: TextScope) -> str:
-        """The text of its address."""
+        """The text of its address, for what takes elements as they are stored."""
+        assert not self.places[access.buffer].holds_floats, f"{access.buffer} has registers of floats"
         return f"&{self.element(access, scope)}"
 
     def slot(self, slot: BarrierSlot, scope: TextScope) -> str:
