@@ -50,10 +50,14 @@ class TaskfuseCode(OutputCode):
 Compiler = Callable[[Any, Sequence[Any]], TaskfuseCode]
 
 
-def caching(stack: ExitStack, settings: Settings) -> Callable[[Compiler], Any]:
+def caching(stack: ExitStack, settings: Settings, tensors: Sequence[torch.Tensor]) -> Callable[[Compiler], Any]:
     """Set torch's caches for the compilation of a graph, until ``stack`` closes; the result makes a compiler one whose graphs they keep.
 
     Without the parts of torch that this needs, or without CUDA graphs' arguments in the cache, graphs are compiled in each process.
+
+    Args:
+        tensors: the inputs, whose places in common storages are part of the key: those that are written to are views of one tensor in the graph, and torch's
+            key lacks where they begin.
     """
     if not settings.cache or settings.cudagraphs:
         return lambda compiler: compiler
@@ -64,7 +68,15 @@ def caching(stack: ExitStack, settings: Settings) -> Callable[[Compiler], Any]:
         stack.enter_context(config.patch(bundled_autograd_cache=True))
         if hasattr(config, "force_non_lazy_backward_lowering"):  # an entry holds both graphs: the backward one is compiled now, while the tag is set
             stack.enter_context(config.patch(force_non_lazy_backward_lowering=True))
-        stack.enter_context(torch.compiler.config.patch(cache_key_tag=settings.tag))
+        stack.enter_context(torch.compiler.config.patch(cache_key_tag=f"{settings.tag}{shared_places(tensors)}"))
     except (ImportError, AttributeError):
         return lambda compiler: compiler
     return lambda compiler: SerializableAOTDispatchCompiler(TaskfuseCode, compiler)
+
+
+def shared_places(tensors: Sequence[torch.Tensor]) -> str:
+    """Where tensors begin in a storage that several of them have, as text; empty if none have one in common."""
+    strided = [(k, t) for k, t in enumerate(tensors) if t.layout is torch.strided]
+    storages = [t.untyped_storage()._cdata for _, t in strided]
+    shared = [f"{k}: {storages.index(s)} + {t.storage_offset()}" for (k, t), s in zip(strided, storages, strict=True) if storages.count(s) > 1]
+    return f", inputs at {', '.join(shared)}" if shared else ""

@@ -69,7 +69,7 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
 
     recorder = GraphRecorder(len(example_inputs)) if settings.cudagraphs else None
     with ExitStack() as stack:
-        wrapped = caching(stack, settings)
+        wrapped = caching(stack, settings, tensors)
         compilers = {kind: wrapped(partial(_code, kind=kind, settings=settings, recorder=recorder, ahead=ahead)) for kind in KINDS}
         return aot_module_simplified(
             gm,

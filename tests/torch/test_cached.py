@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from taskfuse.torch.cached import TaskfuseCode
+from taskfuse.torch.cached import TaskfuseCode, shared_places
 from taskfuse.torch.compilation import listeners
 from tests.torch.graphs import check, compiled
 
@@ -37,6 +37,34 @@ def test_graphs_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         counts = [compilations(model, False, least=least) for least in (1, 1, 2)]
     assert counts == [1, 0, 1]
     assert [compilations(model, True) for _ in range(2)] == [2, 0]
+
+
+def test_inputs_that_begin_elsewhere_in_one_tensor_are_another_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph of inputs that are written to has their places, which torch's key of a graph lacks."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def function(x: Any, y: Any) -> Any:
+        x.mul_(2)
+        y[1:].add_(x[:-1].sin())
+        return x + y, y.t() * 2
+
+    found: list[Any] = []
+    listeners.append(found.append)
+    for start in (0, 1, 30, 1):
+        torch._dynamo.reset()
+        theirs, ours = (torch.arange(200.0).sin() for _ in range(2))
+        run = compiled(function, cache=True)
+        want, got = (f(t[:100].view(10, 10), t[start : start + 100].view(10, 10)) for f, t in ((function, theirs), (run, ours)))
+        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(got, want)
+    listeners.remove(found.append)
+    assert len(found) == 3
+
+
+def test_places_in_common_storages() -> None:
+    whole = torch.zeros(8)
+    assert shared_places([whole[:4], torch.zeros(3)[1:], whole[2:], torch.eye(2).to_sparse()]) == ", inputs at 0: 0 + 0, 2: 0 + 2"
+    assert shared_places([torch.zeros(3)[1:], torch.zeros(3)]) == ""
 
 
 def test_code_is_called_with_a_list() -> None:
