@@ -197,7 +197,7 @@ class _Program(NamedTuple):
             return RegisterError(
                 kernel=self.name,
                 arch=self.arch,
-                reason=f"an instruction needs {few[2]} registers of each thread, and has {few[1]}",
+                reason=f"an instruction needs {few[2]} registers of a thread, which has {few[1]}",
                 help="give the block fewer threads, or the instruction fewer columns",
             )
         in_text = [(int(match[1]), match[2]) for match in (re.match(_IN_TEXT, line) for line in lines) if match]

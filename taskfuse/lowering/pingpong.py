@@ -126,10 +126,11 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         )
     empty = next((a for a in own if a is not at.axes[user] and not prove(ge(a.extent, 1), ranges.facts)), None)
     if empty is not None:
+        never = isinstance(empty.extent, Const)
         raise LoweringError(
             what=user.name,
-            reason=f"an instance that takes turns has no thread where {empty.extent} is 0, and its producer waits for it",
-            help=f"declare that {empty.extent} is at least 1, or bind this axis to another type than axis {at.depth}",
+            reason=f"an instance that takes turns has no thread{'' if never else f' where {empty.extent} is 0'}, and its producer waits for it",
+            help=f"{'' if never else f'declare that {empty.extent} is at least 1, or '}bind its empty axis to another type than axis {at.depth}",
             location=user.location,
         )
     guard = None if prove(eq(product(own), index_range.extent), ranges.facts) else lt(index, product(own))

@@ -186,7 +186,7 @@ def test_an_instruction_for_which_threads_have_too_few_registers() -> None:
   x[threadIdx.x] = {sums.replace(",", " +")};
 }}
 """
-    with pytest.raises(RegisterError, match="an instruction needs 90 registers of each thread, and has 64") as error:
+    with pytest.raises(RegisterError, match="an instruction needs 90 registers of a thread, which has 64") as error:
         compile_cubin(text, "k", CompileOptions())
     assert error.value.help == "give the block fewer threads, or the instruction fewer columns"
 

@@ -185,9 +185,9 @@ def test_readers_of_other_instances_are_refused() -> None:
 def test_each_instance_has_a_thread() -> None:
     """Where it has none, its producer would wait for it."""
 
-    def build(least: int) -> tf.Fusion:
+    def build(columns: tf.Dim | int) -> tf.Fusion:
         with tf.Fusion("instances") as f:
-            x = tf.define_tensor([4, tf.dim("N", min=least)], name="x")
+            x = tf.define_tensor([4, columns], name="x")
             a = tf.exp(x)
             b = tf.neg(a)
             f.add_output(b)
@@ -197,5 +197,10 @@ def test_each_instance_has_a_thread() -> None:
         a.inline_at(1)
         return f
 
-    agrees(build(1), numbers(4, 3))
-    assert "an instance that takes turns has no thread where N is 0, and its producer waits for it" in refused(lambda: tf.lower(build(0)))
+    agrees(build(tf.dim("N", min=1)), numbers(4, 3))
+    said = refused(lambda: tf.lower(build(tf.dim("N", min=0))))
+    assert "an instance that takes turns has no thread where N is 0, and its producer waits for it" in said
+    assert "declare that N is at least 1, or bind its empty axis to another type than axis 0" in said
+    said = refused(lambda: tf.lower(build(0)))
+    assert "an instance that takes turns has no thread, and its producer waits for it" in said
+    assert "help: bind its empty axis to another type than axis 0" in said
