@@ -7,7 +7,7 @@ reduction's domain that belongs to the element, once. A point past the end of an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import combinations, product
@@ -372,6 +372,8 @@ class Reductions:
                 near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
                 known = near.facts if joined is None else _with_ranges_of(values, near.facts, constraints.facts)
                 point, extents = residues(definition, axes, values, known, ends, there.facts)
+                if digits:
+                    conditions += self._belongs(t, definition, values, spans.keys() | (row or {}).keys(), joined, constraints)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             return covered(visits, tuple(extents), there)
@@ -384,6 +386,28 @@ class Reductions:
             )
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
+
+    @staticmethod
+    def _belongs(
+        t: Term, definition: Definition, values: list[Expr], running: AbstractSet[str], joined: Joined | None, constraints: Constraints
+    ) -> Iterator[Expr]:
+        """The conditions under which points of a term are of its element, of which some indices are digits: it says nothing of the digits of other points.
+
+        Points of other elements are never taken, so without this they would stand for points that are not taken, with the same other digits.
+        """
+        wanted = [substitute(e, joined.blocks) if joined is not None else e for e in t.place.element]
+        around = known_of(t.node, dict(t.points)).given(*inside(wanted, definition.shape))
+        facts = around.facts if joined is None else _with_ranges_of(values, around.facts, constraints.facts)
+        at = {f"i{k}": e for k, e in enumerate(values)}
+        for e, index in zip(definition.place, wanted, strict=True):
+            if isinstance(e, Sym):
+                continue
+            belongs = eq(simplify(substitute(e, at), facts), index)
+            if belongs.free.isdisjoint(running) and proves(around, belongs):
+                continue
+            if not index.free.isdisjoint(running):
+                raise Open(f"a term is of an element that differs within its loops: {index}", t.node)
+            yield simplify(belongs, facts)
 
     @staticmethod
     def _first_said(beyond: Callable[[bool, bool, bool], bool], digits: bool, ends: bool) -> bool:
