@@ -394,6 +394,10 @@ class Reductions:
         """The conditions under which points of a term are of its element, of which some indices are digits: it says nothing of the digits of other points.
 
         Points of other elements are never taken, so without this they would stand for points that are not taken, with the same other digits.
+
+        Args:
+            running: the symbols that differ from point to point; the others have one value for the element and its reader.
+            constraints: those at the reader.
         """
         wanted = [substitute(e, joined.blocks) if joined is not None else e for e in t.place.element]
         around = known_of(t.node, dict(t.points)).given(*inside(wanted, definition.shape))
@@ -403,7 +407,7 @@ class Reductions:
             if isinstance(e, Sym):
                 continue
             belongs = eq(simplify(substitute(e, at), facts), index)
-            if belongs.free.isdisjoint(running) and proves(around, belongs):
+            if belongs.free.isdisjoint(running) and (proves(around, belongs) or proves(constraints, belongs)):
                 continue
             if not index.free.isdisjoint(running):
                 raise Open(f"a term is of an element that differs within its loops: {index}", t.node)
