@@ -82,6 +82,15 @@ class Framework(Protocol):
         ...
 
 
+def quick_empty(torch: Any, kind: str) -> Any | None:
+    """Torch's fastest function that makes tensors of a shape, strides and dtype on a kind of device, as its own compiled graphs do; ``None`` if it has none.
+
+    It makes them on the current GPU, so with several GPUs there is none.
+    """
+    found = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), f"_empty_strided_{kind}", None)
+    return None if found is None or (kind == "cuda" and torch.cuda.device_count() > 1) else found
+
+
 class Torch:
     """PyTorch."""
 
@@ -131,8 +140,11 @@ class Torch:
         found = self._dtypes[dtype]
         if found is None:
             raise Unfit(f"this torch has no dtype {dtype}")
+        strides, quick = row_major(shape), quick_empty(self._torch, "cuda")
+        if quick is not None:
+            return lambda stream: quick(shape, strides, found)
         # a tensor that has dtype and device gives them on for less than it costs to parse them
-        new, strides = self._torch.empty(0, dtype=found, device=self._torch.device("cuda", device)).new_empty_strided, row_major(shape)
+        new = self._torch.empty(0, dtype=found, device=self._torch.device("cuda", device)).new_empty_strided
         return lambda stream: new(shape, strides)
 
     def using(self, stream: int, device: int) -> AbstractContextManager[object]:

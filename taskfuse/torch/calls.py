@@ -16,6 +16,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from taskfuse.cuda.arrays import quick_empty
 from taskfuse.torch.metadata import members
 
 HOMES: dict[str, Any] = {"torch": torch._C._VariableFunctions, "torch.nn": torch._C._nn, "torch.Tensor": torch._C.TensorBase}
@@ -54,14 +55,11 @@ GUARDS: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
 
 def allocator(device: Any) -> Callable[[tuple[int, ...], tuple[int, ...], Any], Any]:
     """What makes tensors of a shape, strides and dtype on a device."""
-    known = {"cpu": "_empty_strided_cpu"}
-    if device.type == "cuda" and torch.cuda.device_count() == 1:  # it makes them on the current one
-        known["cuda"] = "_empty_strided_cuda"
 
     def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
         return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
-    return getattr(GUARDS, known.get(device.type, ""), empty)
+    return quick_empty(torch, device.type) or empty
 
 
 def viewer() -> Callable[[Any, tuple[int, ...], tuple[int, ...], int], Any]:

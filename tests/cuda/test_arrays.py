@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from taskfuse.cuda.arrays import Torch, quick_empty
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.dtypes import float32
 from tests.cuda.calls import COPY, OVERLAP
@@ -177,3 +179,22 @@ def test_tensors_without_memory(driver: FakeDriver, torch: FakeTorch) -> None:
     case = Case(COPY, driver)
     for _ in range(2):
         assert case.error(Traced(aligned((3, 32), "float32"))) == "input 0 of fusion 'k': 'x': torch says: Cannot access data pointer of Tensor"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_torch_makes_outputs_as_its_compiled_graphs_do_where_only_one_gpu_can_be_current(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    torch = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    made: list[tuple[Any, ...]] = []
+
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> None:
+        made.append((shape, strides, dtype))
+
+    def device_count() -> int:
+        return count
+
+    monkeypatch.setattr(torch, "_C", SimpleNamespace(_dynamo=SimpleNamespace(guards=SimpleNamespace(_empty_strided_cuda=empty))))
+    torch.cuda.device_count = device_count
+    Torch().maker((2, 3), float32, 0)(11)
+    assert made == ([((2, 3), (3, 1), "float32")] if count == 1 else [])
+    assert quick_empty(torch, "cpu") is None
