@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from math import lcm
 from weakref import ref
 
@@ -50,6 +51,7 @@ class Facts:
 
     __slots__ = (
         "__weakref__",
+        "_about",
         "_derived",
         "_weaker",
         "bounds_memo",
@@ -87,6 +89,7 @@ class Facts:
         self.light_memo: dict[Expr, Expr] = {}
         self.strong_memo: dict[Expr, Expr] = {}
         self._derived: dict[tuple[object, ...], Facts] = {}
+        self._about: dict[frozenset[str], ref[Facts]] = {}
         self._weaker: tuple[ref[Facts], Expr | Mapping[str, Bounds]] | None = None
         self.samples: Samples | None = None
 
@@ -111,6 +114,46 @@ class Facts:
         weaker = None if self._weaker is None else self._weaker[0]()
         return None if self._weaker is None or weaker is None else (weaker, self._weaker[1])
 
+    def about(self, names: frozenset[str]) -> Facts:
+        """Those of these facts that bear on some symbols: what is said of them, and of all symbols that bounds or conditions connect with them.
+
+        They say as much of an expression of these symbols, and many stronger facts have them in common, so what is derived of them is derived once.
+        """
+        known = self._about.get(names)
+        found = None if known is None else known()
+        if found is None:
+            found = self._connected(names)
+            self._about[names] = ref(found)
+        return found
+
+    def _connected(self, names: frozenset[str]) -> Facts:
+        base, added = self, list[Expr | Mapping[str, Bounds]]()
+        while (weaker := base.weaker) is not None:
+            base, more = weaker
+            added.append(more)
+        near = self._near(names) if added else names
+        kept = [more for more in added if not (more.free if isinstance(more, Expr) else more.keys()).isdisjoint(near)]
+        if len(kept) == len(added):
+            return self
+        for more in reversed(kept):
+            base = base.with_assumption(more) if isinstance(more, Expr) else base.with_ranges({n: bounds for n, bounds in more.items() if n in near})
+        return base
+
+    def _near(self, names: frozenset[str]) -> AbstractSet[str]:
+        """Some symbols, and all those that bounds or conditions connect with them."""
+        near, waiting = set[str](), set(names)
+        conditions = [c.free for c in self.known]
+        while waiting:
+            name = waiting.pop()
+            near.add(name)
+            for bound in self.ranges.get(name, ()):
+                if bound is not None and bound.free:
+                    waiting |= bound.free - near
+            for free in conditions:
+                if name in free:
+                    waiting |= free - near
+        return near
+
     def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:
         """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None``: unbounded.
 
@@ -118,7 +161,7 @@ class Facts:
             ValueError: the bounds of ``name`` would depend on ``name``.
         """
         bounds = (None if lo is None else wrap(lo), None if hi is None else wrap(hi))
-        found = self._derived.get((name, bounds))
+        found = self._derived.get(((name, bounds),))
         if found is not None:
             return found
         if self.ranges.get(name) == bounds:
@@ -127,7 +170,7 @@ class Facts:
             raise ValueError(f"the range of '{name}' depends on '{name}'")
         result = self._with({name: bounds})
         result.ranges[name] = bounds
-        self._derived[name, bounds] = result
+        self._derived[((name, bounds),)] = result
         return result
 
     def with_ranges(self, ranges: Mapping[str, tuple[IntLike | None, IntLike | None]]) -> Facts:

@@ -61,6 +61,8 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     found = facts.sign_memo.get(form)
     if found is None and _is_attained(form, facts):
         found = facts.sign_memo[form] = False
+    if found is None and (near := facts.about(form.free)) is not facts:
+        found = facts.sign_memo[form] = nonnegative(form, near)
     if found is None:
         search = _Search(facts, _Steps(form, facts))
         found = search.prove(form, ASSUMPTION_LIMIT)
