@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import lcm
 from weakref import ref
@@ -11,6 +11,7 @@ from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.evaluation import Samples
 from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
+from taskfuse.ir.scalar.transform import substitute
 
 Interval = tuple[int | None, int | None]
 UNBOUNDED: Interval = (None, None)
@@ -53,6 +54,8 @@ class Facts:
         "__weakref__",
         "_about",
         "_derived",
+        "_renamed",
+        "_symbols",
         "_weaker",
         "bounds_memo",
         "depth_memo",
@@ -90,6 +93,8 @@ class Facts:
         self.strong_memo: dict[Expr, Expr] = {}
         self._derived: dict[tuple[object, ...], Facts] = {}
         self._about: dict[frozenset[str], ref[Facts]] = {}
+        self._renamed: dict[frozenset[str], Facts | None] = {}
+        self._symbols: frozenset[str] | None = None
         self._weaker: tuple[ref[Facts], Expr | Mapping[str, Bounds]] | None = None
         self.samples: Samples | None = None
 
@@ -127,10 +132,7 @@ class Facts:
         return found
 
     def _connected(self, names: frozenset[str]) -> Facts:
-        base, added = self, list[Expr | Mapping[str, Bounds]]()
-        while (weaker := base.weaker) is not None:
-            base, more = weaker
-            added.append(more)
+        base, added = self._additions()
         near = self._near(names) if added else names
         kept = [more for more in added if not (more.free if isinstance(more, Expr) else more.keys()).isdisjoint(near)]
         if len(kept) == len(added):
@@ -153,6 +155,40 @@ class Facts:
                 if name in free:
                     waiting |= free - near
         return near
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols that the facts mention."""
+        if self._symbols is None:
+            bounds = (bound.free for some in self.ranges.values() for bound in some if bound is not None)
+            self._symbols = frozenset(self.ranges).union(*bounds, *(c.free for c in self.known), *(e.free for e in self.multiples))
+        return self._symbols
+
+    def renamed(self, symbols: Mapping[str, Expr]) -> Facts | None:
+        """The same facts about symbols of other names; ``None`` if they derive from facts about some of them that are not known by what they add to others."""
+        names = frozenset(symbols)
+        if names not in self._renamed:
+            base, added = self._additions()
+            self._renamed[names] = base._with_others(added, symbols) if base.symbols.isdisjoint(names) else None
+        return self._renamed[names]
+
+    def _with_others(self, added: Sequence[Expr | Mapping[str, Bounds]], symbols: Mapping[str, Expr]) -> Facts:
+        """Facts with what was added to them, the last first, said of symbols of other names."""
+        found = self
+        for more in reversed(added):
+            if isinstance(more, Expr):
+                found = found.with_assumption(substitute(more, symbols))
+            else:
+                found = found.with_ranges({str(symbols.get(n, n)): (_renamed(lo, symbols), _renamed(hi, symbols)) for n, (lo, hi) in more.items()})
+        return found
+
+    def _additions(self) -> tuple[Facts, list[Expr | Mapping[str, Bounds]]]:
+        """The first facts that these derive from, as far as is known, and what was added to them, the last first."""
+        base, added = self, list[Expr | Mapping[str, Bounds]]()
+        while (weaker := base.weaker) is not None:
+            base, more = weaker
+            added.append(more)
+        return base, added
 
     def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:
         """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None``: unbounded.
@@ -266,3 +302,7 @@ class Facts:
                 self.intervals[term] = (lo, hi)
             case _:
                 self.forms += (form,)
+
+
+def _renamed(bound: Expr | None, symbols: Mapping[str, Expr]) -> Expr | None:
+    return None if bound is None else substitute(bound, symbols)
