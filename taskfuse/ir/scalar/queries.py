@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from taskfuse.ir.scalar import search
 from taskfuse.ir.scalar.alike import counted
 from taskfuse.ir.scalar.arithmetic import mod
-from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntLike, Mod, Not, Or, Sum, Sym, children, wrap
+from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntLike, Mod, Not, Or, children, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import as_boolean, ge, not_
@@ -18,8 +18,6 @@ from taskfuse.ir.scalar.transform import substitute
 
 NO_FACTS = Facts()
 forgotten_by(NO_FACTS.forget)
-
-LINEAR = (Const, Sym, Sum)
 
 
 class _ProvingRewriter(Rewriter):
@@ -33,7 +31,7 @@ class _ProvingRewriter(Rewriter):
         return search.nonnegative(form, self.facts)
 
     def __call__(self, e: Expr) -> Expr:
-        if isinstance(e, LINEAR) or e in self.memo or all([isinstance(x, LINEAR) for x in children(e)]) or (near := self.facts.about(e.free)) is self.facts:
+        if e in self.memo or not lookups_of(e) or (near := self.facts.about(e.free)) is self.facts:  # without tables it is a short one
             return super().__call__(e)
         found = self.of(near)(e)
         if near.strong_memo.get(e) is not PENDING:  # else two rules undo each other

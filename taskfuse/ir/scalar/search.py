@@ -40,6 +40,7 @@ from taskfuse.ir.scalar.expr import (
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
+from taskfuse.ir.scalar.lookups import lookups_of
 from taskfuse.ir.scalar.memory import remembered
 from taskfuse.ir.scalar.rewrite import Rewriter
 from taskfuse.ir.scalar.samples import is_negative_somewhere
@@ -60,7 +61,7 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     found = facts.sign_memo.get(form)
     if found is None and _is_attained(form, facts):
         found = facts.sign_memo[form] = False
-    if found is None and (near := facts.about(form.free)) is not facts:
+    if found is None and lookups_of(form) and (near := facts.about(form.free)) is not facts:
         found = facts.sign_memo[form] = nonnegative(form, near)
     if found is None:
         search = _Search(facts, _Steps(form, facts))
