@@ -215,6 +215,22 @@ def numbered(columns: Iterable[tuple[Ints, Ints]], *, few: bool = True) -> tuple
     return mine, theirs, count
 
 
+def distinct(values: Ints) -> Ints:
+    """The values that occur, in rising order. ``np.unique`` takes longer, and its first call loads masked arrays."""
+    ordered = np.sort(values, axis=None)
+    first = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def distinct_columns(rows: Ints) -> Ints:
+    """The columns that occur, in rising order of their values from the first row on."""
+    ordered = rows[:, np.lexsort(rows[::-1])]
+    first = np.ones(ordered.shape[1], np.bool_)
+    (ordered[:, 1:] != ordered[:, :-1]).any(axis=0, out=first[1:])
+    return ordered[:, first]
+
+
 def _ranked(a: Ints, b: Ints) -> tuple[Ints, Ints, int]:
     """Numbers of the values that occur."""
     values, ranks = np.unique(np.concatenate([a.reshape(-1), b.reshape(-1)]), return_inverse=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from taskfuse.check.index_bounds import bounds_of, box_count, effective_extents, value_of
 from taskfuse.check.masks import Mask
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Conditions, Context, StatementTree, linear_thread
+from taskfuse.check.tables import distinct
 from taskfuse.ir.scalar import (
     ONE,
     ZERO,
@@ -223,7 +224,7 @@ class Threads:
     def constant_in_warps(self, values: NDArray[np.int64], mask: Mask) -> bool:
         """True only if the chosen threads of each warp have one value."""
         warps, chosen = self._warps[mask], values[mask]
-        return all(len(np.unique(chosen[warps == w])) == 1 for w in np.unique(warps).tolist())
+        return all(distinct(chosen[warps == w]).size == 1 for w in distinct(warps).tolist())
 
     def one_warp(self, conditions: Conditions, context: Context, pinned: frozenset[str]) -> bool:
         """True only if threads that satisfy conditions and agree on the pinned indices are of one warp."""

@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from taskfuse.check.statement_tree import Node
+from taskfuse.check.tables import distinct
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.shared_layouts import Ints, operand_offsets, swizzled
 from taskfuse.kir import Kernel
@@ -93,4 +92,4 @@ def tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
 def tile_elements(d: Descriptor, rows: int, k: int, itemsize: int, start: int) -> Ints:
     """The elements of a buffer in a tile that begins at byte ``start``."""
     places = start + operand_offsets(rows, k, itemsize, d.swizzle, d.lbo, d.sbo, d.major).reshape(-1)
-    return np.unique(swizzled(places, d.swizzle) // itemsize)
+    return distinct(swizzled(places, d.swizzle) // itemsize)

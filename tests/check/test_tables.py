@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.check.tables import TableJoin, Tables, ValueTable, numbered, steps_of
+from taskfuse.check.tables import TableJoin, Tables, ValueTable, distinct, distinct_columns, numbered, steps_of
 from taskfuse.ir.scalar import evaluate, parse_expr
 
 SPANS = {"a": (0, 3), "b": (-2, 5), "c": (1, 4)}
@@ -68,6 +68,14 @@ def test_numbers_of_wide_columns_stay_apart() -> None:
     mine, theirs, _ = numbered([(far, far[::-1]), (far[::-1], far), (far * 0 + 3, far[::-1] * 0 + 3)])
     pairs = list(zip(far.tolist(), far[::-1].tolist(), strict=True))
     assert [[bool(a == b) for b in theirs] for a in mine] == [[p == (q[1], q[0]) for q in pairs] for p in pairs]
+
+
+def test_what_occurs() -> None:
+    rows = np.random.default_rng(3).integers(-2, 3, (2, 40))
+    assert distinct(rows).tolist() == np.unique(rows).tolist()
+    assert distinct_columns(rows).tolist() == np.unique(rows, axis=1).tolist()
+    assert distinct_columns(rows[:, :0]).shape == (2, 0)
+    assert distinct(rows[:, :0]).size == 0
 
 
 def test_a_table_is_made_once() -> None:

@@ -27,6 +27,7 @@ from taskfuse.ir.scalar import (
     children,
     const,
     eq,
+    fails_somewhere,
     ge,
     interval,
     le,
@@ -34,6 +35,7 @@ from taskfuse.ir.scalar import (
     not_,
     prove,
     rebuild,
+    samples_of,
     simplify,
     substitute,
     sym,
@@ -324,7 +326,11 @@ class ElementPairs:
 
 def is_equal(a: Expr, b: Expr, facts: Facts) -> bool:
     """True only if two expressions are equal wherever the facts hold."""
-    if a is b or prove(eq(a, b), facts):
+    if a is b:
+        return True
+    if _fails(eq(a, b), facts):
+        return False
+    if prove(eq(a, b), facts):
         return True
     first, second = chosen(a, facts), chosen(b, facts)
     if first is a and second is b:
@@ -352,6 +358,8 @@ def _has_extremum(e: Expr) -> bool:
 
 def holds(condition: Expr, facts: Facts) -> bool:
     """True only if a condition holds where the facts do, by the prover or by linear arithmetic with quotients."""
+    if _fails(condition, facts):
+        return False
     if prove(condition, facts):
         return True
     form = nonnegative_form(condition)
@@ -359,6 +367,14 @@ def holds(condition: Expr, facts: Facts) -> bool:
         return False
     known = {**{sym(n): interval(sym(n), facts) for n in facts.ranges}, **facts.intervals}
     return Linear(Constraints(Ranges(known), facts)).nonnegative(form)
+
+
+def _fails(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition fails at values at which the facts hold: no proof exists."""
+    try:
+        return fails_somewhere(condition, samples_of(facts))
+    except ZeroDivisionError:  # of constants
+        return False
 
 
 def learn(e: Expr, f: Expr, wanted: set[str], found: dict[str, Expr]) -> None:

@@ -494,11 +494,11 @@ class WeightedSums:
         inside = _inside(facts, found.variables, found.conditions)
         raw, guards = ([g for g in of if self._is_open(g, finite, inside)] for of in (found.monomial.raw, found.monomial.guards))
         if raw:
-            raise Different(f"{shown(raw[0].at)} may be of nothing")
+            raise Different(f"{min(shown(g.at) for g in raw)} may be of nothing")
         if not guards or not found.monomial.coefficient:
             return
         if not any(not g.variables and self._is_least(g, guards, inside) and self._vanishes(found.monomial, g, inside) for g in guards):
-            raise Different(f"nothing shows that its terms are 0 where {shown(guards[0].at)} is of nothing")
+            raise Different(f"nothing shows that its terms are 0 where {min(shown(g.at) for g in guards)} is of nothing")
 
     @staticmethod
     def _is_open(guard: Guard, finite: Sequence[At], inside: Facts) -> bool:

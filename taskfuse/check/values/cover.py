@@ -18,7 +18,7 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.flags import all_of
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
-from taskfuse.check.tables import ValueTable
+from taskfuse.check.tables import ValueTable, distinct, distinct_columns
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.equivalent_visits import apart, begun_at_zero, in_clusters, lengthened, named_once, settled, shortened
 from taskfuse.check.values.orders import merged, named, reach_of
@@ -213,7 +213,7 @@ def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
         if f.tiles is None or any(a.size != b.size for a, b in zip(f.tiles, first, strict=True)):
             raise Open("its copies run over different tiles", v.node)
         for k, (mine, theirs) in enumerate(zip(f.tiles, first, strict=True)):
-            apart = np.unique(mine - theirs)
+            apart = distinct(mine - theirs)
             if apart.size > 1:
                 raise Open("its copies run over different tiles", v.node)
             columns[k].append(f.table[k] + apart.sum())
@@ -366,11 +366,11 @@ def _divided_rows(rows: Mapping[str, Ints], tied: set[str]) -> tuple[dict[str, I
     parts: list[dict[str, Ints]] = []
     total = 1
     for names in (sorted(rows.keys() & tied), sorted(rows.keys() - tied)):
-        values = np.unique(np.stack([rows[n] for n in names]), axis=1) if names else np.zeros((0, 1), np.int64)
+        values = distinct_columns(np.stack([rows[n] for n in names])) if names else np.zeros((0, 1), np.int64)
         parts.append({n: values[k] for k, n in enumerate(names)})
         total *= values.shape[1]
     count = next(iter(rows.values())).size
-    return (parts[0], parts[1]) if total == count == np.unique(np.stack(list(rows.values())), axis=1).shape[1] else None
+    return (parts[0], parts[1]) if total == count == distinct_columns(np.stack(list(rows.values()))).shape[1] else None
 
 
 def _first(v: Visits, name: str) -> int | None:

@@ -15,6 +15,7 @@ import numpy as np
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.normalize import BLOCK_NAMES
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.tables import distinct, distinct_columns
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.ir.scalar import Const, Expr, Min, Sym, const, le, minimum, private, simplify, substitute, sym
@@ -63,9 +64,9 @@ def apart(v: Visits) -> Visits:
     spans, ranges = dict(v.spans), v.ranges
     moved: dict[str, Expr] = {}
     for name in sorted(rows):
-        values = np.unique(rows[name])
+        values = distinct(rows[name])
         others = {n: of for n, of in rows.items() if n != name}
-        count = len(np.unique(np.stack(list(others.values())), axis=1).T) if others else 1
+        count = distinct_columns(np.stack(list(others.values()))).shape[1] if others else 1
         if not values.size or values[-1] - values[0] + 1 != values.size or count * values.size != rows[name].size:
             continue
         first = rows[name] == values[0]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.tables import distinct_columns
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Place
@@ -72,7 +73,7 @@ def _rows(threads: BlockThreads, members: Ints, want: Place) -> Mapping[str, Int
     if not threads.along or not rows[threads.along].any():  # the first exists in every block
         return rows
     others = np.stack([np.zeros(members.size, np.int64), *(v for n, v in rows.items() if n != threads.along)])
-    several = np.unique(others, axis=1)
+    several = distinct_columns(others)
     if several.shape[1] * (int(threads.index[threads.along].max()) + 1) != members.size:
         raise Open("threads join partial results of some of the threads of a symbolic extent of the block", want.node)
     return dict(zip((n for n in rows if n != threads.along), several[1:], strict=True))

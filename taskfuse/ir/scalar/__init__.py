@@ -1,8 +1,8 @@
 """Symbolic integer expressions: construction, facts, simplification, proof, text, evaluation.
 
 ``expr`` has the nodes, ``arithmetic`` and ``logic`` the constructors that keep them canonical, ``operators`` Python's operators, ``facts`` the facts about
-symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind them, ``samples`` values at which facts hold,
-``queries`` the public questions, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
+symbols, ``rewrite`` the rules of ``simplify``, ``search`` the prover behind them, ``samples`` values at which facts hold, ``alike`` what is one question up to
+names, ``queries`` the public questions, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
 from taskfuse.ir.scalar.arithmetic import linear

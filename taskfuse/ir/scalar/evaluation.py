@@ -75,12 +75,17 @@ class Evaluation:
 
     Attributes:
         env: the value of each symbol; it must not change.
+
+    Args:
+        under: values of some of these symbols in more rows, and which of these rows are here (``None``: all). What they give is computed there, once for all
+            that have rows of them.
     """
 
-    __slots__ = ("_done", "_kept", "env")
+    __slots__ = ("_done", "_kept", "_under", "env")
 
-    def __init__(self, env: Mapping[str, Value]) -> None:
+    def __init__(self, env: Mapping[str, Value], under: tuple[Evaluation, npt.NDArray[np.bool_] | None] | None = None) -> None:
         self.env = env
+        self._under = under
         self._kept: dict[Expr, Value] = {}
         self._done: dict[Expr, Value] = {}  # of one expression
 
@@ -104,10 +109,22 @@ class Evaluation:
                 if found is None:
                     found = self._done.get(e)
                 if found is None:
-                    found = self._compute(e)
+                    found = self._of_more_rows(e)
+                    if found is None:
+                        found = self._compute(e)
                     kept = self._kept if isinstance(found, int) or found.size <= KEPT else self._done
                     kept[e] = found
                 return found
+
+    def _of_more_rows(self, e: Expr) -> Value | None:
+        """The value of an expression in the rows that are here, if it is known where there are more."""
+        if self._under is None:
+            return None
+        more, here = self._under
+        if not e.free <= more.env.keys():
+            return None
+        found = more.of(e)
+        return found if here is None or isinstance(found, int) or not found.ndim else found[here]
 
     def _number(self, e: Expr) -> Any:
         """The value of an operand that is wanted as an integer, so that booleans add up."""
@@ -176,14 +193,32 @@ class Evaluation:
                 raise AssertionError(type(e))
 
 
+NO_COLUMNS: Mapping[str, npt.NDArray[np.int64]] = {}
+
+
 class Samples(dict[str, npt.NDArray[np.int64]]):
     """Symbols with known ranges, each with equally many values, and tables, with as many rows; empty if no sample is known.
 
     They do not change; :mod:`~taskfuse.ir.scalar.samples` makes them.
+
+    Args:
+        columns: the values of each symbol.
+        under: the values of some of the symbols in these rows, and in others but for those in ``rows``.
+
+    Attributes:
+        more: the same with columns for symbols of which nothing is known, by what the columns say.
     """
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_rows", "_under", "more")
     _at: Evaluation
+
+    def __init__(
+        self, columns: Mapping[str, npt.NDArray[np.int64]] = NO_COLUMNS, under: Evaluation | None = None, rows: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        super().__init__(columns)
+        self._under = under  # not its samples, which may refer to these
+        self._rows = rows
+        self.more: dict[tuple[object, ...], Samples] = {}
 
     @property
     def at(self) -> Evaluation:
@@ -191,7 +226,7 @@ class Samples(dict[str, npt.NDArray[np.int64]]):
         try:
             return self._at
         except AttributeError:
-            self._at = found = Evaluation(dict(self))
+            self._at = found = Evaluation(dict(self), None if self._under is None else (self._under, self._rows))
             return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from math import lcm
 from weakref import ref
 
@@ -10,6 +11,7 @@ from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.evaluation import Samples
 from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
+from taskfuse.ir.scalar.transform import substitute
 
 Interval = tuple[int | None, int | None]
 UNBOUNDED: Interval = (None, None)
@@ -50,7 +52,10 @@ class Facts:
 
     __slots__ = (
         "__weakref__",
+        "_about",
         "_derived",
+        "_renamed",
+        "_symbols",
         "_weaker",
         "bounds_memo",
         "depth_memo",
@@ -87,6 +92,9 @@ class Facts:
         self.light_memo: dict[Expr, Expr] = {}
         self.strong_memo: dict[Expr, Expr] = {}
         self._derived: dict[tuple[object, ...], Facts] = {}
+        self._about: dict[frozenset[str], ref[Facts]] = {}
+        self._renamed: dict[frozenset[str], Facts | None] = {}
+        self._symbols: frozenset[str] | None = None
         self._weaker: tuple[ref[Facts], Expr | Mapping[str, Bounds]] | None = None
         self.samples: Samples | None = None
 
@@ -111,6 +119,77 @@ class Facts:
         weaker = None if self._weaker is None else self._weaker[0]()
         return None if self._weaker is None or weaker is None else (weaker, self._weaker[1])
 
+    def about(self, names: frozenset[str]) -> Facts:
+        """Those of these facts that bear on some symbols: what is said of them, and of all symbols that bounds or conditions connect with them.
+
+        They say as much of an expression of these symbols, and many stronger facts have them in common, so what is derived of them is derived once.
+        """
+        known = self._about.get(names)
+        found = None if known is None else known()
+        if found is None:
+            found = self._connected(names)
+            self._about[names] = ref(found)
+        return found
+
+    def _connected(self, names: frozenset[str]) -> Facts:
+        base, added = self._additions()
+        near = self._near(names) if added else names
+        kept = [more for more in added if not (more.free if isinstance(more, Expr) else more.keys()).isdisjoint(near)]
+        if len(kept) == len(added):
+            return self
+        for more in reversed(kept):
+            base = base.with_assumption(more) if isinstance(more, Expr) else base.with_ranges({n: bounds for n, bounds in more.items() if n in near})
+        return base
+
+    def _near(self, names: frozenset[str]) -> AbstractSet[str]:
+        """Some symbols, and all those that bounds or conditions connect with them."""
+        near, waiting = set[str](), set(names)
+        conditions = [c.free for c in self.known]
+        while waiting:
+            name = waiting.pop()
+            near.add(name)
+            for bound in self.ranges.get(name, ()):
+                if bound is not None and bound.free:
+                    waiting |= bound.free - near
+            for free in conditions:
+                if name in free:
+                    waiting |= free - near
+        return near
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols that the facts mention."""
+        if self._symbols is None:
+            bounds = (bound.free for some in self.ranges.values() for bound in some if bound is not None)
+            self._symbols = frozenset(self.ranges).union(*bounds, *(c.free for c in self.known), *(e.free for e in self.multiples))
+        return self._symbols
+
+    def renamed(self, symbols: Mapping[str, Expr]) -> Facts | None:
+        """The same facts about symbols of other names; ``None`` if they derive from facts about some of them that are not known by what they add to others."""
+        names = frozenset(symbols)
+        if names not in self._renamed:
+            base, added = self._additions()
+            self._renamed[names] = base._with_others(added, symbols) if base.symbols.isdisjoint(names) else None
+        return self._renamed[names]
+
+    def _with_others(self, added: Sequence[Expr | Mapping[str, Bounds]], symbols: Mapping[str, Expr]) -> Facts:
+        """Facts with what was added to them, the last first, said of symbols of other names."""
+        found = self
+        for more in reversed(added):
+            if isinstance(more, Expr):
+                found = found.with_assumption(substitute(more, symbols))
+            else:
+                found = found.with_ranges({str(symbols.get(n, n)): (_renamed(lo, symbols), _renamed(hi, symbols)) for n, (lo, hi) in more.items()})
+        return found
+
+    def _additions(self) -> tuple[Facts, list[Expr | Mapping[str, Bounds]]]:
+        """The first facts that these derive from, as far as is known, and what was added to them, the last first."""
+        base, added = self, list[Expr | Mapping[str, Bounds]]()
+        while (weaker := base.weaker) is not None:
+            base, more = weaker
+            added.append(more)
+        return base, added
+
     def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:
         """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None``: unbounded.
 
@@ -118,7 +197,7 @@ class Facts:
             ValueError: the bounds of ``name`` would depend on ``name``.
         """
         bounds = (None if lo is None else wrap(lo), None if hi is None else wrap(hi))
-        found = self._derived.get((name, bounds))
+        found = self._derived.get(((name, bounds),))
         if found is not None:
             return found
         if self.ranges.get(name) == bounds:
@@ -127,7 +206,7 @@ class Facts:
             raise ValueError(f"the range of '{name}' depends on '{name}'")
         result = self._with({name: bounds})
         result.ranges[name] = bounds
-        self._derived[name, bounds] = result
+        self._derived[((name, bounds),)] = result
         return result
 
     def with_ranges(self, ranges: Mapping[str, tuple[IntLike | None, IntLike | None]]) -> Facts:
@@ -223,3 +302,7 @@ class Facts:
                 self.intervals[term] = (lo, hi)
             case _:
                 self.forms += (form,)
+
+
+def _renamed(bound: Expr | None, symbols: Mapping[str, Expr]) -> Expr | None:
+    return None if bound is None else substitute(bound, symbols)

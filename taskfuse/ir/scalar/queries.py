@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taskfuse.ir.scalar import search
+from taskfuse.ir.scalar.alike import counted
 from taskfuse.ir.scalar.arithmetic import mod
 from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntLike, Mod, Not, Or, children, wrap
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import as_boolean, ge, not_
+from taskfuse.ir.scalar.lookups import lookups_of
 from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
+from taskfuse.ir.scalar.transform import substitute
 
 NO_FACTS = Facts()
 forgotten_by(NO_FACTS.forget)
@@ -27,12 +30,26 @@ class _ProvingRewriter(Rewriter):
     def nonnegative(self, form: Expr) -> bool:
         return search.nonnegative(form, self.facts)
 
+    def __call__(self, e: Expr) -> Expr:
+        if e in self.memo or not lookups_of(e) or (near := self.facts.about(e.free)) is self.facts:  # without tables it is a short one
+            return super().__call__(e)
+        found = self.of(near)(e)
+        if near.strong_memo.get(e) is not PENDING:  # else two rules undo each other
+            self.memo[e] = found
+        return found
+
 
 def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
     """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules make it."""
     e = wrap(e)
     found = facts.strong_memo.get(e)
-    return _ProvingRewriter.of(facts)(e) if found is None or found is PENDING else found
+    if found is not None and found is not PENDING:
+        return found
+    if found is None and lookups_of(e):  # a long one
+        asked, known, back = counted(e, facts.about(e.free))
+        found = facts.strong_memo[e] = substitute(_ProvingRewriter.of(known)(asked), back)
+        return found
+    return _ProvingRewriter.of(facts)(e)
 
 
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:

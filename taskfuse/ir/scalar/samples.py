@@ -65,7 +65,10 @@ def _with_any(e: Expr, table: Samples) -> Samples:
     """Samples of the symbols of an expression: any integers for those of which nothing is known."""
     table = samples_of_tables(table, e)
     for name in sorted(n for n in e.free if n not in table) if table else ():
-        table = samples_with(table, name, -NEAR, np.where(np.arange(sample_count(table)) % 2, FAR, NEAR))
+        known = table.more.get((name,))
+        if known is None:
+            known = table.more[name,] = samples_with(table, name, -NEAR, np.where(np.arange(sample_count(table)) % 2, FAR, NEAR))
+        table = known
     return table
 
 
@@ -74,12 +77,17 @@ def samples_of_tables(table: Samples, e: Expr) -> Samples:
     for found in lookups_of(e) if table else ():
         name, size = found.tensor.name, found.size.value if isinstance(found.size, Const) else 0
         if name not in table:
-            low, high = (end.value if isinstance(end, Const) else other for end, other in ((found.low, 0), (found.high, FAR)))
-            drawn = np.roll(_RANDOM_TABLES[:, : size if 0 < size <= LONGEST else 1], len(table), axis=0)[: sample_count(table)]
-            parts = np.sort(drawn, axis=1)
-            if parts.shape[1] > 1:
-                parts[:, 0], parts[:, -1] = 0, 1
-            table = Samples({**table, name: np.minimum(low + parts * max(0, high - low + 1), max(low, high)).astype(np.int64)})
+            key = name, size, found.low, found.high
+            known = table.more.get(key)
+            if known is None:
+                low, high = (end.value if isinstance(end, Const) else other for end, other in ((found.low, 0), (found.high, FAR)))
+                drawn = np.roll(_RANDOM_TABLES[:, : size if 0 < size <= LONGEST else 1], len(table), axis=0)[: sample_count(table)]
+                parts = np.sort(drawn, axis=1)
+                if parts.shape[1] > 1:
+                    parts[:, 0], parts[:, -1] = 0, 1
+                elements = np.minimum(low + parts * max(0, high - low + 1), max(low, high)).astype(np.int64)
+                known = table.more[key] = Samples({**table, name: elements}, table.at)
+            table = known
         if isinstance(found, UpperBound) and table[name].shape[1] != size:
             return Samples()
     return table
@@ -151,7 +159,7 @@ def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> S
     if name in table:
         return Samples()
     found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1)).astype(np.int64) + lo
-    return _chosen(Samples({**table, name: found}), lo <= hi)
+    return _chosen(Samples({**table, name: found}, table.at), lo <= hi)
 
 
 def samples_where(table: Samples, condition: Expr) -> Samples:
@@ -159,7 +167,7 @@ def samples_where(table: Samples, condition: Expr) -> Samples:
     match condition:
         case Compare(CompareOp.EQ, value, Element(tensor)) | Compare(CompareOp.EQ, Element(tensor), value) if tensor.name not in table:
             if value.free <= table.keys() and not lookups_of(value):
-                table = Samples({**table, tensor.name: np.broadcast_to(sampled_values(value, table), sample_count(table))[:, None]})
+                table = Samples({**table, tensor.name: np.broadcast_to(sampled_values(value, table), sample_count(table))[:, None]}, table.at)
         case _:
             pass
     table = _with_any(condition, table)
@@ -170,5 +178,5 @@ def _chosen(table: Samples, mask: NDArray[Any] | int) -> Samples:
     """The rows at which a condition holds: one value for all rows, or one for each."""
     if isinstance(mask, np.ndarray) and mask.ndim:
         mask = mask.astype(np.bool_, copy=False)
-        return table if np.count_nonzero(mask) == mask.size else Samples({name: column[mask] for name, column in table.items()})
+        return table if np.count_nonzero(mask) == mask.size else Samples({name: column[mask] for name, column in table.items()}, table.at, mask)
     return table if mask else Samples({name: column[:0] for name, column in table.items()})

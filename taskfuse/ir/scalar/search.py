@@ -40,13 +40,13 @@ from taskfuse.ir.scalar.expr import (
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
+from taskfuse.ir.scalar.lookups import lookups_of
 from taskfuse.ir.scalar.memory import remembered
 from taskfuse.ir.scalar.rewrite import Rewriter
 from taskfuse.ir.scalar.samples import is_negative_somewhere
 from taskfuse.ir.scalar.transform import rebuild
 
 STEP_LIMIT = 32
-PATIENCE = 4  # steps until values are tried at which there would be no proof; before cases, they are tried at once
 TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
 ASSUMPTION_LIMIT = 3  # assumed forms that one proof may combine
 
@@ -61,6 +61,8 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     found = facts.sign_memo.get(form)
     if found is None and _is_attained(form, facts):
         found = facts.sign_memo[form] = False
+    if found is None and lookups_of(form) and (near := facts.about(form.free)) is not facts:
+        found = facts.sign_memo[form] = nonnegative(form, near)
     if found is None:
         search = _Search(facts, _Steps(form, facts))
         found = search.prove(form, ASSUMPTION_LIMIT)
@@ -127,8 +129,7 @@ class _Bound:
 
 
 class _Steps:
-    """The steps that a search has left, in all its cases. One that has not come to an end early, or comes to cases, looks for values at which the form is
-    negative.
+    """The steps that a search has left, in all its cases. Before the first one it looks for values at which the form is negative.
 
     Attributes:
         refuted: there are such values, so there are no more steps.
@@ -143,21 +144,15 @@ class _Steps:
 
     def take(self) -> bool:
         """Take a step. False: no step is left."""
-        if self.left <= STEP_LIMIT - PATIENCE and self.is_refuted():
-            return False
-        if self.left <= 0:
-            return False
-        self.left -= 1
-        return True
-
-    def is_refuted(self) -> bool:
-        """Whether values are known at which the form is negative: they are looked for once."""
         if not self._is_sampled:
             self._is_sampled = True
             if is_negative_somewhere(self._form, self._facts):
                 self.refuted = True
                 self.left = 0
-        return self.refuted
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True
 
 
 class _Search:
@@ -226,8 +221,6 @@ class _Search:
         return False
 
     def _cases(self, cond: Expr, yes: Expr, no: Expr, assumptions: int) -> bool:
-        if self.steps.is_refuted():  # cases share nothing of what is known so far
-            return False
         return all(_Search(self.facts.with_assumption(case), self.steps).prove(form, assumptions) for case, form in ((cond, yes), (not_(cond), no)))
 
     def _atoms(self, form: Expr) -> list[Expr]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from taskfuse.ir.scalar.arithmetic import add_all, floordiv, mod, mul
 from taskfuse.ir.scalar.expr import (
+    MEMORY,
     And,
     Compare,
     Const,
@@ -28,6 +29,7 @@ from taskfuse.ir.scalar.expr import (
     wrap,
 )
 from taskfuse.ir.scalar.logic import and_, compare, element, maximum, minimum, not_, or_, select, table, upper_bound, xor
+from taskfuse.ir.scalar.memory import forgotten_by
 
 
 def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -89,8 +91,12 @@ def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
     return e if e.free.isdisjoint(values) else Substitution(values)(e)
 
 
+_KNOWN: dict[tuple[object, ...], Expr] = {}
+forgotten_by(_KNOWN.clear)
+
+
 class Substitution:
-    """One substitution in several expressions, with a cache of rewritten subexpressions.
+    """One substitution in several expressions, with a cache of rewritten subexpressions. What whole expressions become is kept for other substitutions, too.
 
     A recursive closure would be a reference cycle, which only the collector frees.
     """
@@ -110,5 +116,23 @@ class Substitution:
             return value if isinstance(value, Expr) else wrap(value)
         found = self.done.get(e)
         if found is None:
-            found = self.done[e] = rebuild(e, self)
+            key = (e, *[(name, values[name]) for name in e.free if name in values])
+            found = _KNOWN.get(key)
+            if found is None:
+                if len(_KNOWN) >= MEMORY:
+                    _KNOWN.clear()
+                found = _KNOWN[key] = rebuild(e, self._operand)
+            self.done[e] = found
+        return found
+
+    def _operand(self, e: Expr) -> Expr:
+        values = self.values
+        if e.free.isdisjoint(values):
+            return e
+        if isinstance(e, Sym):
+            value = values[e.name]
+            return value if isinstance(value, Expr) else wrap(value)
+        found = self.done.get(e)
+        if found is None:
+            found = self.done[e] = rebuild(e, self._operand)
         return found

@@ -1,11 +1,12 @@
 """Samples of facts: what is negative at one is never proved to be at least 0."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskfuse.ir.scalar import Facts, eq, ge, parse_expr, prove, search, sym
-from taskfuse.ir.scalar.samples import is_negative_somewhere
+from taskfuse.ir.scalar import Facts, eq, evaluate, ge, parse_expr, prove, search, sym
+from taskfuse.ir.scalar.samples import is_negative_somewhere, sample_count, samples_of, samples_of_tables, samples_where, samples_with
 
 FACTS = Facts().with_range("N", 1, None).with_multiple("N", 8).with_range("i", 0, parse_expr("N - 1")).with_range("t", 0, 31)
 
@@ -67,6 +68,17 @@ def test_samples_of_stronger_facts_are_those_of_weaker_ones(text: str) -> None:
     assert is_negative_somewhere(sym("j") - 9, facts)
     assert is_negative_somewhere(form - 3, facts)
     assert not is_negative_somewhere(sym("j") - 5, facts)
+
+
+def test_values_at_chosen_samples_are_those_at_all_of_them() -> None:
+    e = parse_expr("(3*i + t) % 7 + clamp(a[t of 9], 0, 4)")
+    table = samples_of_tables(samples_of(FACTS), e)
+    chosen = samples_where(table, parse_expr("t % 3 == 1"))
+    assert 0 < sample_count(chosen) < sample_count(table)
+    more = samples_with(chosen, "j", 0, 5)
+    for asked in (e, parse_expr("(3*i + t) % 7 + j")):
+        assert np.array_equal(more.at.of(asked), evaluate(asked, dict(more)))
+    assert samples_of_tables(samples_of(FACTS), parse_expr("clamp(a[i of 9], 0, 4)")) is table
 
 
 def test_a_long_search_ends_at_a_sample() -> None:
