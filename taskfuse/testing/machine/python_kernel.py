@@ -30,6 +30,7 @@ from taskfuse.kir.synchronization import (
     FenceInit,
     FenceProxyAsync,
     InitBarrier,
+    MbarrierScope,
     Release,
     SetMaxNReg,
     Wait,
@@ -281,9 +282,10 @@ class _PythonCompiler(PythonWriter):
             case Arrive(barrier=slot, across=()):
                 self.add(f"m.barriers.arrive(t, {site}, {self.slot(slot)})")
                 self.pause()
-            case Arrive(barrier=slot, across=across):
+            case Arrive(barrier=slot, across=across, scope=scope):
                 k = self.slot(slot)
-                self.add(f"m.arrive_across(t, {site}, b, {k} - mb, {tuple(p.value for p in across)!r})")
+                cluster = scope is MbarrierScope.CLUSTER
+                self.add(f"m.arrive_across(t, {site}, b, {k} - mb, {tuple(p.value for p in across)!r}, cluster={cluster})")
                 self.pause()
             case ArriveAsync(barrier=slot):
                 self.add(f"m.engines.arrive_after_copies(t, {site}, {self.slot(slot)})")
@@ -291,9 +293,9 @@ class _PythonCompiler(PythonWriter):
             case Expect(barrier=slot, bytes=size):
                 self.add(f"m.barriers.arrive(t, {site}, {self.slot(slot)}, {self.value(size)})")
                 self.pause()
-            case Wait(barrier=slot, parity=parity):
-                k = self.slot(slot)
-                with self.block(f"while m.barriers.waits(t, {site}, {k}, {self.value(parity)}):"):
+            case Wait(barrier=slot, parity=parity, scope=scope):
+                k, cluster = self.slot(slot), scope is MbarrierScope.CLUSTER
+                with self.block(f"while m.barriers.waits(t, {site}, {k}, {self.value(parity)}, cluster={cluster}):"):
                     self.add("yield")
             case Release(semaphore=slot):
                 self.add(f"m.barriers.release(t, {self.counter(slot)})")
