@@ -141,9 +141,10 @@ class AccessOrder:
         return None
 
     def same_issuer(self, node: Node, u: Use) -> bool:
-        """True only if the threads that issue an operation all execute a statement."""
+        """True only if the threads that issue an operation all execute a statement, in their blocks: that of the other access may be another one."""
         split = self._threads.split(node.conditions)
-        return not split.varying and self._threads.implies(u.context.conditions, split.threads, u.context)
+        of_blocks = tuple(c for c in split.uniform if not c.free.isdisjoint(BLOCKS))
+        return not split.varying and self._threads.implies(u.context.conditions, (*split.threads, *of_blocks), u.context)
 
 
 def needs_fence(a: Use, b: Use) -> bool:
