@@ -10,7 +10,7 @@ from taskfuse.kir import Kernel, walk
 from taskfuse.kir.nodes import AtomicUpdate, Branch, Compute, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Commit, Expect, FenceProxyAsync, Wait, WaitGroup
-from taskfuse.testing.mutations import Mutants, Operator, all_bodies, at, change, moved, with_body
+from taskfuse.testing.mutations import Mutants, Operator, at, change, moved
 
 STORES = (AtomicUpdate, Compute, VectorCopy)
 
@@ -54,32 +54,17 @@ def _stored(s: Stmt) -> Stmt | None:
     return replace(s, combine=None) if s.combine is not None else None
 
 
-def _behind(first: type | tuple[type, ...], then: type | tuple[type, ...]) -> object:
-    """The last statement before another kind, moved behind it."""
-
-    def apply(kernel: Kernel) -> Mutants:
-        for body in all_bodies(kernel):
-            for k in range(len(body) - 1):
-                if isinstance(body[k], first) and isinstance(body[k + 1], then):
-                    yield with_body(kernel, body, (*body[:k], body[k + 1], body[k], *body[k + 2 :]))
-
-    return apply
-
-
 SCOPE_OPERATORS: tuple[Operator, ...] = (
     Operator("fence of the other memory", change(FenceProxyAsync, _other_memory)),
     Operator("proxy fence earlier", moved(FenceProxyAsync, -1)),
-    Operator("proxy fence much earlier", moved(FenceProxyAsync, -2)),
     Operator("proxy fence by few threads", change(FenceProxyAsync, _by_first)),
     Operator("expect earlier", moved(Expect, -1)),
-    Operator("expect much earlier", moved(Expect, -2)),
     Operator("expect later", moved(Expect, 1)),
     Operator("store later", moved(STORES, 1)),
     Operator("store earlier", moved(STORES, -1)),
     Operator("load earlier", moved(TmaLoad, -1)),
     Operator("load later", moved(TmaLoad, 1)),
     Operator("box stored later", moved(TmaStore, 1)),
-    Operator("box stored earlier", moved(TmaStore, -1)),
     Operator("commit earlier", moved(Commit, -1)),
     Operator("wait_group earlier", moved(WaitGroup, -1)),
     Operator("few threads wait", change((Wait, WaitGroup), _first_awaits)),
