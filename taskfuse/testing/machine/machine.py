@@ -186,9 +186,9 @@ class SecondMachine:
         """Make threads ready."""
         self.ready += threads
 
-    def pauses(self, t: int) -> bool:
+    def pauses(self, t: int, often: float = 0.3) -> bool:
         """True if other threads run before this one goes on."""
-        if self.chance.random() < 0.3:
+        if self.chance.random() < often:
             self.ready.append(t)
             return True
         return False

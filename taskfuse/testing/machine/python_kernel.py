@@ -148,7 +148,7 @@ class _PythonCompiler(PythonWriter):
         i, position = self.name(s.var), self.fresh()
         self.add(f"{position} = 0")
         with self.block("while True:"):
-            self.pause()
+            self.add("if fine and m.pauses(t, 0.8): yield")  # so that blocks claim in turn
             self.add(f"{i} = m.claimed({queue!r}, b, {position})", f"if {i} >= {self.value(s.stop)}: break", f"{position} += 1")
             self.body(s.body)
             self.add("m.step()")
