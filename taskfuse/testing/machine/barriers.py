@@ -97,7 +97,7 @@ class MachineBarriers:
         b = self.used(t, site, k)
         assert b.initialized is not None
         c, e, _ = b.initialized
-        known = self.threads.own[t] if c == t else self.threads.base[t].known[c]
+        known = self.threads.base[t].known[c]  # also of its own fence: a barrier follows it
         if not any(e < f <= known for f in self.init_fences[c]):
             raise FaultFound(FaultKind.LIFE, "the initializer of this mbarrier has not fenced it for the copy engine", t, site)
 
