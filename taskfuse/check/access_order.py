@@ -19,7 +19,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import Queue
-from taskfuse.kir.synchronization import BarrierScope, Commit, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.kir.synchronization import BarrierScope, Commit, FenceProxyAsync, WaitGroup
 
 
 class AccessOrder:
@@ -104,7 +104,7 @@ class AccessOrder:
         return self._known[places]
 
     def after_load(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
-        """A load that completes a barrier of its block once, and an access of a thread of that block that has waited for it."""
+        """A load that completes a barrier of its block once, and an access of a thread of that block that has waited for it, or synchronized with one that has."""
         if a.memory is MemoryType.Global and not equal >= BLOCKS:
             return False
         for x, y in ((a, b), (b, a)):
@@ -113,8 +113,7 @@ class AccessOrder:
                 continue
             if y is x and self._threads.at_most_one(x.context.conditions):
                 return True
-            steps = self._paths.from_start(y.node)
-            if any(isinstance(s.node.stmt, Wait) and self._rings.once.get(s.node) == shot and self.same_issuer(s.node, y) for s in steps):
+            if shot in self.chains.waited(y):
                 return True
         return False
 
@@ -141,9 +140,10 @@ class AccessOrder:
         return None
 
     def same_issuer(self, node: Node, u: Use) -> bool:
-        """True only if the threads that issue an operation all execute a statement."""
+        """True only if the threads that issue an operation all execute a statement, in their blocks: that of the other access may be another one."""
         split = self._threads.split(node.conditions)
-        return not split.varying and self._threads.implies(u.context.conditions, split.threads, u.context)
+        of_blocks = tuple(c for c in split.uniform if not c.free.isdisjoint(BLOCKS))
+        return not split.varying and self._threads.implies(u.context.conditions, (*split.threads, *of_blocks), u.context)
 
 
 def needs_fence(a: Use, b: Use) -> bool:

@@ -87,13 +87,13 @@ class Chains:
 
     def handed_over(self, a: Use, b: Use, done: Done) -> bool:
         """True only if an mbarrier that completes once orders two accesses of one block, in either order."""
-        return any(self._arrives(x, y, shot, done) for x, y in ((a, b), (b, a)) for shot in self._waited(y)) if self._arrivals else False
+        return any(self._arrives(x, y, shot, done) for x, y in ((a, b), (b, a)) for shot in self.waited(y)) if self._arrivals else False
 
     def awaited(self, u: Use) -> bool:
         """True only if an asynchronous copy is complete when such an mbarrier, for which some thread waits, completes."""
         return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for shot in self._awaited for r in self._arrivals.get(shot, ()))
 
-    def _waited(self, u: Use) -> frozenset[Shot]:
+    def waited(self, u: Use) -> frozenset[Shot]:
         """The mbarriers for which the accessing thread has waited, or synchronized with one that has."""
         key = u.node, u.context.conditions
         if key not in self._waits:

@@ -23,6 +23,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.check.tma_prefetch import TmaPrefetch
+from taskfuse.ir.medium import MEDIA, Reach
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Queue
@@ -127,7 +128,7 @@ class Races:
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
         one, two = self._sections.pair(a, b)
-        if one is not None and two is not None and one.ring is two.ring and not share_ring(a, one.end, b, two.end):
+        if one is not None and two is not None and one.ring is two.ring and not self._of_one_ring(a, one, b, two):
             one = two = None
         if one is not None and two is not None and one.ring is two.ring and self._sections.same_slot(a, b, one, two):
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
@@ -189,6 +190,12 @@ class Races:
                 if a is b:
                     break
         return "", None
+
+    def _of_one_ring(self, a: Use, one: Section, b: Use, two: Section) -> bool:
+        """True only if accesses of one element, at two ends of a ring, are made by blocks of the same ring: one of mbarriers is its block's."""
+        if one.is_of_block and MEDIA[a.memory].reach is not Reach.BLOCK:
+            return frozenset(self._relation(a, b).equal) >= BLOCKS
+        return share_ring(a, one.end, b, two.end)
 
     def _from_other_blocks(self, a: Use, b: Use, one: Section | None, two: Section | None) -> str:
         """Why copies from other blocks of the cluster may race with an access; empty if they are of one position of a ring, and land apart."""

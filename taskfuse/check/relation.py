@@ -72,7 +72,7 @@ class Relation:
             self.equal |= BLOCKS
         self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ
         extents = zip(BLOCK_NAMES, a.context.kernel.cluster, strict=True)
-        clusters = [sym(name) if extent is const(1) else simplify(sym(name) // extent, self.a.facts) for name, extent in extents]
+        clusters = [sym(name) if extent is const(1) else simplify(sym(name) // extent, threads.context.facts) for name, extent in extents]
         if MEDIA[a.memory].reach is Reach.CLUSTER:  # what blocks of different clusters access is not one element
             for cluster in clusters:
                 self._learn(cluster)
@@ -108,7 +108,7 @@ class Relation:
                         equations.append((trip, trip))
             if before == (len(self.equal), len(self._facts), len(equations)) and not self._tell_apart(a, b):
                 break
-        if all(map(self.known, clusters)):
+        if all(map(self._reduced, clusters)):
             self.equal.add(SAME_CLUSTER)
         if self.known(threads.warp):
             self.equal.add(SAME_WARP)

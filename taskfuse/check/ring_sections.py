@@ -29,6 +29,11 @@ class Section:
     visit: Visit
     axis: int = -1
 
+    @property
+    def is_of_block(self) -> bool:
+        """True if the ring has mbarriers, which lie in Shared memory: each block has its own."""
+        return self.visit.wait is not None and isinstance(self.visit.wait.stmt, Wait)
+
 
 class Sections:
     """The sections of the rings of one kernel, and the accesses inside them."""
@@ -127,16 +132,16 @@ class Sections:
             return False
         if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self._rings.slot_release.acquired(wait, n, end)):
             return False
-        if u.engine is Engine.LOAD:
-            return n in visit.arrivals
+        if u.engine is Engine.LOAD:  # of its reads for other blocks, their barriers tell
+            return n in visit.arrivals and (u.is_write or not (isinstance(n.stmt, TmaLoad) and n.stmt.across))
         if u.engine is Engine.COPY:
             return end.release == end.cursor and any(self._hands_over(u, a, end) for a in visit.arrivals)
         if u.engine is Engine.TENSOR:
-            return self._read_released(u, Queue.WGMMA, end, visit)
+            return self._is_over(u, Queue.WGMMA, end, visit)
         if u.engine is Engine.STORE:
-            return self._read_released(u, Queue.BULK, end, visit)
+            return self._is_over(u, Queue.BULK, end, visit)
         if end.release != end.cursor:
-            return self._read_released(u, None, end, visit)
+            return self._is_over(u, None, end, visit)
         return any(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, (ArriveAsync, TmaLoad)))
 
     def _hands_over(self, u: Use, arrival: Node, end: Endpoint) -> bool:
@@ -156,12 +161,12 @@ class Sections:
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
         return self._arrives(u, arrival) or self._rings.slot_release.released(u.node, arrival, end)
 
-    def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
-        """A read of a slot is over before the slot is released.
+    def _is_over(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
+        """An access of a slot is over before the slot is released.
 
-        An asynchronous one is waited for: by the thread that issued it (bulk), or by each warp for itself (wgmma). Past that its own thread arrives, or a
-        thread of each of these warps, or it synchronizes with one that arrives. A read of the thread itself (no queue) comes before its own
-        arrival, or before such a barrier.
+        An asynchronous one is waited for: by the thread that issued it (bulk; a write of Global memory, too, and not its source alone), or by each warp for
+        itself (wgmma). Past that its own thread arrives, or a thread of each of these warps, or it synchronizes with one that arrives. A read of the thread
+        itself (no queue) comes before its own arrival, or before such a barrier.
         """
         release_of = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
         release = release_of.get(visit.wait)
@@ -175,7 +180,7 @@ class Sections:
                 if not self._arrives(u, a) and not self._rings.slot_release.synchronized(steps, a, end):
                     return False
                 continue
-            waited = self._order.waited_for(steps, queue, u)
+            waited = self._order.waited_for(steps, queue, u, reads=not u.is_write)
             if waited is None:
                 return False
             by_warps = queue is Queue.WGMMA and self._threads.covers_warps(end.threads, self._threads.split(a.conditions).threads)

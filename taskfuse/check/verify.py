@@ -29,7 +29,8 @@ from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.collector import PAUSE
 from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, specialized, walk
-from taskfuse.kir.synchronization import Arrive, SetMaxNReg
+from taskfuse.kir.products import Wgmma
+from taskfuse.kir.synchronization import Arrive, MbarrierScope, SetMaxNReg
 from taskfuse.reports.certificate import Certificate, Layer, Obligation, Verdict
 
 LAUNCHES = 9
@@ -47,6 +48,7 @@ ARITHMETIC = "sums and products are associative and commutative; float32 product
 RESIDENT = "all blocks of the grid are resident at once"
 CLAIMS = "the counters of queues are zero when the launch begins"
 COUNTERS = "counters of semaphores and of barriers of the grid are zero when the launch begins"
+WARPS = "a wgmma reads Shared memory after what its warps did and waited for before it"
 SCOPE = "an arrival at the mbarrier of another block, in the scope of a block, orders reads of a slot before its next fill by an engine"
 
 
@@ -99,7 +101,8 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (RESIDENT, kernel.is_cooperative),
         (COUNTERS, kernel.is_cooperative),
         (CLAIMS, claims),
-        (SCOPE, any(isinstance(s, Arrive) and s.across for s in statements)),
+        (SCOPE, any(isinstance(s, Arrive) and s.across and s.scope is MbarrierScope.BLOCK for s in statements)),
+        (WARPS, any(isinstance(s, Wgmma) for s in statements)),
         (TENSORS, assumes_tensors(kernel)),
         (budget, any(isinstance(s, SetMaxNReg) for s in statements)),
     )

@@ -36,6 +36,7 @@ from taskfuse.kir.synchronization import (
 )
 from taskfuse.testing.block_operators import BLOCK_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, at, change, drop, moved, repeat
+from taskfuse.testing.scope_operators import SCOPE_OPERATORS
 
 
 def _barrier(*scopes: BarrierScope) -> Callable[[Stmt], bool]:
@@ -348,5 +349,6 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("turn to instance 0", change(Arrive, _wrong_order)),
     Operator("registers of one warpgroup more", change(SetMaxNReg, _budget)),
     *BLOCK_OPERATORS,
+    *SCOPE_OPERATORS,
 )
 """Every operator, with the name that reports use."""

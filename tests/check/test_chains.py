@@ -276,3 +276,31 @@ def test_at_the_scope_of_a_block_nothing_is_published(change: tuple[str, str]) -
     certificate = meet(change).verify()
     assert certificate.verdict is Verdict.OUTSIDE
     assert any("at the scope of a block orders nothing that threads of other blocks store" in o.reason for o in certificate.argument)
+
+
+LOADED = """\
+KERNEL loaded(x: float32[32]) -> (y: float32[64])
+  TENSORMAP m = x box (32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (32, 2, 1)
+  SHARED s: float32[32] align 128
+  MBARRIER b[1]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  INIT b[0] count 1
+  FENCE mbarrier_init
+SYNC block
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  EXPECT b[0] bytes 128
+  TMA s[0] <- m(0) on b[0]
+IF threadIdx.y == 0:
+  WAIT b[0] parity 0
+SYNC block
+y[threadIdx.x + 32*threadIdx.y] = copy(s[threadIdx.x])
+"""
+
+
+def test_one_warp_waits_for_a_load_and_a_barrier_tells_the_other() -> None:
+    parse_kernel(LOADED).verify().require()
+    alone = parse_kernel(LOADED.replace("SYNC block\ny[", "y[")).verify()
+    assert alone.verdict is Verdict.REFUTED
+    assert alone.failures[0].reason == "race: nothing orders a read and a write of one element"

@@ -48,6 +48,14 @@ def test_random_kernels_are_proved(mix: Mix, seeds: range) -> None:
     assert sum(not verify(kernel).is_proved for kernel in kernels) <= len(kernels) // 3
 
 
+@pytest.mark.parametrize(("name", "said"), [("share", (True, False)), ("meet", (False, False)), ("gemm", (False, True))])
+def test_assumptions_of_the_machine_are_those_that_the_kernel_uses(name: str, said: tuple[bool, bool]) -> None:
+    """Arrivals at other blocks at the scope of a block, and wgmmas; an arrival at the scope of the cluster needs no assumption."""
+    certificate = verify(parse_kernel((TESTS / "kernels" / f"{name}.kir").read_text(encoding="utf-8")))
+    found = [any(text.startswith(begin) for text in certificate.assumptions) for begin in ("an arrival at the mbarrier of another block", "a wgmma reads")]
+    assert tuple(found) == said
+
+
 CLUSTER = """\
 KERNEL places(x: float32[2, 32]) -> (y: float32[6, 32])
   GRID (6, 1, 1)  BLOCK (32, 1, 1)  CLUSTER (2, 1, 1)

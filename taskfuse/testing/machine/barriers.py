@@ -21,7 +21,9 @@ class MachineMbarrier:
     Attributes:
         entry: of the clocks, for its completed phases.
         initialized: by which thread, in which epoch, at which statement.
-        parts, done, clocks: what the arrivals and copies of this phase release.
+        parts, done, clocks: what the arrivals and copies of this phase release; across: the arrivals from other blocks that release at the scope of the
+            cluster.
+        completed: what the last completed phase released to the threads of its block; of_cluster: to those that wait at the scope of the cluster.
         seen: waits that passed since the last phase was completed.
     """
 
@@ -34,7 +36,9 @@ class MachineMbarrier:
     parts: list[Part] = field(default_factory=list[Part])
     done: int = 0
     clocks: list[Clock] = field(default_factory=list[Clock])
+    across: list[Part] = field(default_factory=list[Part])
     completed: Clock | None = None
+    of_cluster: Clock | None = None
     sleeping: list[int] = field(default_factory=list[int])
     seen: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
@@ -57,7 +61,7 @@ class MachineBarriers:
 
     def __init__(self, threads: MachineThreads, blocks: int, block_threads: int, slots: int, wake: Callable[[Sequence[int]], None]) -> None:
         self.threads, self.wake = threads, wake
-        self.block_threads = block_threads
+        self.block_threads, self.slots = block_threads, slots
         self.mbarriers = [MachineMbarrier(2 * threads.count + k) for k in range(blocks * slots)]
         self.init_fences: list[list[int]] = [[] for _ in range(threads.count)]
         self.gatherings: dict[tuple[object, ...], Gathering] = {}
@@ -93,18 +97,28 @@ class MachineBarriers:
         b = self.used(t, site, k)
         assert b.initialized is not None
         c, e, _ = b.initialized
-        known = self.threads.own[t] if c == t else self.threads.base[t].known[c]
+        known = self.threads.base[t].known[c]  # also of its own fence: a barrier follows it
         if not any(e < f <= known for f in self.init_fences[c]):
             raise FaultFound(FaultKind.LIFE, "the initializer of this mbarrier has not fenced it for the copy engine", t, site)
 
-    def arrive(self, t: int, site: int, k: int, added: int = 0) -> None:
-        """``mbarrier.arrive``, with bytes to expect."""
+    def arrive(self, t: int, site: int, k: int, added: int = 0, *, cluster: bool = False) -> None:
+        """``mbarrier.arrive``, with bytes to expect; ``cluster``: at the scope of the cluster.
+
+        The scope of a block includes no thread of another block. An arrival from there at this scope releases to nobody what its thread stored; that what it
+        read is read is assumption 6 of docs/memory-model.md.
+        """
         b = self.used(t, site, k)
         if not 0 <= added <= MOST_PENDING or b.bytes + added > MOST_PENDING:
             raise FaultFound(FaultKind.COUNT, f"{added} bytes cannot be expected", t, site)
         b.bytes += added
         self._count(b, t, site)
-        b.parts.append(self.threads.publish(t))
+        part = self.threads.publish(t)
+        if k // self.slots == t // self.block_threads:
+            b.parts.append(part)
+        elif cluster:
+            b.across.append(part)
+        else:
+            b.clocks.append(self.threads.ended(self.threads.merged([part])))
         self._complete(b, t, site)
 
     def arrive_later(self, t: int, site: int, k: int, done: int, control: Clock) -> None:
@@ -126,33 +140,36 @@ class MachineBarriers:
             raise FaultFound(FaultKind.PHASE, f"{what} of phase {b.phase} may come before phase {b.phase - 1} is complete", t, site)
 
     def bytes_come(self, t: int, site: int, k: int, size: int, done: int, clock: Clock) -> None:
-        """The bytes of a completed load arrive."""
+        """The bytes of a completed load arrive, which orders nothing but this load (PTX ISA, "Asynchronous Operations")."""
         b = self.used(t, site, k)
         self._in_phase(b, clock, t, site, "a load")
         b.bytes -= size
         if b.bytes < -MOST_PENDING:
             raise FaultFound(FaultKind.COUNT, "more bytes come than an mbarrier can count", t, site)
         b.done |= done
-        b.clocks.append(clock)
+        b.clocks.append(self.threads.control(clock))
         self._complete(b, t, site)
 
     def _complete(self, b: MachineMbarrier, t: int, site: int) -> None:
         if b.pending or b.bytes:
             return
         threads = self.threads
-        clock = threads.merged(b.parts, b.done, b.clocks) if b.parts or b.clocks else Clock([*threads.base[t].known], b.done)
+        ended = [threads.ended(threads.merged([part])) for part in b.across]
+        clock = threads.merged(b.parts, b.done, (*b.clocks, *ended))
+        of_cluster = threads.merged((*b.parts, *b.across), b.done, b.clocks) if b.across else clock
         known = clock.known
         b.phase += 1
-        known[b.entry] = b.phase
+        known[b.entry] = of_cluster.known[b.entry] = b.phase
         for u, epoch, _ in b.seen:
             if known[threads.count + u] < epoch:
                 raise FaultFound(FaultKind.PHASE, f"phase {b.phase - 1} may complete before a wait for phase {b.phase - 2} is over", t, site)
-        b.completed, b.seen, b.parts, b.clocks, b.done, b.pending = clock, [], [], [], 0, b.count
+        b.completed, b.of_cluster, b.seen = clock, of_cluster, []
+        b.parts, b.across, b.clocks, b.done, b.pending = [], [], [], 0, b.count
         sleeping, b.sleeping = b.sleeping, []
         self.wake(sleeping)
 
-    def waits(self, t: int, site: int, k: int, parity: int) -> bool:
-        """``mbarrier.try_wait.parity``: true if the thread sleeps, and tries again when it wakes."""
+    def waits(self, t: int, site: int, k: int, parity: int, *, cluster: bool = False) -> bool:
+        """``mbarrier.try_wait.parity``, at the scope of the ``cluster`` or the block: true if the thread sleeps, and tries again when it wakes."""
         if parity not in (0, 1):
             raise FaultFound(FaultKind.PHASE, f"the parity {parity}", t, site)
         b = self.used(t, site, k)
@@ -163,8 +180,9 @@ class MachineBarriers:
         seen = threads.base[t].known[b.entry]
         if seen < b.phase - 1:
             raise FaultFound(FaultKind.PHASE, f"a wait for phase {b.phase - 1} may pass early: phase {b.phase - 2} may be incomplete", t, site)
-        if b.completed is not None:
-            threads.learn(t, b.completed)
+        seen_now = b.of_cluster if cluster else b.completed
+        if seen_now is not None:
+            threads.learn(t, seen_now)
         b.seen.append((t, threads.own[t], site))
         return False
 

@@ -190,7 +190,7 @@ class MachineEngines:
             cells = self._box(t, site, box)
             if not box.tensor.is_input:
                 self.memory.engine_reads(op, cells, self.threads.global_fences)
-            self.memory.engine_writes(op, self._tile(t, site, there, box, place), self.threads.shared_fences)
+            self.memory.engine_writes(op, self._tile(t, site, there, box, place), self.threads.shared_fences, fills=True)
             self.loads.append((block, op))
             self.later(lambda k=k, op=op: self.barriers.bytes_come(t, site, k, box.size, 3 << op.bit, op.clock))
 
@@ -222,12 +222,7 @@ class MachineEngines:
         for op in self.copies.get(t, Batches()).all():
             done |= 3 << op.bit
         self.covered[t] = self.covered.get(t, 0) | done
-        threads = self.threads
-        n = threads.count
-        known = [0] * n + threads.base[t].known[n:]
-        known[n + t] = threads.own[t]
-        threads.own[t] += 1
-        control = Clock(known)
+        control = self.threads.control(self.threads.clock([t]))
         self.later(lambda: self.barriers.arrive_later(t, site, k, done, control))
 
     def commit(self, t: int, *, bulk: bool) -> None:
@@ -265,11 +260,10 @@ class MachineEngines:
                 self.in_flight[t][register] = bit, None
 
     def wgmma(self, site: int, group: Sequence[int], product: WgmmaFactors) -> None:
-        """One product of a warpgroup: an operation of each warp, which reads a quarter of A and all of B."""
-        clock = self.threads.clock(group)
+        """One product of a warpgroup: an operation of each warp, which reads a quarter of A and all of B. Nothing says which lane of the warp reads."""
         for w in range(4):
             lanes = group[32 * w : 32 * w + 32]
-            op = self.memory.operation(clock, lanes[0], site)
+            op = self.memory.operation(self.threads.common(lanes), lanes[0], site)
             if isinstance(product.a, MachineTile):
                 self._operand(op, product.a, 16 * w, 16 * w + 16)
             self._operand(op, product.b, 0, product.n)

@@ -58,7 +58,7 @@ class SecondMachine:
         self.chance = random.Random(seed)
         self.fine = order is Order.RANDOM
         blocks, per_block = launch.blocks, launch.threads
-        self.threads = MachineThreads(blocks * per_block, blocks * launch.slot_count)
+        self.threads = MachineThreads(blocks * per_block, blocks * launch.slot_count, clusters=max(launch.cluster) > 1)
         self.ready: list[int] = []
         self.pending: list[Callable[[], None]] = []
         self.barriers = MachineBarriers(self.threads, blocks, per_block, launch.slot_count, self.wake)
@@ -186,9 +186,9 @@ class SecondMachine:
         """Make threads ready."""
         self.ready += threads
 
-    def pauses(self, t: int) -> bool:
+    def pauses(self, t: int, often: float = 0.3) -> bool:
         """True if other threads run before this one goes on."""
-        if self.chance.random() < 0.3:
+        if self.chance.random() < often:
             self.ready.append(t)
             return True
         return False
@@ -256,12 +256,12 @@ class SecondMachine:
         types = tuple(p for p in INDEX_TYPES if p.value in across)
         return [self.clusters[b][rank] for rank in peers(self.places[b], self.launch.cluster, types)] if across else [b]
 
-    def arrive_across(self, t: int, site: int, b: int, k: int, across: tuple[str, ...]) -> None:
-        """Arrivals at an mbarrier of several blocks."""
+    def arrive_across(self, t: int, site: int, b: int, k: int, across: tuple[str, ...], *, cluster: bool) -> None:
+        """Arrivals at an mbarrier of several blocks, at the scope of the ``cluster`` or the block."""
         for there in self.reached(b, across):
             self._alive(t, site, b, there)
             self.remote.append((there, t, self.threads.own[t], site))
-            self.barriers.arrive(t, site, there * self.launch.slot_count + k)
+            self.barriers.arrive(t, site, there * self.launch.slot_count + k, cluster=cluster)
 
     def of_rank(self, t: int, site: int, b: int, rank: int) -> int:
         """The base address of Shared memory of a block of the cluster, which a thread of block ``b`` accesses."""

@@ -138,15 +138,17 @@ class MachineMemory:
                 self._check_write(op, stamp, fences, "a write and a read")
             found[1][~op.read_bit] = ~op.read_bit, 0, op.site
 
-    def engine_writes(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]]) -> None:
-        """An operation writes."""
+    def engine_writes(self, op: MachineOperation, cells: Iterable[int], fences: list[list[int]], *, fills: bool = False) -> None:
+        """An operation writes; ``fills``: a slot in Shared memory, whose reads and last fill need only be over, though another block of the cluster says so."""
+        known, done = op.clock.known, op.clock.done
+        reads, over = (self.threads.reads, done | op.clock.over) if fills else (0, done)
         for cell in cells:
             found = self.cells.get(cell)
             if found is not None:
                 for stamp in (*found[0], *self.updates.pop(cell, {}).values()):
-                    self._check_write(op, stamp, fences, "two writes")
+                    self._check_write(op, stamp, fences, "two writes", over)
                 for c, e, other in found[1].values():
-                    if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):
+                    if not ((known[c] >= e or known[reads + c] >= e) if c >= 0 else over >> ~c & 1):
                         raise self._race("a read and an asynchronous write", op.issuer, op.site, other)
             self.cells[cell] = [(~op.bit, 0, op.site)], {}
 
@@ -162,7 +164,7 @@ class MachineMemory:
                     raise self._race("a read and an asynchronous update", op.issuer, op.site, other)
             updates[~op.bit, function] = ~op.bit, 0, op.site
 
-    def _check_write(self, op: MachineOperation, stamp: Stamp, fences: list[list[int]], what: str) -> None:
+    def _check_write(self, op: MachineOperation, stamp: Stamp, fences: list[list[int]], what: str, over: int = 0) -> None:
         c, e, other = stamp
         known = op.clock.known
         if c >= 0:
@@ -170,10 +172,11 @@ class MachineMemory:
                 raise self._race(what + " by an engine", op.issuer, op.site, other)
             writer, epoch = c, e
         else:
-            if not op.clock.done >> ~c & 1:
-                raise self._race(what + " by an engine", op.issuer, op.site, other)
             before = self._bits[~c]
-            if op.generic or not (before.generic or before.is_store) or (before.is_store and before.issuer == op.issuer):
+            is_load = not (before.generic or before.is_store)
+            if not (op.clock.done | (over if is_load else 0)) >> ~c & 1:
+                raise self._race(what + " by an engine", op.issuer, op.site, other)
+            if op.generic or is_load or (before.is_store and before.issuer == op.issuer):
                 return
             if before.waited is None:
                 raise FaultFound(FaultKind.PROXY, "a copy that its issuer has not waited for is seen by an engine", op.issuer, op.site)

@@ -30,6 +30,7 @@ from taskfuse.kir.synchronization import (
     FenceInit,
     FenceProxyAsync,
     InitBarrier,
+    MbarrierScope,
     Release,
     SetMaxNReg,
     Wait,
@@ -147,7 +148,7 @@ class _PythonCompiler(PythonWriter):
         i, position = self.name(s.var), self.fresh()
         self.add(f"{position} = 0")
         with self.block("while True:"):
-            self.pause()
+            self.add("if fine and m.pauses(t, 0.8): yield")  # so that blocks claim in turn
             self.add(f"{i} = m.claimed({queue!r}, b, {position})", f"if {i} >= {self.value(s.stop)}: break", f"{position} += 1")
             self.body(s.body)
             self.add("m.step()")
@@ -281,9 +282,10 @@ class _PythonCompiler(PythonWriter):
             case Arrive(barrier=slot, across=()):
                 self.add(f"m.barriers.arrive(t, {site}, {self.slot(slot)})")
                 self.pause()
-            case Arrive(barrier=slot, across=across):
+            case Arrive(barrier=slot, across=across, scope=scope):
                 k = self.slot(slot)
-                self.add(f"m.arrive_across(t, {site}, b, {k} - mb, {tuple(p.value for p in across)!r})")
+                cluster = scope is MbarrierScope.CLUSTER
+                self.add(f"m.arrive_across(t, {site}, b, {k} - mb, {tuple(p.value for p in across)!r}, cluster={cluster})")
                 self.pause()
             case ArriveAsync(barrier=slot):
                 self.add(f"m.engines.arrive_after_copies(t, {site}, {self.slot(slot)})")
@@ -291,9 +293,9 @@ class _PythonCompiler(PythonWriter):
             case Expect(barrier=slot, bytes=size):
                 self.add(f"m.barriers.arrive(t, {site}, {self.slot(slot)}, {self.value(size)})")
                 self.pause()
-            case Wait(barrier=slot, parity=parity):
-                k = self.slot(slot)
-                with self.block(f"while m.barriers.waits(t, {site}, {k}, {self.value(parity)}):"):
+            case Wait(barrier=slot, parity=parity, scope=scope):
+                k, cluster = self.slot(slot), scope is MbarrierScope.CLUSTER
+                with self.block(f"while m.barriers.waits(t, {site}, {k}, {self.value(parity)}, cluster={cluster}):"):
                     self.add("yield")
             case Release(semaphore=slot):
                 self.add(f"m.barriers.release(t, {self.counter(slot)})")

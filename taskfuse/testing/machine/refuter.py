@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import For
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.synchronization import Acquire, Barrier, SetMaxNReg, Wait
 from taskfuse.kir.walk import looked_up
@@ -33,7 +34,9 @@ def find_fault(
     endings = Launches() if endings is None else endings
     used = looked_up(kernel)
     hold_anything = any(p.name in used and p.rises is None and p.holds is None for p in kernel.table_inputs)
-    if not hold_anything and not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # then nothing depends on the order
+    claims = any(isinstance(s, For) and s.queue is not None for s in code.sites)
+    kinds = (Order.RANDOM,) if claims else ORDERS  # in the others one block claims all numbers
+    if not (hold_anything or claims) and not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in code.sites):  # nothing depends on the order
         orders = 1
     for extents in launches:
         ending, seed = Ending.DECIDED, 0
@@ -42,13 +45,13 @@ def find_fault(
             for seed in range(orders):
                 if seed and hold_anything:
                     launch = MachineLaunch(kernel, extents, seed)
-                SecondMachine(code, launch, ORDERS[seed % len(ORDERS)], seed, most_steps).run()
+                SecondMachine(code, launch, kinds[seed % len(kinds)], seed, most_steps).run()
         except NoLaunch:
             ending = Ending.REFUSED
         except OutOfSteps:
             ending = Ending.LONG
         except FaultFound as found:
-            said = f"extents {dict(extents)}, order {seed} ({ORDERS[seed % len(ORDERS)].value})"
+            said = f"extents {dict(extents)}, order {seed} ({kinds[seed % len(kinds)].value})"
             text = stmt_text(code.sites[found.site], kernel) if found.site >= 0 else "at its end"
             return MachineFault(found.kind, found.reason, found.thread, text, said)
         finally:

@@ -21,8 +21,8 @@ class Parts:
         pending: what engines have still to do.
     """
 
-    def __init__(self, blocks: int = 1, block_threads: int = 64, slots: int = 2) -> None:
-        self.threads = MachineThreads(blocks * block_threads, blocks * slots)
+    def __init__(self, blocks: int = 1, block_threads: int = 64, slots: int = 2, *, clusters: bool = False) -> None:
+        self.threads = MachineThreads(blocks * block_threads, blocks * slots, clusters=clusters)
         self.woken: list[int] = []
         self.pending: list[Callable[[], None]] = []
         self.barriers = MachineBarriers(self.threads, blocks, block_threads, slots, self.woken.extend)

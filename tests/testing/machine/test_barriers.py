@@ -8,6 +8,35 @@ from taskfuse.testing.machine.barriers import MOST_PENDING
 from taskfuse.testing.machine.fault import FaultKind
 from tests.testing.machine.machines import Parts, fault
 
+# -- scopes ---------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arrives", "waits"), [(True, True), (True, False), (False, True), (False, False)])
+def test_an_arrival_from_another_block_shows_stores_at_the_scope_of_the_cluster(arrives: bool, waits: bool) -> None:
+    parts = Parts(blocks=2, slots=1, clusters=True)
+    parts.init(2)
+    before = parts.threads.own[64], parts.threads.own[1]
+    parts.barriers.arrive(64, 1, 0, cluster=arrives)
+    parts.barriers.arrive(1, 1, 0)
+    assert not parts.barriers.waits(2, 1, 0, 0, cluster=waits)
+    known = parts.threads.base[2].known
+    assert known[1] >= before[1]  # a thread of the own block
+    assert (known[64] >= before[0]) is (arrives and waits)
+    assert known[128 + 64] >= before[0]  # it has come
+    assert known[parts.threads.reads + 64] >= before[0]  # and has read
+
+
+def test_the_bytes_of_a_load_show_nothing_else() -> None:
+    parts = Parts()
+    parts.init(1)
+    parts.barriers.arrive(1, 1, 0, 128)
+    before = parts.threads.own[1]
+    parts.barriers.bytes_come(1, 1, 0, 128, 3, parts.threads.clock([1]))
+    assert not parts.barriers.waits(2, 1, 0, 0)
+    known, done = parts.threads.base[2].known, parts.threads.base[2].done
+    assert (known[1] < before, known[64 + 1] >= before, done) == (True, True, 3)
+
+
 # -- mbarriers ----------------------------------------------------------------------------------------------------------------------------
 
 

@@ -38,7 +38,6 @@ BEYOND = (
     "cursor_of_threads.kir",
     "ends_of_no_terms.kir",
     "extent_of_terms.kir",
-    "init_fence_after.kir",
     "init_fence_trips.kir",
     "iterations_together.kir",
     "joined_before_terms.kir",
@@ -78,12 +77,19 @@ BEYOND = (
     "wgmma_pending.kir",
     "wgmma_retire_round.kir",
     "wgmma_retired_unfenced.kir",
-    "write_of_cluster.kir",
 )
 """What the machine does not find: wgmmas at registers that others have, behind a fence; a barrier of a warp whose other lanes exit, which it lets pass;
 blocks that are symbols, or sizes that are none; other values than definitions say, which it does not read;
-fences of an initialization whose thread, in its launches, is the one that loads, or comes first; choices without a case that holds, of which it takes the
-last one, as the text does; arrivals of too small a scope."""
+fences of an initialization in a loop that has a trip where a load has; choices without a case that holds, of which it takes the last one, as the text
+does."""
+SCOPES = (
+    *(p.name for p in MUSEUM if p.name.startswith("proxy_") and not p.stem.endswith(".fixed")),
+    *("init_fence_after.kir", "init_fence_before.kir", "init_fence_block.kir", "init_fence_condition.kir", "init_fence_other.kir", "init_fence_thread.kir"),
+    *("update_late_fence.kir", "update_read_early.kir", "update_two_engines.kir", "update_unfenced.kir", "update_unfenced_shared.kir"),
+    *("write_of_cluster.kir", "cluster_of_the_writer.kir", "ring_of_another_block.kir", "multicast_source.kir", "store_handed_on.kir"),
+    *("waited_for_in_another_block.kir", "fenced_in_another_block.kir"),
+)
+"""Of scopes and proxies: the machine finds each."""
 
 PLAIN = """\
 KERNEL twin(x: float32[64]) -> (y: float32[64])
@@ -308,6 +314,10 @@ def test_twins(good: str, changes: Sequence[Change], kind: FaultKind, reason: st
     assert (fault.kind, reason in fault.reason) == (kind, True), str(fault)
 
 
+def test_bugs_of_scopes_and_proxies_are_among_those_that_it_finds() -> None:
+    assert set(SCOPES) <= {p.name for p in MUSEUM} - set(BEYOND)
+
+
 @pytest.mark.parametrize("path", [p for p in MUSEUM if not p.name.startswith(LARGE) and p.name not in BEYOND], ids=lambda p: p.stem)
 def test_bugs_of_other_projects(path: Path) -> None:
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
@@ -333,6 +343,56 @@ def test_a_fault_says_what_and_where() -> None:
     assert said == "bounds: index 64 of axis 0 of 'x', whose extent is 64"
     assert who == "  thread 63: y[threadIdx.x] = copy(x[threadIdx.x + 1])"
     assert launch.startswith("  extents {}, order 0")
+
+
+SHARED_LOAD = """\
+KERNEL load(x: float32[32], w: float32[1]) -> (y: float32[32])
+  TENSORMAP m = x box (32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (32, 2, 1)
+  SHARED s: float32[32] align 128
+  SHARED t: float32[1] align 16
+  MBARRIER full[1]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  INIT full[0] count 1
+  FENCE mbarrier_init
+SYNC block
+IF threadIdx.y == 0:
+  IF threadIdx.x == 0:
+    t[0] = copy(w[0])
+    EXPECT full[0] bytes 128
+    TMA s[0] <- m(0) on full[0]
+ELSE:
+  WAIT full[0] parity 0
+  y[threadIdx.x] = add(s[threadIdx.x], t[0])
+"""
+
+
+def test_the_completion_of_a_load_shows_the_load_alone() -> None:
+    """Not what its thread stored before it: that is for the arrival (PTX ISA, "Asynchronous Operations")."""
+    assert find_fault(parse_kernel(SHARED_LOAD), orders=3) is None
+    first, second = "    t[0] = copy(w[0])\n", "    EXPECT full[0] bytes 128\n"
+    fault = find_fault(parse_kernel(SHARED_LOAD.replace(first + second, second + first)), orders=3)
+    assert fault is not None
+    assert (fault.kind, fault.statement) == (FaultKind.RACE, "y[threadIdx.x] = add(s[threadIdx.x], t[0])")
+
+
+@pytest.mark.parametrize("lost", ["ARRIVE m[m.c.slot] across CIDx scope cluster", "WAIT m[m.c.slot] parity m.c.parity scope cluster"])
+def test_the_scope_of_a_block_shows_nothing_to_another(lost: str) -> None:
+    text = (TESTS / "kernels" / "meet.kir").read_text(encoding="utf-8")
+    fault = find_fault(parse_kernel(text.replace(lost, lost.replace(" scope cluster", ""))), orders=1)
+    assert fault is not None
+    assert fault.reason.startswith("nothing orders a write and a read")
+
+
+def test_any_lane_may_read_the_operands_of_a_wgmma() -> None:
+    """What one thread has written is known to it, and to the others of its warp behind a barrier."""
+    written = "a_s[0, threadIdx.x % 2 + 2*(threadIdx.x//2)] = copy(1.0)\nFENCE proxy.async\n"
+    one = PRODUCT.replace("FENCE wgmma\n", f"IF threadIdx.x < 64:\n  {written.replace('FENCE', '  FENCE')}SYNC block\nFENCE wgmma\n", 1)
+    assert find_fault(parse_kernel(one), orders=1) is None
+    fault = find_fault(parse_kernel(one.replace("SYNC block\nFENCE wgmma", "FENCE wgmma")), orders=1)
+    assert fault is not None
+    assert fault.reason.startswith("nothing orders a write and a read by an engine")
 
 
 RELAYED = """\

@@ -88,3 +88,19 @@ def test_a_copy_is_seen_by_an_engine_behind_a_wait_and_a_fence() -> None:
     assert fault(lambda: parts.memory.engine_reads(operation(parts, 0), [7], fences), FaultKind.PROXY).startswith("no proxy fence")
     parts.fence(0)
     parts.memory.engine_reads(operation(parts, 0), [7], fences)
+
+
+def test_a_slot_is_filled_again_when_its_reads_and_its_last_fill_are_over() -> None:
+    parts = Parts(blocks=2, slots=1, clusters=True)
+    fences = parts.threads.shared_fences
+    load = operation(parts, 0)
+    parts.memory.engine_writes(load, [7], fences, fills=True)
+    parts.threads.finish(64, 3 << load.bit)
+    parts.memory.read(64, 7, 1)
+    parts.threads.learn(0, parts.threads.ended(parts.threads.merged([parts.threads.publish(64)])))  # as by an arrival at the scope of the block
+    parts.memory.engine_writes(operation(parts, 0), [7], fences, fills=True)
+    assert fault(lambda: parts.memory.read(0, 7, 2), FaultKind.RACE)
+    parts.memory.read_all(64, [8], 1)
+    parts.threads.learn(0, parts.threads.ended(parts.threads.merged([parts.threads.publish(64)])))
+    assert fault(lambda: parts.memory.engine_writes(operation(parts, 0), [8], fences), FaultKind.RACE)  # but nothing else
+    assert fault(lambda: parts.memory.write(0, 8, 2), FaultKind.RACE)

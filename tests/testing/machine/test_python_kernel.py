@@ -125,7 +125,7 @@ def test_a_gather_reads_what_is_inside() -> None:
 def test_waits_sleep_until_they_pass() -> None:
     said, sleeps = run("WAIT b[1] parity 0", answers={"waits": [True, True, False]})
     assert sleeps == 2
-    assert {call[1:] for call in said} == {(3, 0, 11, 0)}  # the place of the mbarrier: that of the block, and 1
+    assert {call[1:] for call in said} == {(3, 0, 11, 0, False)}  # the place of the mbarrier: that of the block, and 1
     _, once = run("SYNC block", answers={"barrier": [True]})
     assert once == 1  # a barrier is not asked again
 

@@ -125,3 +125,22 @@ def test_tables_hold_anything_in_other_orders() -> None:
     assert fault.kind is FaultKind.RACE
     assert find_fault(parse_kernel(DECREASING), orders=1) is None
     assert find_fault(parse_kernel(DECREASING.replace("int32[3]", "int32[3] rising 0..9")), orders=8) is None
+
+
+CLAIMED = """\
+KERNEL claimed(x: float32[N, 32]) -> (y: float32[N, 32])
+  DIM N max 9
+  GRID (4, 1, 1)  BLOCK (32, 1, 1)
+  QUEUE q[N]
+
+FOR i in 0..N of q:
+  y[i//2, threadIdx.x] = copy(x[i, threadIdx.x])
+"""
+
+
+def test_blocks_claim_in_turn() -> None:
+    """Two numbers of one element: a race if they are claimed by different blocks."""
+    fault = find_fault(parse_kernel(CLAIMED), [{"N": 6}], 2)
+    assert fault is not None
+    assert fault.kind is FaultKind.RACE
+    assert find_fault(parse_kernel(CLAIMED.replace("y[i//2", "y[i")), [{"N": 6}], 2) is None

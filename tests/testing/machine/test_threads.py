@@ -68,3 +68,24 @@ def test_finished_operations() -> None:
     same = threads.base[0]
     threads.finish(0, 2)
     assert threads.base[0] is same
+
+
+def test_what_several_threads_know_is_what_each_knows() -> None:
+    threads = MachineThreads(3, 0)
+    threads.synchronize([0, 1])
+    base = threads.base[0]
+    assert threads.common([0, 1]) is base  # nobody's own last epoch
+    threads.finish(0, 6)
+    threads.finish(1, 2)
+    assert threads.common([0, 1]).done == 2
+    assert threads.common([0, 2]).known == [0] * 6
+
+
+def test_what_has_happened_need_not_be_visible() -> None:
+    threads = MachineThreads(2, 1, clusters=True)
+    before = threads.own[0]
+    clock = threads.merged([threads.publish(0)], done=4)
+    assert threads.reads == 5
+    control, ended = threads.control(clock), threads.ended(clock)
+    assert (control.known, control.done, control.over) == ([0, 0, before, 0, 0, 0, 0], 0, 0)
+    assert (ended.known, ended.done, ended.over) == ([0, 0, before, 0, 0, before, 0], 0, 4)

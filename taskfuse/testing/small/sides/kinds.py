@@ -11,8 +11,10 @@ from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
 from taskfuse.testing.small.sides.participants import arrivals, grids, idle, loader, named, semaphores, symbolic, whole_warps
 from taskfuse.testing.small.sides.places import aliases, choices, gathers, weights
 from taskfuse.testing.small.sides.proxies import handed, proxies
+from taskfuse.testing.small.sides.relays import relays
 from taskfuse.testing.small.sides.role_pairs import role_pairs
 from taskfuse.testing.small.sides.side import Side
+from taskfuse.testing.small.sides.slots import slots
 from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, hidden, names, rows, steps, stores
 
 SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
@@ -47,6 +49,8 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (2, idle),
     (4, moved),
     (8, role_pairs),
+    (8, relays),
+    (8, slots),
 )
 """Each kind, and how often it is made."""
 
