@@ -250,7 +250,14 @@ class MatmulConfig(Parameters):
         is_roomy = self.accumulators * results + wide * ADDRESSED_ONCE <= ROOMY_ACCUMULATORS[self.warpgroups]
         return is_roomy and self.tile_n > self.columns and self.holds(others, results, narrow)
 
-    def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
+    def loaded_columns(self, itemsize: int, *, columns_contiguous: bool) -> int:
+        """Columns of their factor in a slot: with n contiguous whole rows of the swizzle, of which the last may also hold columns of the next tile."""
+        whole = SPAN // itemsize if columns_contiguous else 1
+        return -(-self.tile_n // whole) * whole
+
+    def shared_bytes(
+        self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE, *, columns_contiguous: bool = False
+    ) -> int:
         """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
 
         Args:
@@ -258,16 +265,20 @@ class MatmulConfig(Parameters):
             staged: number of these outputs.
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
+            columns_contiguous: n, not k, is contiguous in the factor with the columns.
         """
-        return self.stages * self._slot_bytes(itemsize, blocks, counts) + self._other_bytes(staged, counts)
+        return self.stages * self._slot_bytes(itemsize, blocks, counts, columns_contiguous) + self._other_bytes(staged, counts)
 
-    def stages_in(self, room: int, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
+    def stages_in(
+        self, room: int, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE, *, columns_contiguous: bool = False
+    ) -> int:
         """The most stages with which :meth:`shared_bytes` is at most ``room``."""
-        return (room - self._other_bytes(staged, counts)) // self._slot_bytes(itemsize, blocks, counts)
+        return (room - self._other_bytes(staged, counts)) // self._slot_bytes(itemsize, blocks, counts, columns_contiguous)
 
-    def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts) -> int:
+    def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts, columns_contiguous: bool) -> int:
         """Bytes of a slot of the operands' ring."""
-        slot = (counts.rows * self.tile_m + counts.columns * self.tile_n) * self.tile_k * itemsize
+        columns = self.loaded_columns(itemsize, columns_contiguous=columns_contiguous)
+        slot = (counts.rows * self.tile_m + counts.columns * columns) * self.tile_k * itemsize
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         return slot
@@ -284,6 +295,7 @@ class MatmulConfig(Parameters):
         *,
         columns_contiguous: bool = False,
         columns_by_threads: bool = False,
+        columns_mixed: bool = False,
         is_reduced: bool = False,
         blocks: BlockCounts | None = None,
         counts: ProductCounts = ALONE,
@@ -297,6 +309,7 @@ class MatmulConfig(Parameters):
             staged: number of outputs that are staged in Shared memory.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
             columns_by_threads: threads copy that factor, not the copy engine.
+            columns_mixed: one ring takes such a factor and one with k contiguous in turns.
             is_reduced: there are reductions of the result.
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
@@ -326,9 +339,11 @@ class MatmulConfig(Parameters):
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
         if blocks is not None and self.spans(itemsize) > 1:
             raise self.error(f"tile_k = {self.tile_k}, and products of blocks are summed for each {SPAN} bytes", f"use {SPAN // itemsize}")
-        if columns_contiguous and self.tile_n * itemsize % SPAN:
+        if columns_contiguous and (columns_by_threads or columns_mixed) and self.tile_n * itemsize % SPAN:
+            how = "which threads copy" if columns_by_threads else "beside one with k contiguous in one ring"
             raise self.error(
-                f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
+                f"tile_n = {self.tile_n} of a factor with n contiguous, {how}",
+                f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle",
             )
         if columns_by_threads and self.cluster > 1:
             raise self.error(
@@ -341,6 +356,6 @@ class MatmulConfig(Parameters):
                 f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid whose warpgroups share tiles",
                 "use MatmulKind.COOPERATIVE and cluster=1",
             )
-        needed = self.shared_bytes(itemsize, staged, blocks, counts)
+        needed = self.shared_bytes(itemsize, staged, blocks, counts, columns_contiguous=columns_contiguous)
         if needed > (room := shared_room(target, self.residents)):
             raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {room}", "use fewer stages or a smaller tile")

@@ -23,6 +23,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.config import (
     ALONE,
+    SPAN,
     STAGED_COLUMNS,
     STMATRIX,
     BlockCounts,
@@ -59,6 +60,7 @@ class MatmulProblem:
         ragged: the batch is of tiles of ragged rows, ``m`` rows each.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
+        columns_mixed: in one of several such factors that take turns in one ring, and k in another.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
         row_sums, column_sums: reductions of the result along n, and along m (or both).
         sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
@@ -104,6 +106,7 @@ class MatmulProblem:
     box_of: tuple[int, ...] = ()
     narrow: tuple[int, ...] = ()
     held_by_piece: tuple[int, ...] = ()
+    columns_mixed: bool = False
 
     @property
     def shares_columns(self) -> bool:
@@ -146,6 +149,14 @@ class MatmulProblem:
     def columns_by_threads(self) -> bool:
         """Whether threads copy the factor with the columns."""
         return self.access[1] > 0
+
+    def suits(self, tile_n: int) -> bool:
+        """Whether tiles may have so many columns: where n is contiguous and threads copy, or layouts differ, whole rows of the swizzle."""
+        return not self.columns_contiguous or tile_n * self.itemsize % SPAN == 0 or not (self.columns_by_threads or self.columns_mixed)
+
+    def loaded_columns(self, config: MatmulConfig) -> int:
+        """Columns that a slot holds for a tile."""
+        return config.loaded_columns(self.itemsize, columns_contiguous=self.columns_contiguous)
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
@@ -252,7 +263,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
-    loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
+    loaded = (counts.rows * config.tile_m + counts.columns * problem.loaded_columns(config)) * config.tile_k * problem.itemsize
     spans = config.spans(problem.itemsize)
     further = (spans - 1) * figures.span_cycles
     cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)
@@ -360,7 +371,7 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
         total = waves * max(products + epilogue, config.residents * tile.busy) * figures.residents_factor
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     moved = problem.itemsize * _elements(problem)
-    slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
+    slot = (problem.counts.rows * config.tile_m + problem.counts.columns * problem.loaded_columns(config)) * config.tile_k * problem.itemsize
     asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
     dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
     # the engine that loads also makes the zeros of rows behind the end: 1 x 14336 x 4096 in tiles of 64 x 128 takes 35.4 us, 29.0 without these (H200)

@@ -77,7 +77,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its steps of k, stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in _swapped_shapes(problem.n) if problem.is_swapped else SHAPES:
-        if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
+        if not problem.suits(tile_n):
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
@@ -147,9 +147,13 @@ def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, mo
         if spans > 1 and tile_k >= most:
             break
         longer = config if spans == 1 else replace(config, tile_k=tile_k)
-        stages = min(MAX_STAGES, *(longer.stages_in(room, p.itemsize, p.staged, p.blocks, p.counts) for p in problems))
+        stages = min(MAX_STAGES, *(_stages(longer, p, room) for p in problems))
         if stages >= (2 if spans == 1 else LEAST_STAGES):
             yield tile_k, stages
+
+
+def _stages(config: MatmulConfig, problem: MatmulProblem, room: int) -> int:
+    return config.stages_in(room, problem.itemsize, problem.staged, problem.blocks, problem.counts, columns_contiguous=problem.columns_contiguous)
 
 
 def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:

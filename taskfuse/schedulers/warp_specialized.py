@@ -294,7 +294,7 @@ class WarpSpecialized:
             if source.is_rows:
                 for count in range(len(self.box), 1, -1):
                     call.merge(-1 - count)
-            if self._pieces(source) > 1:
+            if self._pieces(source) > 1 or self._overhangs(source):
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
             call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages, *self._ring("rows" if source.is_rows else "columns"))
@@ -309,10 +309,18 @@ class WarpSpecialized:
         return () if self.turn is None and (not self.beside or self.product.shares_steps) else (name,)
 
     def _pieces(self, source: FactorCopy) -> int:
+        """Rows of the swizzle side by side in a slot."""
+        return -(-self._contiguous(source) * self.itemsize // SPAN)
+
+    def _overhangs(self, source: FactorCopy) -> bool:
+        """Whether the last of them also has elements of the next tile."""
+        return self._contiguous(source) * self.itemsize % SPAN > 0
+
+    def _contiguous(self, source: FactorCopy) -> int:
+        """Elements of a tile of a factor along its contiguous axis."""
         if source.operand.is_k_major:
-            return self.config.spans(self.itemsize)
-        tile = self.config.tile_m if source.is_rows else self.config.tile_n
-        return tile * self.itemsize // SPAN
+            return self.config.tile_k
+        return self.config.tile_m if source.is_rows else self.config.tile_n
 
     def _contraction(self) -> None:
         """[head, k step, (warpgroup,) (part of the step,) k16, (rows of 64) | m64, n, k16]."""
