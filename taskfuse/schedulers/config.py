@@ -123,6 +123,7 @@ class MatmulConfig(Parameters):
         is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. If the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
         half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result whose other half has no reader.
+        layers: the first groups of all matrices of a batch come first, then the second ones: for results of which only the first rows of each are read.
         residents: resident blocks per multiprocessor: while one waits or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
@@ -139,6 +140,7 @@ class MatmulConfig(Parameters):
     is_swapped: bool = False
     half: Half | None = None
     residents: int = 1
+    layers: bool = False
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -163,6 +165,8 @@ class MatmulConfig(Parameters):
         height = self.tile_m * self.cluster
         if self.half is not None and max(height, self.tile_n) % min(height, self.tile_n):
             raise self.error(f"half = {self.half}, and tiles of {height} x {self.tile_n}", "one extent of a tile is a multiple of the other")
+        if self.half is not None and self.layers:
+            raise self.error(f"half = {self.half}, and layers", "triangles are not computed in groups: use half=None or layers=False")
         if self.residents > 1 and (self.cluster > 1 or self.is_pingpong):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
             raise self.error(f"residents = {self.residents}, and {how}", "use residents=1")
@@ -177,7 +181,7 @@ class MatmulConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        order = f"groups of {self.group}" if self.half is None else f"the {self.half.value} triangle first"
+        order = f"groups of {self.group}{' in layers' if self.layers else ''}" if self.half is None else f"the {self.half.value} triangle first"
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {order}, "

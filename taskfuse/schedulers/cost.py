@@ -60,6 +60,7 @@ class MatmulProblem:
         ragged: the batch is of tiles of ragged rows, ``m`` rows each.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
+        has_first_rows: only the first rows of each matrix of the batch are read, and data says how many.
         columns_mixed: in one of several such factors that take turns in one ring, and k in another.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
         row_sums, column_sums: reductions of the result along n, and along m (or both).
@@ -107,6 +108,7 @@ class MatmulProblem:
     narrow: tuple[int, ...] = ()
     held_by_piece: tuple[int, ...] = ()
     columns_mixed: bool = False
+    has_first_rows: bool = False
 
     @property
     def shares_columns(self) -> bool:

@@ -23,6 +23,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
+from taskfuse.schedulers.first_rows import has_first_rows
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
@@ -103,6 +104,8 @@ def _chosen(fusion: Fusion, plan: MatmulPlan, config: MatmulConfig | None) -> tu
         is_computed=problem.prologue is not None,
     )
     check_step(fusion, product, chosen)
+    if chosen.layers and problem.shares_columns:
+        raise chosen.error("layers, and matrices of the batch share the factor with the columns", "use layers=False")
     return chosen, product, problem
 
 
@@ -307,6 +310,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         narrow=product.narrow,
         held_by_piece=product.held_by_piece,
         columns_mixed=len(layouts) > 1 and not product.shares_steps,
+        has_first_rows=has_first_rows(fusion, product),
     )
 
 

@@ -109,7 +109,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
             if problem.prologue is not None and tile_k not in problem.whole_steps:
                 continue
-            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
+            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, layers=problem.has_first_rows and not problem.shares_columns)
             for half in orders:
                 yield replace(made, half=half)
             if problem.prologue is not None:
