@@ -60,8 +60,8 @@ MOST_SIDES = {
 """The most inputs that an epilogue may read without spills, by tile: of 789 kernels, every tile with eight epilogues of zero to three inputs in
 bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
-nothing. 192 x 128 did in silu(a @ b) * c alone. 192 x 176 with a bias did in groups of 1 and 2 rows alone; else none of 139
-kernels of columns that are no multiple of 64 with n contiguous. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
+nothing. 192 x 128 did in silu(a @ b) * c alone, 192 x 176 with a bias in groups of 1 and 2 rows alone; else none of 139 kernels in tiles of columns that
+are no multiple of 64 with n contiguous. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 NARROW_ACCUMULATORS = 160
 """Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
 rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
