@@ -194,6 +194,18 @@ class MatmulProblem:
             return ceil(self.tiles(config) / config.blocks)
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
 
+    def multiplied(self, config: MatmulConfig) -> float:
+        """The most tiles of a block that multiply; where data says how many of the first rows count, in the mean over all numbers of rows of tiles.
+
+        Groups of tiles count as a whole: where their rows divide the blocks, each block has one place in all groups.
+        """
+        if not config.layers:
+            return self.waves(config)
+        of_row, height = self.batch * config.cluster * ceil(self.n / config.tile_n), self.row_tiles(config)
+        group = config.group if config.blocks % config.group == 0 else 1
+        most = (ceil(min(height, ceil(rows / group) * group) * of_row / config.blocks) for rows in range(1, height + 1))
+        return sum(most) / height
+
     def dealt(self, config: MatmulConfig) -> DealtTiles:
         """The tiles of a result of which one triangle is read."""
         assert self.half is not None
@@ -357,16 +369,17 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     Args:
         tile: what one tile takes, if the caller knows that.
     """
-    waves = problem.waves(config)
+    waves, multiplied = problem.waves(config), problem.multiplied(config)
     target, figures = problem.target, problem.target.products
     tile = tile or time_of_tiles(problem, config, waves)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
         turn = figures.pingpong_cycles + figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
-        total = max(waves * (products + turn) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
+        in_turn = ceil(waves / config.warpgroups)
+        total = max(multiplied * products + waves * turn + epilogue, multiplied / waves * in_turn * products + in_turn * epilogue)
     else:
-        total = waves * (products + epilogue)
+        total = multiplied * products + waves * epilogue
     if problem.half is not None:
         total += problem.dealt(config).others * epilogue / (config.warpgroups if config.is_pingpong else 1)
     if config.residents > 1:

@@ -198,6 +198,8 @@ def size_of(p: MatmulProblem) -> str:
 def _expected(p: MatmulProblem, e: Estimate) -> str:
     is_scattered = p.ragged is not None and p.ragged.is_scattered
     tiles = f"{p.used(e.config)} tiles{' of groups of equal size' if is_scattered else ''}"
+    if e.config.layers:
+        tiles = f"{p.used(e.config)} tiles, of which data says which multiply,"
     if p.half is not None:
         tiles = f"of {p.tiles(e.config)} tiles the {p.used(e.config)} that have elements of the {p.half.half.value} triangle multiply,"
     return (

@@ -10,7 +10,9 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers.contraction import find
+from taskfuse.schedulers.cost import MatmulProblem
 from taskfuse.schedulers.first_rows import has_first_rows
+from taskfuse.schedulers.matmul_candidates import rank
 from tests.proofs import proved
 from tests.schedulers.products import SMALL
 
@@ -59,6 +61,16 @@ def test_first_rows_of_all_matrices_come_first() -> None:
     (found,) = kernel.simulate(a, b, counts)
     (wanted,) = padded("rows").evaluate(a, b, counts)
     np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=2**-7, atol=1e-2)
+
+
+def test_tiles_suit_any_number_of_rows() -> None:
+    """In the mean: 6 x 22 columns of tiles of 192 are those of 132 blocks, however many rows of tiles count."""
+    problem = MatmulProblem(1024, 4096, 7168, 6, columns_contiguous=True, has_first_rows=True)
+    best = rank(problem)[0].config
+    assert (best.tile_m, best.tile_n, best.group, best.layers) == (128, 192, 2, True)
+    assert problem.multiplied(best) == np.mean([2, 2, 4, 4, 6, 6, 8, 8])
+    assert problem.multiplied(replace(best, tile_n=256)) == np.mean([2, 2, 3, 3, 5, 5, 6, 6])
+    assert problem.multiplied(replace(best, layers=False)) == problem.waves(best) == 8
 
 
 def test_layers_of_what_they_do_not_suit() -> None:
