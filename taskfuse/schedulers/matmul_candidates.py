@@ -69,8 +69,8 @@ GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
 LAYERED_ROWS = 2
-"""Rows of tiles in a group of layers. In tiles of 128 x 256, 6 groups of up to 1024 rows by 4096 x 7168 take 201, 191 and 261 us in groups of 1, 2 and 4 rows of
-tiles where a fifth of the rows count, and 589, 570 and 561 where nine tenths do (H200)."""
+"""Rows of tiles in a group of layers. In tiles of 128 x 256, 6 groups of up to 1024 rows by 4096 x 7168 take 201, 191 and 261 us in groups of 1, 2 and 4
+rows of tiles where a fifth of the rows count, and 589, 570 and 561 where nine tenths do (H200)."""
 FEW_STEPS = 4
 NEIGHBORS = 8
 """Blocks that come to the L2 cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
