@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -362,8 +363,9 @@ def row(program: Program, bandwidth: float) -> tuple[str, float]:
         check(name, out, results(math(*(a.double() if a.is_floating_point() else a for a in args))))
         torch.cuda.empty_cache()
     fast = torch.compile(math, dynamic=False)
-    of_ours = [lambda a=args, b=tuple(out): run(*a, out=b) for args, out in sets]
-    ours, eager, inductor = gpu_medians([of_ours, *([lambda f=f, a=args: f(*a) for args, _ in sets] for f in (math, fast))])
+    ours, eager, inductor = gpu_medians(
+        [[partial(run, *args, out=tuple(out)) for args, out in sets], *([partial(f, *args) for args, _ in sets] for f in (math, fast))]
+    )
     schedule: Any = run.schedule
     steps = schedule.steps if isinstance(schedule, Segmentation) else ()
     chosen = "+".join(step.schedule.scheduler for step in steps) or schedule.scheduler
