@@ -28,6 +28,8 @@ class ProductFigures:
         start_us: time of the launch, barriers and first load with one block per multiprocessor; replaces ``launch_us``.
         warpgroup_us: time added for each multiplying warpgroup beyond the first.
         outside_cycles: cycles of the copy engine per row of 128 bytes past the end of the tensor; from 4096 x 4096 with 1, 8 and 16 rows, on an H100.
+        unused_exponent: of how many more columns than a tile has its slots have, in the time of products: where n is contiguous. From ``relu(a) @ b`` of seven
+            sizes in tiles of 144, 160, 208 and 224 columns (0 to 0.56), and of 8192^3 in tiles of 144 and 224 (0.35 to 0.48), on an H200.
         several_bytes: bytes of Shared memory per cycle that tensor cores and copies access together if a tile has several contractions; from
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside tiles of 128 and 192.
         step_cycles: least cycles of a step: its barriers, and the latency between dependent products. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
@@ -112,6 +114,7 @@ class ProductFigures:
     outside_factor: float = 6.25
     step_norm: float = 7
     outside_cycles: float = 9.5
+    unused_exponent: float = 0.35
     several_bytes: float = 152
     start_us: float = 1.7
     warpgroup_us: float = 0.55

@@ -275,6 +275,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     counts = problem.counts
     steps += counts.turns - 1  # what walks along k after another begins when that has ended
     multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
+    multiplied *= (problem.loaded_columns(config) / config.tile_n) ** figures.unused_exponent
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
     loaded = (counts.rows * config.tile_m + counts.columns * problem.loaded_columns(config)) * config.tile_k * problem.itemsize
