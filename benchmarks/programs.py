@@ -3,7 +3,7 @@
 ``python benchmarks/programs.py [--write] [--only NAME ...]``. The programs are those of ``tests/schedulers/programs.py``, at their large extents, with the
 same math in torch here. Inputs are random; every call of a round has inputs and outputs of its own, which together exceed the L2 cache;
 outputs are poisoned before, and checked after against torch in float64. Medians of 30 rounds, by CUDA events, all runners of a program in one process and in
-turn: a product of 8192^3 takes up to a fifth longer on a GPU that is warm, since its power is limited.
+turn: timed one after another, a product of 8192^3 took 1467 us in one run and 1641 in the next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Products of which only the first rows of each matrix are read, and data says how many: padded groups.
 
 Loops over the terms of a tile without readers do not run (:mod:`taskfuse.lowering.neutral_tails`). If the tiles of one matrix follow those of the one before,
-and a matrix has about as many tiles as there are blocks, the same blocks get the first rows of all: 6 x 1024 x 4096 x 7168 with a fifth of the rows took 434 us so,
-and takes 191 in layers (``tf.tiles.grouped(..., layers=True)``), of which the first rows of all matrices are the first (H200, tiles of 128 x 256, two runs).
+and a matrix has about as many tiles as there are blocks, the same blocks get the first rows of all. 6 x 1024 x 4096 x 7168 with a fifth of the rows took 434 us
+so, and takes 191 in layers (``tf.tiles.grouped(..., layers=True)``), of which the first rows of all matrices are the first (H200, 128 x 256, two runs).
 """
 
 from __future__ import annotations
