@@ -16,7 +16,7 @@ square of the logarithm), at most by 21%: ``benchmarks/results/matmul.txt``, ran
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil, gcd, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
@@ -154,11 +154,19 @@ class MatmulProblem:
 
     def suits(self, tile_n: int) -> bool:
         """Whether tiles may have so many columns: where n is contiguous and threads copy, or layouts differ, whole rows of the swizzle."""
-        return not self.columns_contiguous or tile_n * self.itemsize % SPAN == 0 or not (self.columns_by_threads or self.columns_mixed)
+        return not (self.columns_by_threads or self.columns_mixed) or self.fills(tile_n)
+
+    def fills(self, tile_n: int) -> bool:
+        """Whether so many columns fill all rows of the swizzle of a slot."""
+        return not self.columns_contiguous or tile_n * self.itemsize % SPAN == 0
 
     def loaded_columns(self, config: MatmulConfig) -> int:
         """Columns that a slot holds for a tile."""
         return config.loaded_columns(self.itemsize, columns_contiguous=self.columns_contiguous)
+
+    def straddling(self, config: MatmulConfig) -> float:
+        """The share of tiles whose columns are contiguous and do not begin at a row of the swizzle, so that each such row is in two lines of the cache."""
+        return 1 - gcd(config.tile_n * self.itemsize, SPAN) / SPAN if self.columns_contiguous else 0
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
@@ -195,7 +203,8 @@ class MatmulProblem:
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
 
     def multiplied(self, config: MatmulConfig) -> float:
-        """The most tiles of a block that multiply; where data says how many of the first rows count, in the mean over all numbers of rows of tiles.
+        """The most tiles of a block that multiply; where data says how many of the first rows count, in the mean over multiples of 128 rows, of which r
+        rows have the weight 1 / r: what is padded for a maximum mostly has few rows. An assumption.
 
         Groups of tiles count as a whole: where their rows divide the blocks, each block has one place in all groups.
         """
@@ -203,8 +212,9 @@ class MatmulProblem:
             return self.waves(config)
         of_row, height = self.batch * config.cluster * ceil(self.n / config.tile_n), self.row_tiles(config)
         group = config.group if config.blocks % config.group == 0 else 1
-        most = (ceil(min(height, ceil(rows / group) * group) * of_row / config.blocks) for rows in range(1, height + 1))
-        return sum(most) / height
+        each = config.tile_m * config.cluster * group
+        most = {rows: ceil(min(height, ceil(rows / each) * group) * of_row / config.blocks) for rows in range(FEW_ROWS, self.m + FEW_ROWS, FEW_ROWS)}
+        return sum(tiles / rows for rows, tiles in most.items()) / sum(1 / rows for rows in most)
 
     def dealt(self, config: MatmulConfig) -> DealtTiles:
         """The tiles of a result of which one triangle is read."""
@@ -275,10 +285,10 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     counts = problem.counts
     steps += counts.turns - 1  # what walks along k after another begins when that has ended
     multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
-    multiplied *= (problem.loaded_columns(config) / config.tile_n) ** figures.unused_exponent
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
-    loaded = (counts.rows * config.tile_m + counts.columns * problem.loaded_columns(config)) * config.tile_k * problem.itemsize
+    columns = problem.loaded_columns(config) * (1 + figures.straddle_factor * problem.straddling(config))
+    loaded = (counts.rows * config.tile_m + counts.columns * columns) * config.tile_k * problem.itemsize
     spans = config.spans(problem.itemsize)
     further = (spans - 1) * figures.span_cycles
     cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import ROOMY_ACCUMULATORS, SPAN, MatmulConfig
 from taskfuse.schedulers.cost import MatmulProblem, tile_time
-from taskfuse.schedulers.matmul_candidates import MAX_STAGES, MOST_SIDES, SHARED_TILES, rings
+from taskfuse.schedulers.matmul_candidates import MAX_STAGES, MOST_SIDES, SHARED_TILES, is_unfilled, rings
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT
@@ -160,7 +160,7 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
     is_computed = any(p.prologue is not None for p in problems)
     longest = 0 if is_computed else max(p.k for p in problems)
     for tile_m, tile_n, warpgroups in SHARED_TILES:
-        if not all(p.suits(tile_n) for p in problems):
+        if not all(p.fills(tile_n) or (p.suits(tile_n) and is_unfilled(tile_m, tile_n, warpgroups)) for p in problems):
             continue
         one = MatmulConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, MAX_STAGES)
         most = MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1))
