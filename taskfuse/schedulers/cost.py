@@ -40,7 +40,7 @@ FEW_ROWS = 128
 """Rows from which tiles of whole instructions waste less than half of one."""
 BEHIND_NORM = 2.5
 """Exponent of the norm that combines the times of memory and of rows behind the end of a factor: with seven of them behind one row no time was lost."""
-WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
+WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue", "slots"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
 
 
@@ -316,10 +316,14 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if problem.ragged is not None:
         runs = counts.rows * config.tile_m + counts.columns * (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
+    held = figures.held_share * cycles["tensor cores"] if counts.at_once > 1 else 0
+    cycles["slots"] = (figures.load_cycles + cycles["L2 cache"] + held) / (config.stages - config.in_flight)
     worked = max(cycles[name] for name in cycles if name not in WAITS)
     bound = max(cycles, key=lambda name: cycles[name])
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
     step = max(cycles[bound], both)
+    if bound in ("tensor cores", "slots"):
+        step = max(step, sum(cycles[name] ** figures.slots_norm for name in ("tensor cores", "slots")) ** (1 / figures.slots_norm))
     if problem.prologue is not None:
         step = sum(cycles[name] ** figures.step_norm for name in ("prologue", bound)) ** (1 / figures.step_norm)
     stores = problem.staged + figures.rows_factor * (problem.by_threads - problem.one_by_one) + figures.elements_factor * problem.one_by_one
