@@ -79,33 +79,43 @@ def in_turn(calls: Sequence[Callable[[], object]]) -> list[float]:
 
 
 def gpu_median(runs: Sequence[Callable[[], object]], rounds: int = 30) -> float:
-    """Median time of one of ``runs`` on the GPU, in microseconds.
+    """Median time of one of ``runs`` on the GPU, in microseconds: :func:`gpu_medians` of one list."""
+    return gpu_medians([runs], rounds)[0]
 
-    A round enqueues all of them, one after another, between two events; they should touch different memory, together more than the
+
+def gpu_medians(lists: Sequence[Sequence[Callable[[], object]]], rounds: int = 30) -> list[float]:
+    """For each list, the median time of one of its runs on the GPU, in microseconds. The lists are timed in turn, so that throttling hits them alike.
+
+    A round enqueues all runs of a list, one after another, between two events; they should touch different memory, together more than the
     L2 cache holds. The GPU is kept busy while they are enqueued, for twice as long as that has taken at most before, so that no gap of the host is
     measured.
     """
-    for run in runs:
-        run()
-    torch.cuda.synchronize()
-    host = 0.0
-    for _ in range(3):
-        begun = time.perf_counter()
+    cycles: list[int] = []
+    for runs in lists:
         for run in runs:
             run()
-        host = max(host, time.perf_counter() - begun)
         torch.cuda.synchronize()
-    cycles = int(200_000 + max(2 * host * 2e9, 100_000 * len(runs)))  # at 2 GHz, more than any GPU so far
-    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
-    for start, end in pairs:
-        torch.cuda.synchronize()
-        torch.cuda._sleep(cycles)
-        start.record()
-        for run in runs:
-            run()
-        end.record()
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) for start, end in pairs) * 1e3 / len(runs)
+        host = 0.0
+        for _ in range(3):
+            begun = time.perf_counter()
+            for run in runs:
+                run()
+            host = max(host, time.perf_counter() - begun)
+            torch.cuda.synchronize()
+        cycles.append(int(200_000 + max(2 * host * 2e9, 100_000 * len(runs))))  # at 2 GHz, more than any GPU so far
+    found: list[list[float]] = [[] for _ in lists]
+    for _ in range(rounds):
+        for runs, wait, times in zip(lists, cycles, found, strict=True):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            torch.cuda._sleep(wait)
+            start.record()
+            for run in runs:
+                run()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) * 1e3 / len(runs))
+    return [statistics.median(times) for times in found]
 
 
 def spread(values: Sequence[float]) -> str:

@@ -28,6 +28,9 @@ class ProductFigures:
         start_us: time of the launch, barriers and first load with one block per multiprocessor; replaces ``launch_us``.
         warpgroup_us: time added for each multiplying warpgroup beyond the first.
         outside_cycles: cycles of the copy engine per row of 128 bytes past the end of the tensor; from 4096 x 4096 with 1, 8 and 16 rows, on an H100.
+        straddle_factor: further cost of the L2 cache per row of the swizzle that is no line of it, relative to one that is. From 28 tiles of 512 and 2048 terms
+            with n and with k contiguous, on an H200: the ratio of both times differs from that of the model by 5% (root mean square), without this by 8%. 0.7
+            fits them better, and 6 groups of 1024 rows, a fifth of which count, by 7168 x 2048 worse.
         several_bytes: bytes of Shared memory per cycle that tensor cores and copies access together if a tile has several contractions; from
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside tiles of 128 and 192.
         step_cycles: least cycles of a step: its barriers, and the latency between dependent products. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
@@ -35,6 +38,11 @@ class ProductFigures:
             alike, so the cause is not the latency of loads.
         shared_step_cycles: the same where warpgroups share a tile: 128 x 64 and 128 x 80 take 389 to 411 cycles, with products of 260 and 330; 128 x 96, with
             products of 388, 384 to 410. From 1152 x 896 x 2176 with relu and gelu of a product and a bias, and ``benchmarks/results/matmul.txt``, on an H200.
+        load_cycles: latency from the release of a slot to the arrival of its bytes from the L2 cache, besides what the cache takes for these. A slot is loaded
+            while the others are multiplied, but for those of batches in flight.
+        held_share: of the time of a step of several contractions, that for which its slot is held longer than that of one.
+        slots_norm: exponent of the norm that combines the times of the tensor cores and of a slot. The three from 4096 x 2816 x 1024, one product and two with
+            one factor in common, in 30 tiles with rings of 2 to 6 slots, on an H200 (``benchmarks/results/rings.txt``).
         span_cycles: cycles of a step for each further 128 bytes along k: about 28 for each of the four instructions that multiply them, in tiles of 64 x 16 to
             64 x 64 with steps of two and of four spans.
         slot_us: latency from the wait for an empty slot to the arrival of its bytes from DRAM.
@@ -111,7 +119,11 @@ class ProductFigures:
     in_step: float = 1.2
     outside_factor: float = 6.25
     step_norm: float = 7
+    load_cycles: float = 700
+    held_share: float = 0.45
+    slots_norm: float = 6
     outside_cycles: float = 9.5
+    straddle_factor: float = 0.5
     several_bytes: float = 152
     start_us: float = 1.7
     warpgroup_us: float = 0.55

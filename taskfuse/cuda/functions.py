@@ -311,6 +311,13 @@ def _tail() -> str:
     return text
 
 
+RECIPROCAL_MAGIC = 0x7EF31000
+"""Less the bits of a positive float, the bits of about its reciprocal: off by 5.06% at most (for 1 <= d < 2, and so for any exponent)."""
+RECIPROCAL_CENTER = 1 + 3.26e-6
+"""With the relative error e of that, its product with (1 + e) * (1 + e * e) is off by e^4, from 0 to 6.5e-6: this is the middle."""
+GREATEST_ROOT = 63.0
+"""Exponent of a root from which on 2^-24 divided by its square is 0 in float32, so that 1 + its square has a reciprocal."""
+
 # float32 for results that are rounded to 16 bits: without the last bits, one instruction of the special function units is an exponential or a reciprocal. It
 # makes subnormal numbers 0 (forms that do not are three instructions more), so an exponential is the square of its root, and of a sum 2^-24 is inverted:
 # its reciprocal is no subnormal number where the result in 16 bits is not 0. Products of exponents round: of the result, 2^-16.5 where it is 2^-126,
@@ -334,16 +341,44 @@ __device__ __forceinline__ float rounded_logistic(float x) {{
   return {2.0**-24}f * rounded_reciprocal(fmaf(root, root, {2.0**-24}f));
 }}
 
+// the same with a reciprocal of five other instructions
+__device__ __forceinline__ float balanced_logistic(float x) {{
+  const float root = rounded_exp2(minimum_or_nan(x, {GREATEST_ROOT}f));
+  const float d = fmaf(root, root, {2.0**-24}f);
+  const float r = __uint_as_float({RECIPROCAL_MAGIC:#x}u - __float_as_uint(d)), e = fmaf(-d, r, 1.0f);
+  return {2.0**-24 * RECIPROCAL_CENTER}f * (fmaf(r, e, r) * fmaf(e, e, 1.0f));
+}}
+
+__device__ __forceinline__ float exponent_of_sigmoid(float x) {{
+  return fmaf(x, {SIGMOID_EXPONENT}f, -12.0f);
+}}
+
+__device__ __forceinline__ float exponent_of_gelu(float x) {{
+  return fmaf(x, fmaf({GELU_EXPONENT[1]}f, x * x, {GELU_EXPONENT[0]}f), -12.0f);
+}}
+
 __device__ __forceinline__ float rounded_sigmoid(float x) {{
-  return rounded_logistic(fmaf(x, {SIGMOID_EXPONENT}f, -12.0f));
+  return rounded_logistic(exponent_of_sigmoid(x));
+}}
+
+__device__ __forceinline__ float balanced_sigmoid(float x) {{
+  return balanced_logistic(exponent_of_sigmoid(x));
 }}
 
 __device__ __forceinline__ float rounded_silu(float x) {{
   return x * rounded_sigmoid(x);
 }}
 
+__device__ __forceinline__ float balanced_silu(float x) {{
+  return x * balanced_sigmoid(x);
+}}
+
 __device__ __forceinline__ float rounded_gelu_tanh(float x) {{
-  return x * rounded_logistic(fmaf(x, fmaf({GELU_EXPONENT[1]}f, x * x, {GELU_EXPONENT[0]}f), -12.0f));
+  return x * rounded_logistic(exponent_of_gelu(x));
+}}
+
+__device__ __forceinline__ float balanced_gelu_tanh(float x) {{
+  return x * balanced_logistic(exponent_of_gelu(x));
 }}
 
 // x times the share of a normal distribution below x
@@ -425,7 +460,16 @@ DEVICE_FUNCTIONS = Library(
 )
 
 
-def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool = False, *, is_bfloat16: bool = False, is_rounded: bool = False) -> Snippet:
+def call(
+    op: Elementwise,
+    operands: Sequence[str],
+    dtype: DType,
+    fast_math: bool = False,
+    *,
+    is_bfloat16: bool = False,
+    is_rounded: bool = False,
+    turn: str | None = None,
+) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
 
     Args:
@@ -434,16 +478,20 @@ def call(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool
         fast_math: use the faster and less accurate forms of float.
         is_bfloat16: the operands are bfloat16 that were converted to float, and the result will be rounded to it.
         is_rounded: the result will be rounded to 16 bits.
+        turn: an integer that is constant where this is compiled, and one more for the next element: of two neighbors one takes the form that leaves the
+            special function units to the other.
 
     Raises :class:`UnsupportedError` if the function does not accept the dtype.
     """
     if dtype.compute is not dtype and not op.cpp.moves:
-        return _in_float(op, operands, dtype, fast_math)
+        return _in_float(op, operands, dtype, fast_math, turn)
     text = _form(op.cpp, dtype, fast_math)
     if is_bfloat16 and not fast_math and dtype is float32 and op.cpp.bfloat16 is not None:
         text = op.cpp.bfloat16
     elif is_rounded and dtype is float32 and op.cpp.rounded is not None and (not fast_math or op.cpp.fast is None):
         text = op.cpp.rounded
+        if turn is not None and op.cpp.balanced is not None:
+            text = f"({turn} % 2 == 0 ? {op.cpp.rounded} : {op.cpp.balanced})"
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one
@@ -463,10 +511,16 @@ def call_of_pair(op: Elementwise, operands: Sequence[str], dtype: DType) -> Snip
     return Snippet(text, DEVICE_FUNCTIONS.called(text))
 
 
-def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool) -> Snippet:
+def _in_float(op: Elementwise, operands: Sequence[str], dtype: DType, fast_math: bool, turn: str | None) -> Snippet:
     converted = [convert(operand, dtype, dtype.compute) for operand in operands]
     value = call(
-        op, [operand.text for operand in converted], dtype.compute, fast_math, is_bfloat16=dtype is bfloat16, is_rounded=dtype.is_float and dtype.bits == 16
+        op,
+        [operand.text for operand in converted],
+        dtype.compute,
+        fast_math,
+        is_bfloat16=dtype is bfloat16,
+        is_rounded=dtype.is_float and dtype.bits == 16,
+        turn=turn,
     )
     result = op.result_dtype(dtype)
     rounded = convert(value.text, op.result_dtype(dtype.compute), result)
@@ -488,7 +542,7 @@ def _form(row: Spelling, dtype: DType, fast_math: bool) -> str | None:
 
 
 _ROWS = tuple(op.cpp for op in ELEMENTWISE.values())
-_FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded) if form is not None]
+_FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced) if form is not None]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand
 _OF_PAIRS = [row.pair.replace("{P}", name) for row in _ROWS for name, _ in _PAIR_TYPES.values() if row.pair is not None]
 IDENTIFIERS: frozenset[str] = frozenset(re.findall(r"[a-zA-Z_]\w+", " ".join((*_FORMS, *_OF_PAIRS)))) | CONVERSIONS.helpers.keys()

@@ -166,7 +166,7 @@ class StatementPrinter:
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short, is_rounded=is_rounded))
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short, is_rounded=is_rounded, turn=scope.turn))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -226,6 +226,8 @@ class StatementPrinter:
             cursors=set(scope.cursors),
         )
         i = w.names[stmt.var]
+        if _is_copied_evenly(stmt):
+            inner = replace(inner, turn=i)
         pair = pair_of(stmt, w.places, indices.facts)
         step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
@@ -371,6 +373,15 @@ def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:
     if stmt.op.rule is DTypeRule.SELECT:
         return (bool_, *(stmt.dtype for _ in stmt.operands[1:]))
     return tuple(stmt.dtype for _ in stmt.operands)
+
+
+def _is_copied_evenly(loop: For) -> bool:
+    """True for a loop that is copied for each of an even number of consecutive values."""
+    match loop:
+        case For(unroll=True, start=Const(start), stop=Const(stop), step=Const(1)):
+            return (stop - start) % 2 == 0
+        case _:
+            return False
 
 
 def _fills_slots(loop: For) -> bool:

@@ -94,12 +94,14 @@ class TextScope:
         path: labels of the branches around it.
         depth: nesting of the text.
         cursors: declared cursors.
+        turn: variable of the innermost loop around it that is copied for each of an even number of values.
     """
 
     indices: Indices
     path: tuple[str, ...]
     depth: int
     cursors: set[str]
+    turn: str | None = None
 
 
 class Writer:

@@ -21,6 +21,8 @@ class Spelling:
         bfloat16: for float if operands and result are all bfloat16: as exact as ``f32`` then, and faster; ``None``: as ``f32``.
         rounded: for float if the result is rounded to 16 bits and not read otherwise: relative error of 2^-16 before that, and faster; ``None``: as
             ``f32``.
+        balanced: the same as ``rounded`` with one instruction of the special function units fewer and several more of others. Of elements in turns one takes
+            it, and one ``rounded``, so that no unit waits for the other.
         fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if the result is one of the operands unchanged: floats below 32 bits are passed as their bits.
         pair: for two 16-bit floats in one 32-bit word, operands and result: the same numbers as ``f32``, rounded. ``{P}`` is ``bf16x2`` or ``f16x2``.
@@ -35,12 +37,13 @@ class Spelling:
     moves: bool = False
     bfloat16: str | None = None
     rounded: str | None = None
+    balanced: str | None = None
     pair: str | None = None
 
 
-def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None, rounded: str | None = None) -> Spelling:
+def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None, rounded: str | None = None, balanced: str | None = None) -> Spelling:
     """A function of floats only."""
-    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded)
+    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded, balanced=balanced)
 
 
 def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None) -> Spelling:

@@ -123,6 +123,7 @@ class MatmulConfig(Parameters):
         is_swapped: the instruction takes the factors in the other order: rows of a tile are columns of the result. If the result has few rows, the long
             axis then fills the 64 rows of the instruction, and threads store the result element by element.
         half: tiles of this triangle come first (``tf.tiles.halves``), in place of groups: for a result whose other half has no reader.
+        layers: the first groups of all matrices of a batch come first, then the second ones: for results of which only the first rows of each are read.
         residents: resident blocks per multiprocessor: while one waits or stores, others multiply. Threads have fewer registers, rings fewer slots.
     """
 
@@ -139,6 +140,7 @@ class MatmulConfig(Parameters):
     is_swapped: bool = False
     half: Half | None = None
     residents: int = 1
+    layers: bool = False
 
     LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
 
@@ -163,6 +165,8 @@ class MatmulConfig(Parameters):
         height = self.tile_m * self.cluster
         if self.half is not None and max(height, self.tile_n) % min(height, self.tile_n):
             raise self.error(f"half = {self.half}, and tiles of {height} x {self.tile_n}", "one extent of a tile is a multiple of the other")
+        if self.half is not None and self.layers:
+            raise self.error(f"half = {self.half}, and layers", "triangles are not computed in groups: use half=None or layers=False")
         if self.residents > 1 and (self.cluster > 1 or self.is_pingpong):
             how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
             raise self.error(f"residents = {self.residents}, and {how}", "use residents=1")
@@ -177,7 +181,7 @@ class MatmulConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        order = f"groups of {self.group}" if self.half is None else f"the {self.half.value} triangle first"
+        order = f"groups of {self.group}{' in layers' if self.layers else ''}" if self.half is None else f"the {self.half.value} triangle first"
         groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.is_pingpong else 'share them'}"
         return (
             f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, {order}, "
@@ -250,7 +254,14 @@ class MatmulConfig(Parameters):
         is_roomy = self.accumulators * results + wide * ADDRESSED_ONCE <= ROOMY_ACCUMULATORS[self.warpgroups]
         return is_roomy and self.tile_n > self.columns and self.holds(others, results, narrow)
 
-    def shared_bytes(self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
+    def loaded_columns(self, itemsize: int, *, columns_contiguous: bool) -> int:
+        """Columns of their factor in a slot: with n contiguous whole rows of the swizzle, of which the last may also hold columns of the next tile."""
+        whole = SPAN // itemsize if columns_contiguous else 1
+        return -(-self.tile_n // whole) * whole
+
+    def shared_bytes(
+        self, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE, *, columns_contiguous: bool = False
+    ) -> int:
         """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
 
         Args:
@@ -258,16 +269,20 @@ class MatmulConfig(Parameters):
             staged: number of these outputs.
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
+            columns_contiguous: n, not k, is contiguous in the factor with the columns.
         """
-        return self.stages * self._slot_bytes(itemsize, blocks, counts) + self._other_bytes(staged, counts)
+        return self.stages * self._slot_bytes(itemsize, blocks, counts, columns_contiguous) + self._other_bytes(staged, counts)
 
-    def stages_in(self, room: int, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE) -> int:
+    def stages_in(
+        self, room: int, itemsize: int, staged: int, blocks: BlockCounts | None = None, counts: ProductCounts = ALONE, *, columns_contiguous: bool = False
+    ) -> int:
         """The most stages with which :meth:`shared_bytes` is at most ``room``."""
-        return (room - self._other_bytes(staged, counts)) // self._slot_bytes(itemsize, blocks, counts)
+        return (room - self._other_bytes(staged, counts)) // self._slot_bytes(itemsize, blocks, counts, columns_contiguous)
 
-    def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts) -> int:
+    def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts, columns_contiguous: bool) -> int:
         """Bytes of a slot of the operands' ring."""
-        slot = (counts.rows * self.tile_m + counts.columns * self.tile_n) * self.tile_k * itemsize
+        columns = self.loaded_columns(itemsize, columns_contiguous=columns_contiguous)
+        slot = (counts.rows * self.tile_m + counts.columns * columns) * self.tile_k * itemsize
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         return slot
@@ -284,6 +299,7 @@ class MatmulConfig(Parameters):
         *,
         columns_contiguous: bool = False,
         columns_by_threads: bool = False,
+        columns_mixed: bool = False,
         is_reduced: bool = False,
         blocks: BlockCounts | None = None,
         counts: ProductCounts = ALONE,
@@ -297,6 +313,7 @@ class MatmulConfig(Parameters):
             staged: number of outputs that are staged in Shared memory.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
             columns_by_threads: threads copy that factor, not the copy engine.
+            columns_mixed: one ring takes such a factor and one with k contiguous in turns.
             is_reduced: there are reductions of the result.
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
@@ -326,9 +343,11 @@ class MatmulConfig(Parameters):
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", help)
         if blocks is not None and self.spans(itemsize) > 1:
             raise self.error(f"tile_k = {self.tile_k}, and products of blocks are summed for each {SPAN} bytes", f"use {SPAN // itemsize}")
-        if columns_contiguous and self.tile_n * itemsize % SPAN:
+        if columns_contiguous and (columns_by_threads or columns_mixed) and self.tile_n * itemsize % SPAN:
+            how = "which threads copy" if columns_by_threads else "beside one with k contiguous in one ring"
             raise self.error(
-                f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
+                f"tile_n = {self.tile_n} of a factor with n contiguous, {how}",
+                f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle",
             )
         if columns_by_threads and self.cluster > 1:
             raise self.error(
@@ -341,6 +360,6 @@ class MatmulConfig(Parameters):
                 f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid whose warpgroups share tiles",
                 "use MatmulKind.COOPERATIVE and cluster=1",
             )
-        needed = self.shared_bytes(itemsize, staged, blocks, counts)
+        needed = self.shared_bytes(itemsize, staged, blocks, counts, columns_contiguous=columns_contiguous)
         if needed > (room := shared_room(target, self.residents)):
             raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {room}", "use fewer stages or a smaller tile")

@@ -16,13 +16,14 @@ square of the logarithm), at most by 21%: ``benchmarks/results/matmul.txt``, ran
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil, gcd, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.schedulers.boxes import box_of_rows
 from taskfuse.schedulers.config import (
     ALONE,
+    SPAN,
     STAGED_COLUMNS,
     STMATRIX,
     BlockCounts,
@@ -39,7 +40,7 @@ FEW_ROWS = 128
 """Rows from which tiles of whole instructions waste less than half of one."""
 BEHIND_NORM = 2.5
 """Exponent of the norm that combines the times of memory and of rows behind the end of a factor: with seven of them behind one row no time was lost."""
-WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
+WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue", "slots"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
 
 
@@ -59,6 +60,8 @@ class MatmulProblem:
         ragged: the batch is of tiles of ragged rows, ``m`` rows each.
         target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
+        has_first_rows: only the first rows of each matrix of the batch are read, and data says how many.
+        columns_mixed: in one of several such factors that take turns in one ring, and k in another.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
         row_sums, column_sums: reductions of the result along n, and along m (or both).
         sides, wide: inputs that the epilogue reads, and how many of them have rows and columns; the others are few elements.
@@ -104,6 +107,8 @@ class MatmulProblem:
     box_of: tuple[int, ...] = ()
     narrow: tuple[int, ...] = ()
     held_by_piece: tuple[int, ...] = ()
+    columns_mixed: bool = False
+    has_first_rows: bool = False
 
     @property
     def shares_columns(self) -> bool:
@@ -147,6 +152,22 @@ class MatmulProblem:
         """Whether threads copy the factor with the columns."""
         return self.access[1] > 0
 
+    def suits(self, tile_n: int) -> bool:
+        """Whether tiles may have so many columns: where n is contiguous and threads copy, or layouts differ, whole rows of the swizzle."""
+        return not (self.columns_by_threads or self.columns_mixed) or self.fills(tile_n)
+
+    def fills(self, tile_n: int) -> bool:
+        """Whether so many columns fill all rows of the swizzle of a slot."""
+        return not self.columns_contiguous or tile_n * self.itemsize % SPAN == 0
+
+    def loaded_columns(self, config: MatmulConfig) -> int:
+        """Columns that a slot holds for a tile."""
+        return config.loaded_columns(self.itemsize, columns_contiguous=self.columns_contiguous)
+
+    def straddling(self, config: MatmulConfig) -> float:
+        """The share of tiles whose columns are contiguous and do not begin at a row of the swizzle, so that each such row is in two lines of the cache."""
+        return 1 - gcd(config.tile_n * self.itemsize, SPAN) / SPAN if self.columns_contiguous else 0
+
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
         return self.batch * self.row_tiles(config) * config.cluster * ceil(self.n / config.tile_n)
@@ -180,6 +201,20 @@ class MatmulProblem:
         if self.ragged is None:
             return ceil(self.tiles(config) / config.blocks)
         return self.ragged.most(ceil(self.m / config.tile_m), ceil(self.n / config.tile_n), config.group, config.blocks)
+
+    def multiplied(self, config: MatmulConfig) -> float:
+        """The most tiles of a block that multiply; where data says how many of the first rows count, in the mean over multiples of 128 rows, of which r
+        rows have the weight 1 / r: what is padded for a maximum mostly has few rows. An assumption.
+
+        Groups of tiles count as a whole: where their rows divide the blocks, each block has one place in all groups.
+        """
+        if not config.layers:
+            return self.waves(config)
+        of_row, height = self.batch * config.cluster * ceil(self.n / config.tile_n), self.row_tiles(config)
+        group = config.group if config.blocks % config.group == 0 else 1
+        each = config.tile_m * config.cluster * group
+        most = {rows: ceil(min(height, ceil(rows / each) * group) * of_row / config.blocks) for rows in range(FEW_ROWS, self.m + FEW_ROWS, FEW_ROWS)}
+        return sum(tiles / rows for rows, tiles in most.items()) / sum(1 / rows for rows in most)
 
     def dealt(self, config: MatmulConfig) -> DealtTiles:
         """The tiles of a result of which one triangle is read."""
@@ -252,7 +287,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     multiplied = counts.at_once * config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
-    loaded = (counts.rows * config.tile_m + counts.columns * config.tile_n) * config.tile_k * problem.itemsize
+    columns = problem.loaded_columns(config) * (1 + figures.straddle_factor * problem.straddling(config))
+    loaded = (counts.rows * config.tile_m + counts.columns * columns) * config.tile_k * problem.itemsize
     spans = config.spans(problem.itemsize)
     further = (spans - 1) * figures.span_cycles
     cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)
@@ -280,10 +316,14 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     if problem.ragged is not None:
         runs = counts.rows * config.tile_m + counts.columns * (config.tile_k if problem.columns_contiguous else config.tile_n)
         cycles["rows in DRAM"] = runs * config.blocks * target.clock_mhz / figures.runs_per_us
+    held = figures.held_share * cycles["tensor cores"] if counts.at_once > 1 else 0
+    cycles["slots"] = (figures.load_cycles + cycles["L2 cache"] + held) / (config.stages - config.in_flight)
     worked = max(cycles[name] for name in cycles if name not in WAITS)
     bound = max(cycles, key=lambda name: cycles[name])
     both = sum(cycles[name] ** figures.step_norm for name in ("tensor cores", "L2 cache")) ** (1 / figures.step_norm)
     step = max(cycles[bound], both)
+    if bound in ("tensor cores", "slots"):
+        step = max(step, sum(cycles[name] ** figures.slots_norm for name in ("tensor cores", "slots")) ** (1 / figures.slots_norm))
     if problem.prologue is not None:
         step = sum(cycles[name] ** figures.step_norm for name in ("prologue", bound)) ** (1 / figures.step_norm)
     stores = problem.staged + figures.rows_factor * (problem.by_threads - problem.one_by_one) + figures.elements_factor * problem.one_by_one
@@ -344,23 +384,24 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     Args:
         tile: what one tile takes, if the caller knows that.
     """
-    waves = problem.waves(config)
+    waves, multiplied = problem.waves(config), problem.multiplied(config)
     target, figures = problem.target, problem.target.products
     tile = tile or time_of_tiles(problem, config, waves)
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
         turn = figures.pingpong_cycles + figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
-        total = max(waves * (products + turn) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
+        in_turn = ceil(waves / config.warpgroups)
+        total = max(multiplied * products + waves * turn + epilogue, multiplied / waves * in_turn * products + in_turn * epilogue)
     else:
-        total = waves * (products + epilogue)
+        total = multiplied * products + waves * epilogue
     if problem.half is not None:
         total += problem.dealt(config).others * epilogue / (config.warpgroups if config.is_pingpong else 1)
     if config.residents > 1:
         total = waves * max(products + epilogue, config.residents * tile.busy) * figures.residents_factor
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     moved = problem.itemsize * _elements(problem)
-    slot = (problem.counts.rows * config.tile_m + problem.counts.columns * config.tile_n) * config.tile_k * problem.itemsize
+    slot = (problem.counts.rows * config.tile_m + problem.counts.columns * problem.loaded_columns(config)) * config.tile_k * problem.itemsize
     asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
     dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
     # the engine that loads also makes the zeros of rows behind the end: 1 x 14336 x 4096 in tiles of 64 x 128 takes 35.4 us, 29.0 without these (H200)

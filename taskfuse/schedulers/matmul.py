@@ -23,6 +23,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
 from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
+from taskfuse.schedulers.first_rows import has_first_rows
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
@@ -96,12 +97,15 @@ def _chosen(fusion: Fusion, plan: MatmulPlan, config: MatmulConfig | None) -> tu
         problem.staged,
         columns_contiguous=problem.columns_contiguous,
         columns_by_threads=problem.columns_by_threads,
+        columns_mixed=problem.columns_mixed,
         is_reduced=problem.is_reduced,
         blocks=problem.blocks,
         counts=problem.counts,
         is_computed=problem.prologue is not None,
     )
     check_step(fusion, product, chosen)
+    if chosen.layers and problem.shares_columns:
+        raise chosen.error("layers, and matrices of the batch share the factor with the columns", "use layers=False")
     return chosen, product, problem
 
 
@@ -194,12 +198,18 @@ def size_of(p: MatmulProblem) -> str:
 def _expected(p: MatmulProblem, e: Estimate) -> str:
     is_scattered = p.ragged is not None and p.ragged.is_scattered
     tiles = f"{p.used(e.config)} tiles{' of groups of equal size' if is_scattered else ''}"
+    if e.config.layers:
+        tiles = f"{p.used(e.config)} tiles, of which data says which multiply,"
     if p.half is not None:
         tiles = f"of {p.tiles(e.config)} tiles the {p.used(e.config)} that have elements of the {p.half.half.value} triangle multiply,"
     return (
         f"{tiles} in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
-        f"{e.config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
+        f"{_shared_bytes(p, e.config) // 1024} KiB of Shared memory; expected: {e.us:.1f} us"
     )
+
+
+def _shared_bytes(p: MatmulProblem, config: MatmulConfig) -> int:
+    return config.shared_bytes(p.itemsize, p.staged, p.blocks, p.counts, columns_contiguous=p.columns_contiguous)
 
 
 def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
@@ -268,7 +278,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     itemsize = product.a.tensor.dtype.itemsize
     work = _work(fusion, product.epilogue)  # conversions are part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
-    by_columns = any(not b.is_k_major for _, b in product.factors)
+    layouts = {b.is_k_major for _, b in product.factors}
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
     return MatmulProblem(
         m,
@@ -280,7 +290,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         direct,
         scattered,
         extent.target,
-        by_columns,
+        False in layouts,
         access,
         over_rows,
         over_columns,
@@ -301,6 +311,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         box_of=rows_of if axes.outer_rows else (),
         narrow=product.narrow,
         held_by_piece=product.held_by_piece,
+        columns_mixed=len(layouts) > 1 and not product.shares_steps,
+        has_first_rows=has_first_rows(fusion, product),
     )
 
 

@@ -26,6 +26,9 @@ COLUMNS = {
 }
 """tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
 are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate, of 16 measured sizes."""
+UNFILLED = {(128, 2): (240, 224, 208, 176, 160), (256, 2): range(176, 79, -STMATRIX), (192, 3): (176, 160, 144, 112, 96)}
+"""The same where n is contiguous and these columns do not fill a slot: others took as long as the next multiple of 64, or longer. 132 tiles of 64 x 80 and 2048
+terms take 11.7 us, 64 x 160 12.3, 64 x 192 10.8, 128 x 144 and 128 x 192 18.6, 128 x 160 16.3 (H200)."""
 SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
@@ -48,6 +51,7 @@ SHAPES = tuple(
 MOST_SIDES = {
     **{(*tile, MatmulKind.COOPERATIVE, 1): 0 for tile in SHARED_TILES if tile[0] * tile[1] > ROOMY_ACCUMULATORS[tile[2]] * WARPGROUP * tile[2]},
     (192, 192, 3, MatmulKind.COOPERATIVE, 1): 0,
+    (192, 176, 3, MatmulKind.COOPERATIVE, 1): 0,
     (192, 160, 3, MatmulKind.COOPERATIVE, 1): 1,
     (192, 128, 3, MatmulKind.COOPERATIVE, 1): 0,
     (64, 256, 1, MatmulKind.COOPERATIVE, 1): 0,
@@ -59,13 +63,17 @@ MOST_SIDES = {
 """The most inputs that an epilogue may read without spills, by tile: of 789 kernels, every tile with eight epilogues of zero to three inputs in
 bfloat16 and float32, and with all layouts and batches, those with more spilled 4 to 520 bytes (``kernel.resources``, NVRTC 13.0); of 269 of all tiles that
 are candidates, with four epilogues of one to three inputs whose reads are clamped, none of those that are allowed here. Those that are not here spilled
-nothing. 192 x 128 did in silu(a @ b) * c alone. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
+nothing. 192 x 128 did in silu(a @ b) * c alone, 192 x 176 with a bias in groups of 1 and 2 rows alone; else none of 139 kernels in tiles of columns that
+are no multiple of 64 with n contiguous. Of 388 with 8-bit and tf32 factors two spilled nevertheless, 4 and 8 bytes: int8 with a bias or a residual."""
 NARROW_ACCUMULATORS = 160
 """Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
 rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
+LAYERED_ROWS = 2
+"""Rows of tiles in a group of layers. In tiles of 128 x 256, 6 groups of up to 1024 rows by 4096 x 7168 take 201, 191 and 261 us in groups of 1, 2 and 4
+rows of tiles where a fifth of the rows count, and 589, 570 and 561 where nine tenths do (H200)."""
 FEW_STEPS = 4
 NEIGHBORS = 8
 """Blocks that come to the L2 cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
@@ -77,7 +85,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its steps of k, stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in _swapped_shapes(problem.n) if problem.is_swapped else SHAPES:
-        if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
+        if not (problem.fills(tile_n) or (problem.suits(tile_n) and is_unfilled(tile_m, tile_n, warpgroups))):
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
@@ -102,20 +110,26 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue  # no turns to take; nobody to share with
         may_be_long = problem.blocks is None and problem.ragged is None
         blocks = min(config.blocks, tiles)
-        group = group_of(problem, config, blocks)
+        layers = problem.has_first_rows and not problem.shares_columns
+        group = LAYERED_ROWS if layers else group_of(problem, config, blocks)
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
         for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
             if problem.prologue is not None and tile_k not in problem.whole_steps:
                 continue
-            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group)
+            made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, layers=layers)
             for half in orders:
                 yield replace(made, half=half)
             if problem.prologue is not None:
                 yield replace(made, in_flight=0)
         if cluster == 1 and kind is MatmulKind.COOPERATIVE and tiles > blocks and problem.steps(config.tile_k) <= FEW_STEPS:
             yield from _shared(problem, config, tiles)
+
+
+def is_unfilled(tile_m: int, tile_n: int, warpgroups: int) -> bool:
+    """Whether the model may choose a tile whose columns do not fill a slot."""
+    return tile_n in UNFILLED.get((tile_m, warpgroups), ())
 
 
 def _shared(problem: MatmulProblem, config: MatmulConfig, tiles: int) -> Iterator[MatmulConfig]:
@@ -147,9 +161,13 @@ def rings(config: MatmulConfig, problems: Sequence[MatmulProblem], room: int, mo
         if spans > 1 and tile_k >= most:
             break
         longer = config if spans == 1 else replace(config, tile_k=tile_k)
-        stages = min(MAX_STAGES, *(longer.stages_in(room, p.itemsize, p.staged, p.blocks, p.counts) for p in problems))
+        stages = min(MAX_STAGES, *(_stages(longer, p, room) for p in problems))
         if stages >= (2 if spans == 1 else LEAST_STAGES):
             yield tile_k, stages
+
+
+def _stages(config: MatmulConfig, problem: MatmulProblem, room: int) -> int:
+    return config.stages_in(room, problem.itemsize, problem.staged, problem.blocks, problem.counts, columns_contiguous=problem.columns_contiguous)
 
 
 def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:

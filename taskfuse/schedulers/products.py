@@ -22,7 +22,15 @@ from taskfuse.schedulers.contraction import MatrixProduct, apart, find
 from taskfuse.schedulers.cost import MatmulProblem
 from taskfuse.schedulers.matmul import check_step, check_types, problem_of, size_of
 from taskfuse.schedulers.matmul_candidates import group_of
-from taskfuse.schedulers.products_cost import ListEstimate, ProductsConfig, claim_bytes, estimate_list, order_of, rank_lists, work_list
+from taskfuse.schedulers.products_cost import (
+    ListEstimate,
+    ProductsConfig,
+    claim_bytes,
+    estimate_list,
+    order_of,
+    rank_lists,
+    work_list,
+)
 from taskfuse.schedulers.schedule import Chosen, Offer, check_call, check_flag, check_wgmma, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
@@ -58,7 +66,14 @@ def products(
     one = chosen.of_one(1)
     for product, problem in zip(found, problems, strict=True):
         is_computed = problem.prologue is not None
-        one.check_fits(problem.target, problem.itemsize, problem.staged, columns_contiguous=problem.columns_contiguous, is_computed=is_computed)
+        one.check_fits(
+            problem.target,
+            problem.itemsize,
+            problem.staged,
+            columns_contiguous=problem.columns_contiguous,
+            columns_by_threads=problem.columns_by_threads,
+            is_computed=is_computed,
+        )
         check_step(fusion, product, one)
     if chosen.is_dynamic:
         _check_claims(problems, chosen)
@@ -102,7 +117,7 @@ def _check_claims(problems: Sequence[MatmulProblem], config: ProductsConfig) -> 
     """A block has room for the numbers of all tiles, and that there are no more. Raises :class:`UnsupportedError`."""
     one, room = config.of_one(1), problems[0].target.limits.block_shared
     claims = claim_bytes(problems, config)
-    needed = max(one.shared_bytes(p.itemsize, p.staged, counts=p.counts) for p in problems) + claims
+    needed = max(one.shared_bytes(p.itemsize, p.staged, counts=p.counts, columns_contiguous=p.columns_contiguous) for p in problems) + claims
     if needed > room:
         raise config.error(
             f"it takes {needed} bytes of Shared memory, {claims} of them for the tiles that a block claims, and a block has {room}", "use fewer stages"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedulers.config import ROOMY_ACCUMULATORS, SPAN, MatmulConfig
 from taskfuse.schedulers.cost import MatmulProblem, tile_time
-from taskfuse.schedulers.matmul_candidates import MAX_STAGES, MOST_SIDES, SHARED_TILES, rings
+from taskfuse.schedulers.matmul_candidates import MAX_STAGES, MOST_SIDES, SHARED_TILES, is_unfilled, rings
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT
@@ -147,7 +147,9 @@ def claim_bytes(problems: Sequence[MatmulProblem], config: ProductsConfig) -> in
 def _dynamic(problems: Sequence[MatmulProblem], config: ProductsConfig) -> ProductsConfig | None:
     """The parameters with tiles that blocks claim, and as many stages as these leave room for; ``None``: for fewer than two."""
     room = problems[0].target.limits.block_shared - claim_bytes(problems, config)
-    stages = min(config.stages, *(config.of_one(1).stages_in(room, p.itemsize, p.staged, counts=p.counts) for p in problems))
+    one = config.of_one(1)
+    of_each = (one.stages_in(room, p.itemsize, p.staged, counts=p.counts, columns_contiguous=p.columns_contiguous) for p in problems)
+    stages = min(config.stages, *of_each)
     return replace(config, stages=stages, is_dynamic=True) if stages > max(1, config.in_flight) else None
 
 
@@ -158,7 +160,7 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
     is_computed = any(p.prologue is not None for p in problems)
     longest = 0 if is_computed else max(p.k for p in problems)
     for tile_m, tile_n, warpgroups in SHARED_TILES:
-        if any(p.columns_contiguous and tile_n * itemsize % SPAN for p in problems):
+        if not all(p.fills(tile_n) or (p.suits(tile_n) and is_unfilled(tile_m, tile_n, warpgroups)) for p in problems):
             continue
         one = MatmulConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, MAX_STAGES)
         most = MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1))

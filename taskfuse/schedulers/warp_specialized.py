@@ -108,7 +108,8 @@ class WarpSpecialized:
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
         self.promotion = None if product.blocks is None else Promotion(script, config, product.blocks, self.head)
-        self.tiles = Spelled(tiles.grouped(config.group, across=across), f"tf.tiles.grouped({config.group}{', across=True' * across})")
+        how = f"{', across=True' * across}{', layers=True' * config.layers}"
+        self.tiles = Spelled(tiles.grouped(config.group, across=across, layers=config.layers), f"tf.tiles.grouped({config.group}{how})")
         if config.half is not None:
             tile = config.tile_m * config.cluster, config.tile_n
             self.tiles = Spelled(tiles.halves(config.half, tile), f"tf.tiles.halves(tf.tiles.{config.half!s}, {tile})")
@@ -294,7 +295,7 @@ class WarpSpecialized:
             if source.is_rows:
                 for count in range(len(self.box), 1, -1):
                     call.merge(-1 - count)
-            if self._pieces(source) > 1:
+            if self._pieces(source) > 1 or self._overhangs(source):
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
             call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages, *self._ring("rows" if source.is_rows else "columns"))
@@ -309,10 +310,18 @@ class WarpSpecialized:
         return () if self.turn is None and (not self.beside or self.product.shares_steps) else (name,)
 
     def _pieces(self, source: FactorCopy) -> int:
+        """Rows of the swizzle side by side in a slot."""
+        return -(-self._contiguous(source) * self.itemsize // SPAN)
+
+    def _overhangs(self, source: FactorCopy) -> bool:
+        """Whether the last of them also has elements of the next tile."""
+        return self._contiguous(source) * self.itemsize % SPAN > 0
+
+    def _contiguous(self, source: FactorCopy) -> int:
+        """Elements of a tile of a factor along its contiguous axis."""
         if source.operand.is_k_major:
-            return self.config.spans(self.itemsize)
-        tile = self.config.tile_m if source.is_rows else self.config.tile_n
-        return tile * self.itemsize // SPAN
+            return self.config.tile_k
+        return self.config.tile_m if source.is_rows else self.config.tile_n
 
     def _contraction(self) -> None:
         """[head, k step, (warpgroup,) (part of the step,) k16, (rows of 64) | m64, n, k16]."""

@@ -41,6 +41,7 @@ def matmul_parameters(chooser: Chooser) -> SpelledArgument | None:
         "is_swapped": chooser.chance(5),
         "half": half,
         "residents": 2 if chooser.chance(10) else 1,
+        "layers": half is None and chooser.chance(10),
     }
     return _spelled(MatmulConfig, values)
 

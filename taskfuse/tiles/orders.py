@@ -48,10 +48,12 @@ class Grouped:
     Attributes:
         group: rows of tiles in a group.
         across: the rows of all matrices of the batch form one sequence.
+        layers: the first groups of all matrices come first, then the second ones, and so on.
     """
 
     group: int
     across: bool = False
+    layers: bool = False
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
         """The index along each axis, from the work index ``i0``: batch axes outermost, then rows and columns of tiles.
@@ -66,6 +68,12 @@ class Grouped:
         if self.across:
             row, column = Grouped(self.group).maps((prod(batch, start=rows), columns))
             return (*unravel(row, [*batch, rows]), column)
+        if self.layers and batch:
+            layer = self.group * columns * prod(batch)
+            first = work // layer * self.group
+            height = minimum(self.group, rows - first)
+            *leading, work = unravel(work % layer, [*batch, height * columns])
+            return (*leading, first + work % height, work // height)
         if batch:
             *leading, work = unravel(work, [*batch, rows * columns])
         in_group = self.group * columns
@@ -75,19 +83,22 @@ class Grouped:
 
 
 @checked_first
-def grouped(group: int = 8, *, across: bool = False) -> Grouped:
+def grouped(group: int = 8, *, across: bool = False, layers: bool = False) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
         group: rows of tiles in a group; a wave reads the fewest bytes at about the square root of blocks * tile_n / tile_m.
         across: let groups span matrices of the batch that share their right operand.
+        layers: the first groups of all matrices come first: if only the first rows of each have work, blocks that take tiles in turns share it evenly.
 
     Raises:
-        ValueError: ``group`` is less than 1.
+        ValueError: ``group`` is less than 1, or it is both ``across`` and in ``layers``.
     """
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
-    return Grouped(group, across)
+    if across and layers:
+        raise ValueError("groups that span matrices are not of one matrix after another: use across or layers")
+    return Grouped(group, across, layers)
 
 
 @dataclass(frozen=True, slots=True)

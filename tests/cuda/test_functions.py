@@ -166,6 +166,7 @@ def test_an_operand_is_evaluated_once_at_most(fast_math: bool) -> None:
 
 def test_every_device_function_is_called() -> None:
     fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, turn="i") for op, d in PAIRS]
     fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
     fragments += [call_of_pair(op, ["a", "b", "c"][: op.arity], d) for op in ELEMENTWISE.values() if op.cpp.pair is not None for d in (float16, bfloat16)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()

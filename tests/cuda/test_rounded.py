@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.functions import GELU_EXPONENT, NORMAL_TAIL, NORMAL_TAIL_SHIFT, SIGMOID_EXPONENT, call
+from taskfuse.cuda.functions import (
+    GELU_EXPONENT,
+    GREATEST_ROOT,
+    NORMAL_TAIL,
+    NORMAL_TAIL_SHIFT,
+    RECIPROCAL_CENTER,
+    RECIPROCAL_MAGIC,
+    SIGMOID_EXPONENT,
+    call,
+)
 from taskfuse.cuda.rounded import rounded_registers
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import DType, float32
@@ -79,6 +88,31 @@ def test_fast_forms_come_first() -> None:
     assert (text("gelu", False), text("gelu", True)) == ("rounded_gelu(x)", "rounded_gelu(x)")
 
 
+def test_elements_in_turns_take_two_forms() -> None:
+    """In a loop that is copied for each of an even number of values; elsewhere, and in fast math, there is one."""
+
+    def text(turn: str | None, fast_math: bool = False) -> str:
+        return call(ELEMENTWISE["gelu_tanh"], ["x"], float32, fast_math, is_rounded=True, turn=turn).text
+
+    assert text("i") == "(i % 2 == 0 ? rounded_gelu_tanh(x) : balanced_gelu_tanh(x))"
+    assert (text(None), text("i", fast_math=True)) == ("rounded_gelu_tanh(x)", "fast_gelu_tanh(x)")
+
+    def loop(head: str) -> str:
+        printed = f"""\
+KERNEL k(x: float32[32]) -> (y: float16[32])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+
+FOR j in 0..4 UNROLL:
+  FOR i in {head}:
+    y[i + 7*j] = gelu_tanh.float32(x[i + 7*j])
+"""
+        return emit(parse_kernel(printed)).text
+
+    assert "i % 2 == 0 ? rounded_gelu_tanh(" in loop("0..2 UNROLL")
+    assert "j % 2 == 0 ? rounded_gelu_tanh(" in loop("0..3 UNROLL")
+    assert "j % 2 == 0 ? rounded_gelu_tanh(" in loop("0..2")
+
+
 def test_the_tail_of_a_normal_distribution() -> None:
     """In float32, as the device function computes it; where a factor is subnormal is left out."""
     x = np.concatenate([np.linspace(-13, 13, 20001), np.logspace(-30, 0, 500), -np.logspace(-30, 0, 500)]).astype(np.float32)
@@ -112,35 +146,57 @@ def logistic(x: Array) -> Array:
     return least * flushed(reciprocal.astype(np.float32))
 
 
-def sigmoid(x: Array) -> Array:
-    return logistic(fma(x, np.array(SIGMOID_EXPONENT, np.float32), np.array(-12)))
+def balanced(x: Array) -> Array:
+    """The same without the reciprocal."""
+    root, one = flushed(np.exp2(np.minimum(x, np.float32(GREATEST_ROOT)).astype(np.float64)).astype(np.float32)), np.array(1)
+    d = fma(root, root, np.array(2.0**-24))
+    r: Array = (RECIPROCAL_MAGIC - d.view(np.int32)).astype(np.int32).view(np.float32)
+    e = fma(-d, r, one)
+    return np.float32(2.0**-24 * RECIPROCAL_CENTER) * (fma(r, e, r) * fma(e, e, one))
 
 
-def gelu_tanh(x: Array) -> Array:
+Logistic = Callable[[Array], Array]
+
+
+def sigmoid(x: Array, of: Logistic) -> Array:
+    return of(fma(x, np.array(SIGMOID_EXPONENT, np.float32), np.array(-12)))
+
+
+def gelu_tanh(x: Array, of: Logistic) -> Array:
     first, second = np.array(GELU_EXPONENT, np.float32)
-    return x * logistic(fma(x, fma(x * x, second, first), np.array(-12)))
+    return x * of(fma(x, fma(x * x, second, first), np.array(-12)))
 
 
-LOGISTIC: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array], float]] = {
+LOGISTIC: dict[str, tuple[Callable[[Array, Logistic], Array], Callable[[Array], Array], float]] = {
     "sigmoid": (sigmoid, lambda x: 1 / (1 + np.exp(-x)), 93),
-    "silu": (lambda x: x * sigmoid(x), lambda x: x / (1 + np.exp(-x)), 97),
+    "silu": (lambda x, of: x * sigmoid(x, of), lambda x: x / (1 + np.exp(-x)), 97),
     "gelu_tanh": (gelu_tanh, lambda x: x / (1 + np.exp(-math.sqrt(8 / math.pi) * (x + 0.044715 * x**3))), 11),
 }
 """The short form, the exact one, and from where below 0 a bfloat16 is 0."""
 
 
+@pytest.mark.parametrize(("of", "bits"), [(logistic, (16.5, 18.5)), (balanced, (16.25, 17.5))], ids=["reciprocal", "balanced"])
 @pytest.mark.parametrize("name", LOGISTIC)
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:divide by zero")
-def test_logistic_functions(name: str) -> None:
-    """Subnormal results are off by less than a hundredth of their last place."""
+def test_logistic_functions(name: str, of: Logistic, bits: tuple[float, float]) -> None:
+    """Subnormal results are off by less than a hundredth of their last place. The balanced form has an error of 2^-18.2 of its own."""
     short, exact, most = LOGISTIC[name]
     x = np.concatenate([np.linspace(-most, most, 40001), np.logspace(-37, 30, 1000), -np.logspace(-37, 30, 1000)]).astype(np.float32)
-    got, wanted = short(x), exact(x.astype(np.float64))
+    got, wanted = short(x, of), exact(x.astype(np.float64))
     usual = np.abs(wanted) >= 2.0**-126
     error = np.abs(got[usual] / wanted[usual] - 1)
-    assert np.max(error) < 2.0**-16.5
-    assert np.max(error[np.abs(wanted[usual]) > 2.0**-24]) < 2.0**-18.5
+    assert np.max(error) < 2.0 ** -bits[0]
+    assert np.max(error[np.abs(wanted[usual]) > 2.0**-24]) < 2.0 ** -bits[1]
     assert np.max(np.abs(got - wanted)[~usual]) < 0.01 * 2.0**-133
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_balanced_functions_at_the_ends() -> None:
+    """Zero of what is far below 0, and NaN of NaN, as the form with a reciprocal has."""
+    ends = np.array([-np.inf, -1e30, -20, -0.0, 0, 1e30, np.inf, np.nan], np.float32)
+    for of in (logistic, balanced):
+        np.testing.assert_allclose(gelu_tanh(ends, of), [np.nan, -0.0, -0.0, -0.0, 0, 1e30, np.inf, np.nan], rtol=1e-5)
+        np.testing.assert_allclose(sigmoid(ends, of), [0, 0, 1 / (1 + np.exp(20.0)), 0.5, 0.5, 1, 1, np.nan], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ROUNDED)

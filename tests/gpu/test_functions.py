@@ -108,6 +108,20 @@ def test_functions_within_their_bounds(dtype: DType, arity: int) -> None:
     ] == []
 
 
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE.values() if op.cpp.balanced is not None], ids=str)
+@pytest.mark.parametrize("dtype", [bfloat16, float16], ids=str)
+def test_forms_of_elements_in_turns(dtype: DType, op: Elementwise) -> None:
+    """Each operand twice, side by side: both forms compute it."""
+    arrays = [np.resize(np.repeat(a, 2), 409600) for a in samples(op, dtype, 200_000)]
+    with tf.Fusion("turns") as fusion:
+        fusion.add_output(getattr(tf, op.name)(*(tf.define_tensor([409600], dtype=dtype) for _ in arrays)))
+    tf.schedulers.pointwise(fusion)
+    assert f"balanced_{op.name}(" in tf.lower(fusion).cuda_source().split("__global__")[1]
+    (got,) = tf.compile(fusion, backend="cuda")(*arrays)
+    error = ulps(got, reference(op, arrays), dtype, terms(op, arrays))
+    assert error.max() <= bound(op.name, dtype), f"{op}({arrays[0][np.argmax(error)]})"
+
+
 def test_fast_math_is_near_and_keeps_special_values() -> None:
     ops = [ELEMENTWISE[name] for name in ("exp", "log", "sin", "cos", "tanh", "sigmoid", "silu", "gelu_tanh", "reciprocal", "sqrt")]
     x = np.linspace(0.01, 3, 10000, dtype=np.float32)

@@ -80,6 +80,24 @@ def test_parameters(config: MatmulConfig | None) -> None:
 
 
 @pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize("layout", ["kn", "mn"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        MatmulConfig(64, 16, warpgroups=1, stages=8),
+        MatmulConfig(256, 176, stages=3),
+        MatmulConfig(192, 112, warpgroups=3, stages=5),
+        MatmulConfig(128, 80, stages=5, kind=MatmulKind.PINGPONG),
+        MatmulConfig(128, 208, stages=3, cluster=2),
+    ],
+    ids=lambda c: f"{c.tile_m}x{c.tile_n} {c.kind.value} {c.cluster}",
+)
+def test_slots_of_whole_rows_of_the_swizzle(config: MatmulConfig, layout: str) -> None:
+    """Of the last 64 columns in a slot some are those of the next tile."""
+    run(Product("", layout=layout), config, {"M": 1096, "N": 1400, "K": 520})
+
+
+@pytest.mark.usefixtures("hopper")
 @pytest.mark.parametrize("config", [None, *KINDS.values()], ids=["chosen", *KINDS])
 @pytest.mark.parametrize("product", TYPES, ids=lambda p: f"{p.dtype} {p.out}")
 def test_types(product: Product, config: MatmulConfig | None) -> None:

@@ -56,6 +56,13 @@ def test_layouts_of_kinds(kind: str, layout: str) -> None:
     proved(simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), sizes), sizes)
 
 
+@pytest.mark.parametrize(("kind", "layout", "columns"), [("one", "kn", 16), ("pingpong", "mn", 80), ("clusters", "kn", 48)])
+def test_a_slot_of_whole_rows_of_the_swizzle(kind: str, layout: str, columns: int) -> None:
+    """Columns that are contiguous are loaded by 64; of the last 64 of a tile some are those of the next tile, and the tensor cores read what they multiply."""
+    sizes = {"M": 72, "N": 136, "K": 72}
+    proved(simulated(Product("bias", layout=layout), replace({**KINDS, "one": SMALL}[kind], tile_n=columns), sizes), sizes)
+
+
 def test_every_candidate_is_a_schedule() -> None:
     """Of 8-bit floats, and of a batch whose factors have their own axes contiguous, at a size at which all kinds are candidates."""
     for product in (Product("scale", tf.float8_e4m3, tf.float32), Product("relu", layout="mn", batch=("B",))):

@@ -170,8 +170,15 @@ def test_parameters_that_do_not_fit_the_fusion() -> None:
     for config, text in ((MatmulConfig(tile_k=32), "tile_k = 32 of elements of 2 bytes"), (MatmulConfig(stages=6), "bytes of Shared memory")):
         with pytest.raises(UnsupportedError, match=text):
             tf.schedulers.matmul(Product().fusion(), config)
-    with pytest.raises(UnsupportedError, match="tile_n = 32 of a factor with n contiguous"):
-        tf.schedulers.matmul(Product(layout="kn").fusion(), MatmulConfig(64, 32, warpgroups=1))
+    with tf.Fusion("layouts") as mixed:
+        a, b, c, d = (tf.define_tensor(shape, tf.bfloat16, name=name) for name, shape in zip("abcd", ((64, 128), (128, 64), (64, 128), (64, 128)), strict=True))
+        mixed.add_output(a @ b + c @ d.T)
+    with pytest.raises(UnsupportedError, match="tile_n = 32 of a factor with n contiguous, beside one with k contiguous in one ring"):
+        tf.schedulers.matmul(mixed, MatmulConfig(64, 32, warpgroups=1))
+    with tf.Fusion("odd") as odd:
+        odd.add_output(tf.define_tensor((64, 128), tf.bfloat16, name="a") @ tf.define_tensor((128, 66), tf.bfloat16, name="b"))
+    with pytest.raises(UnsupportedError, match="tile_n = 32 of a factor with n contiguous, which threads copy"):
+        tf.schedulers.matmul(odd, MatmulConfig(64, 32, warpgroups=1))
     with pytest.raises(UnsupportedError, match="sizes has 'Q', which is not a dimension of it"):
         tf.schedulers.matmul(Product().fusion(), sizes={"Q": 1})
 

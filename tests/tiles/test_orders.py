@@ -96,6 +96,19 @@ def test_refused(call: object) -> None:
 
 
 @given(EXTENTS, st.integers(1, 12))
+def test_layers_of_all_matrices_follow_each_other(extents: list[int], group: int) -> None:
+    """Groups at the same place, matrix after matrix, each in the order of its own."""
+    found = points(tf.tiles.grouped(group, layers=True), extents)
+    assert sorted(found) == list(np.ndindex(*extents))
+    assert found == sorted(points(tf.tiles.grouped(group), extents), key=lambda p: p[-2] // group)
+
+
+def test_groups_span_matrices_or_are_layers() -> None:
+    with pytest.raises(ValueError, match="use across or layers"):
+        tf.tiles.grouped(2, across=True, layers=True)
+
+
+@given(EXTENTS, st.integers(1, 12))
 def test_groups_across_matrices(extents: list[int], group: int) -> None:
     """Rows of tiles of all matrices are one axis of rows."""
     rows = int(np.prod(extents[:-1]))
