@@ -115,9 +115,9 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
 
 
 def _reread(fusion: Fusion, extent: Sizes) -> tuple[float, float]:
-    """Bytes that the loops of reductions read, and the cache lines that their warps look up: no thread holds what another trip, or another thread, needs again.
-    Of what all threads share a warp reads one sector of one line; what is the same in all trips is read before them. All tensors have the axes of the reductions
-    that read them, at the same positions."""
+    """Bytes that the loops of reductions read, and the cache lines that their warps look up: no thread holds what another trip, or another thread, needs
+    again. Of what all threads share a warp reads one sector of one line; what is the same in all trips is read before them. All tensors have the axes of the
+    reductions that read them, at the same positions."""
     found: dict[tuple[object, ...], tuple[float, float]] = {}
     serial: dict[TensorView, set[int]] = {}
     for e in needed(fusion):

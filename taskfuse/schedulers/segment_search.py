@@ -23,7 +23,7 @@ from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
-from taskfuse.schedulers.beside import GAIN, groups, joined, levels
+from taskfuse.schedulers.beside import GAIN, SMALL, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
@@ -216,7 +216,31 @@ class Search:
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
                 segments = moved
             segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
-        return segments
+        return self._multiplied_together(self._sorted(segments))
+
+    def _multiplied_together(self, segments: list[Segment]) -> list[Segment]:
+        """``segments``, products so small that launches matter as one list of tiles where that is faster: they need not have a tensor in common."""
+        steps = [step for p in segments if (step := self._step(p)) is not None]
+        if len(steps) < len(segments):
+            return segments
+        small: dict[int, list[Segment]] = {}
+        for p, step, level in zip(segments, steps, self._levels(segments, steps), strict=True):
+            if multiplies(step.schedule) and step.schedule.us <= SMALL * self.target.launch_us:
+                small.setdefault(level, []).append(p)
+        owner = {tv: p for p in segments for tv in p}
+        joined = dict.fromkeys(segments)
+        for level in small.values():
+            while len(level) > 1 and not self._budget.is_spent:
+                a = level.pop(0)
+                for b in level:
+                    self._budget.spend(Work.PAIR, len(a) + len(b))
+                    if self._gains(owner, a, b):
+                        level[level.index(b)] = whole = a | b
+                        owner |= dict.fromkeys(whole, whole)
+                        del joined[a], joined[b]
+                        joined[whole] = None
+                        break
+        return list(joined)
 
     def _walked_together(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, those of a walk as one where that is faster: no two of them need be."""
