@@ -98,7 +98,7 @@ class Forms:
             own = best.moves[len(self._moves) :]
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent, best.levels), own)
+            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)

@@ -253,6 +253,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    us += target.overlap_us if config.blocks > 1 else 0.0  # its launch is cooperative
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
 

@@ -101,17 +101,6 @@ class Search:
         return tuple(self._segments)
 
     @property
-    def levels(self) -> list[list[Segment]]:
-        """The segments of each level, which do not wait for one another; of all, if one has no kernel."""
-        steps = [step for p in self._segments if (step := self._step(p)) is not None]
-        if len(steps) < len(self._segments):
-            return [list(self._segments)]
-        found: dict[int, list[Segment]] = {}
-        for p, level in zip(self._segments, self._levels(self._segments, steps), strict=True):
-            found.setdefault(level, []).append(p)
-        return list(found.values())
-
-    @property
     def us(self) -> float:
         """Microseconds of the segments, before a kernel was tried; ``inf`` while one has no kernel."""
         return self._us_of(self._segments)
