@@ -423,6 +423,9 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return tf.cast(tf.add(tf.mul(tf.arange(n.shape[0]), step), start), _dtype(n.dtype))
         case "gather":
             return tf.take_along_axis(b.tensor(a[0]), b.tensor(a[2]), a[1])
+        case "index" if sum(x is not None for x in a[1]) == 1:
+            axis = next(k for k, x in enumerate(a[1]) if x is not None)
+            return tf.take(b.tensor(a[0]), b.tensor(a[1][axis]), axis)
         case "index_select":
             return tf.take(b.tensor(a[0]), b.tensor(a[2]), a[1])
         case "scatter" | "scatter_add":
