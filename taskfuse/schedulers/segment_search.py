@@ -36,8 +36,8 @@ from taskfuse.target import Target
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
 ABSURD = 10.0
-"""A kernel that takes this many times as long as expected when its tensors were put together, or that is far from its roofline and :data:`LARGE`, is not taken if
-there is another way, whatever was spent."""
+"""A kernel that takes this many times as long as expected when its tensors were put together, or that is far from its roofline and :data:`LARGE`, is not
+taken if there is another way, whatever was spent."""
 LARGE = 0.1
 """The least time beyond its roofline of a kernel far from it, relative to the time of all kernels, for which the search goes on when its budget is spent."""
 EQUAL = 1.000001
